@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from berth.db.bulk_rows import insert_rows
 from projects.models import Event, Workload
 
 
@@ -30,4 +31,4 @@ def build(
 
 def record_all(new_events: Iterable[Event]) -> None:
     """Store events in the caller's transaction, in one statement."""
-    Event.objects.bulk_create(new_events)
+    insert_rows([*new_events])

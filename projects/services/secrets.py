@@ -5,7 +5,7 @@ A project's secret overrides the pool's secret of the same name.
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from django.db import transaction
@@ -72,9 +72,14 @@ def registry_auth(project: Project, pool: NodePool) -> str:
     return json.dumps({"auths": auths})
 
 
-def secret_values(project: Project, pool: NodePool, names: Iterable[str]) -> dict[str, str]:
-    """Return the current values by name. Raises UnusableSecret for a missing secret."""
-    rows = secrets_by_name(project, pool)
+def secret_values(
+    project: Project, pool: NodePool, names: Iterable[str], rows: Mapping[str, Secret] | None = None
+) -> dict[str, str]:
+    """Return the values by name. Raises UnusableSecret for a missing secret.
+
+    `rows` is the result of `secrets_by_name`, if it is already loaded.
+    """
+    rows = secrets_by_name(project, pool) if rows is None else rows
     values = {}
     for name in dict.fromkeys(names):
         row = rows.get(name)

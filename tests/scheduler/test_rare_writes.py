@@ -14,7 +14,9 @@ from pools.runtimes import capabilities
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.capabilities import Capabilities
 from pools.services import drain_node
+from pools.services.secrets import SecretContent
 from projects.models import Delivery, Event, Phase, Pod, RunImage, Workload
+from projects.services.secrets import set_project_secret
 from scheduler.loop.commit.reservations import drop_stale_reservations
 from scheduler.loop.dispatch import record_reports, start_pods
 from scheduler.loop.dispatch.checkpoints import record_checkpoints
@@ -182,6 +184,26 @@ def test_statements_of_addresses_and_start_failures_do_not_depend_on_the_number_
         column = "endpoint" if changes["kind"] == "service" else "ports"
         assert pods.filter(**{f"{column}__isnull": False}, workload__rendezvous__isnull=False).count() == size
         rows(workloads).delete()
+        return counts
+
+    assert_constant(run)
+
+
+def test_statements_of_secrets_do_not_depend_on_the_number_of_pods(stage: Stage) -> None:
+    content = SecretContent("s3cret")
+    set_project_secret(
+        actor=stage.cast.alice, project=stage.cast.vision, name="key", content=content, at=stage.clock.now()
+    )
+
+    def run(size: int) -> Counts:
+        counts: Counts = {}
+        workloads = submit_copies(stage, size, secrets=[{"name": "key", "env": "KEY"}])
+        view = stage.loop.observe(stage.clock.now(), TIMEOUT)
+        stage.loop.commit(view, stage.loop.decide(view))
+        with counted(counts, "start"):
+            assert start_pods(stage.clock.now(), stage.loop.context) == []
+        orders = [stage.runtime.order(str(pod.pk)) for pod in Pod.objects.filter(workload__in=workloads)]
+        assert [order.secret_env["KEY"] for order in orders if order] == ["s3cret"] * size
         return counts
 
     assert_constant(run)

@@ -1,6 +1,5 @@
 """Compare-and-set updates of rows."""
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 from django.db import connection
 from django.db.models import Field, Model, QuerySet
+
+from berth.db.bulk_rows import recordset, to_parameter
 
 M = TypeVar("M", bound=Model)
 
@@ -97,8 +98,6 @@ def _change_group(
     fields = [cast("Field[Any, Any]", model._meta.get_field(name)) for name in columns]
     assignments = [f'"{column.column}" = written."{column.column}"' for column in fields]
     assignments += [f'"{name}" = {expression}' for name, expression in expressions.items()]
-    types = [f'"{column.column}" {column.db_type(connection)}' for column in fields]
-    # One JSON document is a single parameter, regardless of the number of rows.
     rows = [
         {
             "row_key": change.pk,
@@ -109,11 +108,10 @@ def _change_group(
     ]
     statement = f"""
         UPDATE "{table}" AS current SET {", ".join(assignments)}
-          FROM jsonb_to_recordset(%s::jsonb)
-               AS written(row_key {key.rel_db_type(connection)}, row_expected text[], {", ".join(types)})
+          FROM {recordset(fields, row_key=str(key.rel_db_type(connection)), row_expected="text[]")}
          WHERE current."{key.column}" = written.row_key AND current."{field}" = ANY(written.row_expected)
         RETURNING current."{key.column}"
     """  # noqa: S608 - names of tables and columns come from the model
     with connection.cursor() as cursor:
-        cursor.execute(statement, [json.dumps(rows, default=str)])
+        cursor.execute(statement, [to_parameter(rows)])
         return {pk for (pk,) in cursor.fetchall()}

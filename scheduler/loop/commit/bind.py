@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.core.words import format_amount, format_count
+from berth.db.bulk_rows import insert_rows
 from pools.engine.pod_limits import resolve_limits
 from pools.models import Node
 from projects.models import Event, Phase, Pod, PodState, Workload
@@ -78,18 +79,18 @@ class NewRows:
         assert len(made) == len(self.moves), "a locked row cannot leave its phase"
         if self.events:
             record_all(self.events)
-        Eviction.objects.bulk_create(self.evictions)
+        insert_rows(self.evictions)
         for reason, pods in self.stopped.items():
             Pod.objects.filter(pk__in=pods, state__in=STOPPABLE_STATES).update(
                 state=PodState.STOPPING, stop_reason=reason, since=self.now
             )
         if self.reserved:
             Reservation.objects.filter(workload__in=self.reserved).delete()
-        Reservation.objects.bulk_create(self.reservations)
+        insert_rows(self.reservations)
         if self.started:
             Reservation.objects.filter(workload__in=self.started).delete()
-        Pod.objects.bulk_create(self.pods)
-        Allocation.objects.bulk_create(self.allocations)
+        insert_rows(self.pods)
+        insert_rows(self.allocations)
         DeviceClaim.objects.bulk_create(self.claims)
         for rows in (
             self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from django.db.models import Count, F, Q, Sum
 
 from berth.core.amounts import MILLI
+from berth.db.bulk_rows import share_related
 from pools.models import Node
-from projects.models import Phase, Pod, Quota, Workload
+from projects.models import Phase, Pod, Project, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place
 from scheduler.loop.commit.bind import STOPPABLE_STATES
 from scheduler.loop.observe.isolation import ServedProjects, local_pools
@@ -58,8 +59,9 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
     bundles = tuple(bundles)
     names = sorted({name for bundle in bundles for name in _workload_names(bundle)} & view.workloads.keys())
     by_pk = {view.workloads[name].pk: name for name in names}
-    rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-    workloads = {by_pk[row.pk]: row for row in rows.filter(pk__in=by_pk).order_by("pk")}
+    rows = list(Workload.objects.select_for_update(of=("self",)).filter(pk__in=by_pk).order_by("pk"))
+    share_related(rows, "project", Project.objects.select_related("department"))
+    workloads = {by_pk[row.pk]: row for row in rows}
     steps = [step for bundle in bundles for step in bundle.steps]
     stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod_id(view, step))]
     pods = Pod.objects.select_for_update().filter(pk__in=stopped).order_by("pk") if stopped else ()

@@ -11,7 +11,8 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from django.db.models import OuterRef, Subquery
 
 from berth.core.spec import RestartPolicy
-from projects.models import Phase, Pod, PodState, Workload
+from berth.db.bulk_rows import share_related
+from projects.models import Phase, Pod, PodState, Project, Workload
 from projects.services import announce
 from projects.services.workloads.moves import Move, move_all
 from scheduler.engine.backoff import backoff_seconds
@@ -28,8 +29,10 @@ MAX_TRANSITIONS = 4  # maximum per evaluation: starting, running, stopping, ende
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
     """Lock the workloads to evaluate, before their pods. Requests lock rows in the same order."""
-    rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-    return list(rows.filter(pk__in=ids, phase__in=EVALUATED_PHASES).order_by("pk"))
+    rows = Workload.objects.select_for_update(of=("self",)).filter(pk__in=ids, phase__in=EVALUATED_PHASES)
+    workloads = list(rows.order_by("pk"))
+    share_related(workloads, "project", Project.objects.select_related("department"))
+    return workloads
 
 
 def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> list[str]:

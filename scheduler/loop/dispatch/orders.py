@@ -4,7 +4,7 @@ Every pod is one rank and sees only its own devices, so its framework treats the
 LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI
@@ -14,17 +14,41 @@ from berth.core.spec.tree import smallest_gang_size
 from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.joining import secrets
 from pools.joining.sealed import UnsealError
+from pools.models.secret import Secret
 from pools.runtimes.base import PodOrder
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
-from projects.services.secrets import UnusableSecret, secret_values
+from projects.services.secrets import UnusableSecret, secret_values, secrets_by_name
 from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret
 
 
+@dataclass(slots=True)
+class SecretReader:
+    """Secrets for pods that start together. The secrets of a project in a pool are read once."""
+
+    _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)
+    _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
+
+    def declared_values(self, pod: Pod, names: Iterable[str]) -> dict[str, str]:
+        """Return the current values of a project's secrets. Raises UnusableSecret."""
+        project, pool = pod.workload.project, pod.node.pool
+        key = (project.pk, pool.pk)
+        if key not in self._declared:
+            self._declared[key] = secrets_by_name(project, pool)
+        return secret_values(project, pool, names, self._declared[key])
+
+    def plugin_values(self, pod: Pod) -> Mapping[str, str]:
+        """Return the secrets of the pool's plugins by variable. Raises UnsealError."""
+        key = (pod.node.pool_id, pod.node.environment_id or "")
+        if key not in self._plugins:
+            self._plugins[key] = secrets_for(pod.node.pool, pod.node.environment)
+        return self._plugins[key]
+
+
 def build_pod_order(
-    pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage = NO_IMAGE
+    pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
 ) -> PodOrder:
     """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set.
 
@@ -32,7 +56,7 @@ def build_pod_order(
     """
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
-    declared = _declared_secrets(pod, spec.role_secrets(role))
+    declared = _declared_secrets(pod, spec.role_secrets(role), reader)
     if role.idle:
         image = NO_IMAGE
     return PodOrder(
@@ -58,7 +82,7 @@ def build_pod_order(
         start_in=spec.role_workspace(role) or "",
         project=pod.workload.project.name,
         uid=pod_uid(pod.workload.project_id),
-        secret_env={**_plugin_secrets(pod, spec.role_env(role)), **declared.env, **_pod_secrets(pod)},
+        secret_env={**_plugin_secrets(pod, spec.role_env(role), reader), **declared.env, **_pod_secrets(pod)},
         secret_files=declared.files,
         image=image.reference,
         image_pull_policy=spec.image_pull_policy,
@@ -80,12 +104,12 @@ class DeclaredSecrets:
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def _declared_secrets(pod: Pod, uses: Sequence[SecretUse]) -> DeclaredSecrets:
+def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
     """Return the current values of the secrets. Raises ValueError if one cannot be used."""
     if not uses:
         return DeclaredSecrets()
     try:
-        values = secret_values(pod.workload.project, pod.node.pool, [use.name for use in uses])
+        values = reader.declared_values(pod, [use.name for use in uses])
     except UnusableSecret as error:
         raise ValueError(str(error)) from error
     return DeclaredSecrets(
@@ -94,10 +118,10 @@ def _declared_secrets(pod: Pod, uses: Sequence[SecretUse]) -> DeclaredSecrets:
     )
 
 
-def _plugin_secrets(pod: Pod, declared: Mapping[str, str]) -> dict[str, str]:
+def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader) -> dict[str, str]:
     """Return the secrets of the pool's plugins, except for variables that the document declares."""
     try:
-        secret_env = secrets_for(pod.node.pool, pod.node.environment)
+        secret_env = reader.plugin_values(pod)
     except UnsealError as error:
         raise ValueError(f"a plugin secret of pool {pod.node.pool.name} cannot be used: {error}") from error
     return {name: value for name, value in secret_env.items() if name not in declared}

@@ -5,16 +5,18 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from berth.db.bulk_rows import share_related
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes
+from pools.models import Node
 from pools.runtimes.base import RuntimeFailure
-from projects.models import Phase, Pod, PodState
+from projects.models import Phase, Pod, PodState, Project
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
-from scheduler.loop.dispatch.orders import build_pod_order
+from scheduler.loop.dispatch.orders import SecretReader, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 from scheduler.loop.dispatch.start_messages import show_messages
@@ -38,13 +40,13 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     images = resolve_images(due_pods, now, context)
     show_messages(images.pending, now, context)
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
-    gangs = _gangs(due_pods)
+    gangs, reader = _gangs(due_pods), SecretReader()
     for pod in due_pods:
         if not context.leads():
             return [*notes, "This scheduler lost leadership while starting pods."]
         failures[pod.pk] = ""
         try:
-            _start_pod(pod, gangs[pod.workload_id], images, context)
+            _start_pod(pod, gangs[pod.workload_id], images, reader, context)
         except (RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
             log.warning("pod %s could not be started: %s", pod.pk, error)
             notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
@@ -71,8 +73,8 @@ def _store_failures(
 def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     """Stop every pod in state `stopping`. Return a note for each failure."""
     assert_no_transaction()
-    rows = Pod.objects.filter(state=PodState.STOPPING).select_related("node__pool", "workload").order_by("pk")
-    pods = list(rows)
+    pods = list(Pod.objects.filter(state=PodState.STOPPING).select_related("workload").order_by("pk"))
+    share_related(pods, "node", Node.objects.select_related("pool"))
     context.sent.stopped = {
         pk: at for pk, at in context.sent.stopped.items() if pk in {pod.pk for pod in pods}
     }
@@ -95,23 +97,21 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     return notes
 
 
-def _starting_pods() -> Iterable[Pod]:
-    return (
+def _starting_pods() -> list[Pod]:
+    pods = list(
         Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
-        .select_related(
-            "workload__project",
-            "workload__session",
-            "workload__array",
-            "node__pool",
-            "node__environment",
-            "allocation",
-        )
+        .select_related("workload__session", "workload__array", "allocation")
         .defer("workload__session__setup", "workload__array__spec")
         .order_by("workload_id", "rank", "pk")
     )
+    share_related([pod.workload for pod in pods], "project", Project.objects.all())
+    share_related(pods, "node", Node.objects.select_related("pool", "environment"))
+    return pods
 
 
-def _start_pod(pod: Pod, gang: Sequence[Pod], images: RunImages, context: SchedulerContext) -> None:
+def _start_pod(
+    pod: Pod, gang: Sequence[Pod], images: RunImages, reader: SecretReader, context: SchedulerContext
+) -> None:
     spec = context.specs.get(pod.workload).spec
     if spec is None:
         raise ValueError("the workload's stored document is no longer valid")
@@ -121,7 +121,7 @@ def _start_pod(pod: Pod, gang: Sequence[Pod], images: RunImages, context: Schedu
         raise ValueError("no service port has been assigned to it yet")
     if has_ports(pod) and pod.ports is None:
         raise ValueError("no host ports have been assigned to it yet")
-    order = build_pod_order(pod, spec, gang, images.ready.get(pod.workload_id, NO_IMAGE))
+    order = build_pod_order(pod, spec, gang, images.ready.get(pod.workload_id, NO_IMAGE), reader)
     crash_point("dispatch.before_start")
     context.runtimes(pod.node.pool).start(order)
 
@@ -131,7 +131,8 @@ def _gangs(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
     runs = {pod.workload_id: pod.run for pod in pods}
     gangs: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
     rows = Pod.objects.filter(workload_id__in=runs, state__in=("starting", "running", "succeeded"))
-    for pod in rows.select_related("node").order_by("workload_id", "rank", "pk"):
+    rows = rows.only("workload_id", "run", "role", "rank", "node__address").select_related("node")
+    for pod in rows.order_by("workload_id", "rank", "pk"):
         if pod.run == runs[pod.workload_id]:
             gangs[pod.workload_id].append(pod)
     return gangs

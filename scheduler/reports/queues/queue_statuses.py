@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Sum
 
+from berth.db.bulk_rows import insert_rows, update_rows
 from pools.models import Node, NodePool
 from projects.models import Quota
 from scheduler.engine.plan import QueueReport
@@ -52,8 +53,8 @@ def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> i
             new.append(_update_row(row, report, view.at))
         elif _has_changed(row, report, view.at):
             changed.append(_update_row(row, report, view.at))
-    QueueStatus.objects.bulk_create(new)
-    QueueStatus.objects.bulk_update(changed, FIELDS)
+    insert_rows(new)
+    update_rows(changed, FIELDS)
     return len(new) + len(changed)
 
 
@@ -78,8 +79,8 @@ def settle_usage(now: datetime) -> int:
         elif needs_settling(row, now, rate):
             settle(row, pools[pool_id], now, rate)
             changed.append(row)
-    Usage.objects.bulk_create(new)
-    Usage.objects.bulk_update(changed, ["used", "parent", "held", "rate", "parent_rate", "settled_at"])
+    insert_rows(new)
+    update_rows(changed, ["used", "parent", "held", "rate", "parent_rate", "settled_at"])
     store_points([*new, *changed], pools)
     return len(new) + len(changed)
 

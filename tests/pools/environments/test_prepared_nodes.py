@@ -17,7 +17,7 @@ from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.services.environments import delete_unused
-from scheduler.loop.dispatch.orders import build_pod_order
+from scheduler.loop.dispatch.orders import NO_IMAGE, SecretReader, build_pod_order
 from tests.pools.stage import START, SYSTEM, Stage
 
 pytestmark = pytest.mark.django_db
@@ -169,6 +169,6 @@ def one_pod() -> Callable[[Node], Any]:
         pod.workload.rendezvous = {"address": "127.0.0.1", "port": 29500}
         document = {"name": "train", "project": "vision", "command": "true", "env": {"GREETING": "mine"},
                     "roles": [{"name": "worker", "replicas": 1, "gpu": 1}]}  # fmt: skip
-        return build_pod_order(pod, parse_workload(document), [pod])
+        return build_pod_order(pod, parse_workload(document), [pod], NO_IMAGE, SecretReader())
 
     return ordered

@@ -1,0 +1,80 @@
+"""Insert and update many rows with one statement, and load the objects that many rows refer to.
+
+The statement has one JSON document as its only parameter. Thousands of parameters, as in `bulk_create` and
+`bulk_update`, take most of the time of such a statement in Django and psycopg.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from django.db import connection
+from django.db.models import Field, Model, QuerySet
+from django.db.models.expressions import DatabaseDefault
+from pydantic_core import to_json
+
+AnyField: TypeAlias = "Field[Any, Any]"
+
+
+def insert_rows(rows: Sequence[Model]) -> None:
+    """Insert rows of one model in their order, and set the keys that the database assigns.
+
+    A column that the first row leaves to the database must be left to it by every row.
+    """
+    if not rows:
+        return
+    options = rows[0]._meta
+    fields = [field for field in options.concrete_fields if not _is_assigned_by_database(rows[0], field)]
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    statement = f"""
+        INSERT INTO "{options.db_table}" ({columns}) SELECT {columns} FROM {recordset(fields)}
+        RETURNING "{options.pk.column}"
+    """  # noqa: S608 - names of tables and columns come from the model
+    values = [{field.column: getattr(row, field.attname) for field in fields} for row in rows]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [to_parameter(values)])
+        for row, (pk,) in zip(rows, cursor.fetchall(), strict=True):
+            row.pk, row._state.adding = pk, False
+
+
+def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
+    """Write the named fields of rows of one model."""
+    if not rows:
+        return
+    options = rows[0]._meta
+    fields = [cast("AnyField", options.get_field(name)) for name in names]
+    assignments = ", ".join(f'"{field.column}" = written."{field.column}"' for field in fields)
+    key = options.pk.column
+    statement = f"""
+        UPDATE "{options.db_table}" AS current SET {assignments} FROM {recordset([options.pk, *fields])}
+         WHERE current."{key}" = written."{key}"
+    """  # noqa: S608 - names of tables and columns come from the model
+    values = [{field.column: getattr(row, field.attname) for field in (options.pk, *fields)} for row in rows]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [to_parameter(values)])
+
+
+def share_related(rows: Sequence[Model], name: str, related: QuerySet[Any]) -> None:
+    """Load the objects of a foreign key. Rows with the same key get the same object.
+
+    `select_related` would create an object for each row.
+    """
+    key = f"{name}_id"
+    objects = related.in_bulk({getattr(row, key) for row in rows})
+    for row in rows:
+        setattr(row, name, objects[getattr(row, key)])
+
+
+def recordset(fields: Iterable[AnyField], **others: str) -> str:
+    """Return SQL for the rows of a JSON parameter, named `written`. `others` maps more columns to types."""
+    types = [f'"{field.column}" {field.rel_db_type(connection)}' for field in fields]
+    types += [f"{name} {kind}" for name, kind in others.items()]
+    return f"jsonb_to_recordset(%s::jsonb) AS written({', '.join(types)})"
+
+
+def to_parameter(rows: Sequence[Mapping[str | None, Any]]) -> str:
+    return to_json(rows, fallback=str).decode()
+
+
+def _is_assigned_by_database(row: Model, field: AnyField) -> bool:
+    value = getattr(row, field.attname)
+    return isinstance(value, DatabaseDefault) or (field.primary_key and value is None)
