@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping
@@ -30,7 +29,7 @@ from pools.runtimes.enclosure.enclosures import Enclosures, NotVisible
 from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
-from pools.runtimes.enclosure.probe import Shim
+from pools.runtimes.enclosure.probe import Shim as ProbedShim
 from pools.runtimes.group_usage import group_usage
 from pools.runtimes.images.order import image_env
 from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, parse_timestamp
@@ -40,16 +39,11 @@ from pools.runtimes.rendezvous import PortAllocator
 from pools.runtimes.shim.processes import boot_id
 from pools.runtimes.shim.records import Record, sync_directory
 from pools.runtimes.shim.secrets import INSIDE, VARIABLE
+from pools.runtimes.shims import SHIM_CODE, SHIM_ENV, SOURCE_ROOT, Shim, ShimStarter
 
 CHECKPOINT = ".berth-checkpoint"
 LOG_LIMIT = 256 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-SHIM_CODE = """import sys
-sys.path.append(sys.argv[1])
-from pools.runtimes.shim.main import main
-main(sys.argv[2], sys.argv[3])"""
-_SHIM_ENV = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class LocalRuntime:
@@ -73,10 +67,10 @@ class LocalRuntime:
         for directory in (self._pods, self._logs, self._workspaces, self._wakes):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         delete_stray_secrets(self._pods)
-        self._shims: dict[str, subprocess.Popen[bytes]] = {}
-        shim = Shim((sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT), _SHIM_ENV)
+        self._starter, self._shims = ShimStarter(self.root), dict[str, Shim]()
+        probed_shim = ProbedShim((sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT), SHIM_ENV)
         shared = shared or Path(os.environ.get("BERTH_WORKSPACE_ROOT") or "/")
-        self._enclosures = Enclosures(self._pods, self.root.parent, shared, shim)
+        self._enclosures = Enclosures(self._pods, self.root.parent, shared, probed_shim)
         self._rendezvous = PortAllocator()
         self._probe = probe or DeviceProbe()
         self._socket: socket.socket | None = None
@@ -143,16 +137,7 @@ class LocalRuntime:
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
         self._reap_shims()
-        with (pod.path / "shim.err").open("ab") as errors:
-            self._shims[pod_id] = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT, str(pod), self.anchor],
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                cwd="/",
-                env=_SHIM_ENV,
-                start_new_session=True,
-            )
+        self._shims[pod_id] = self._starter.start(pod.path, self.anchor)
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         pod = self._pod_dir(pod_id)

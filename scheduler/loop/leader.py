@@ -1,8 +1,9 @@
 """Scheduler process, which runs ticks while it is the leader.
 
-A submission, a pod state change or a signal wakes the process within milliseconds. Reconciling and cleaning
-up are slow, so they run step by step, and the process handles wake-ups between two steps. Reconciling waits
-for a burst of changes to end, but for at most one second.
+A submission, a pod state change or a signal wakes the process immediately. Submissions that arrive during a
+tick share the next one. Reconciling and cleaning up are slow, so they run step by step, and the process
+handles wake-ups between two steps. Reconciling waits for a burst of changes to end, because the report of a
+pod follows its start by some milliseconds, but for at most one second.
 """
 
 import time
@@ -23,10 +24,10 @@ NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
-DEFER_SECONDS = 1.0  # maximum time by which a reconcile is deferred
+DEFER_SECONDS = 1.0  # maximum time by which a reconcile is deferred after the first change
 RETRY_SECONDS = 0.05  # delay before the first retry of a tick that left work undone; doubled for each retry
 MAX_DOUBLINGS = 10
-BURST_SECONDS = 0.005  # delay before a cycle, so that one cycle handles submissions that arrive together
+TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles the changes of a burst
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,8 +45,8 @@ class Scheduler(LeaderLoop):
     loop: Loop | None = None
     _tick_at: float = 0.0  # monotonic time at which the next tick is due without a wake-up
     _retries: int = 0  # consecutive ticks that left work undone
-    _reconciled_at: float = 0.0
-    _changed: bool = False  # whether a tick changed anything since the newest reconcile pass began
+    _ticked_at: float = 0.0  # monotonic time at which the last tick ended
+    _changed_at: float | None = None  # time of the first change since the newest reconcile pass began
     _pass_changed: bool = False  # whether anything changed before or during the current pass
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
@@ -69,7 +70,7 @@ class Scheduler(LeaderLoop):
         assert self.loop is not None
         if trigger != TIMEOUT or time.monotonic() >= self._tick_at:
             self._tick(self.loop, trigger)
-            if self._changed and time.monotonic() - self._reconciled_at < DEFER_SECONDS:
+            if self._changed_at is not None and time.monotonic() - self._changed_at < DEFER_SECONDS:
                 return QUIET_SECONDS
         if self._must_reconcile or self._reconciling:
             self._reconcile_step(self.loop)
@@ -83,10 +84,13 @@ class Scheduler(LeaderLoop):
         if trigger == POD_TRIGGER and self._retries:
             trigger = TIMEOUT  # a tick for pod reports alone would not repeat the decision
         self._tick_at = 0.0  # due again if this tick raises an error
-        self._changed |= loop.tick(trigger, reconcile=False)
+        changed = loop.tick(trigger, reconcile=False)
+        self._ticked_at = time.monotonic()
+        if changed and self._changed_at is None:
+            self._changed_at = self._ticked_at
         self._must_reconcile = True
         self._retries = min(self._retries + 1, MAX_DOUBLINGS) if loop.must_retry else 0
-        self._tick_at = time.monotonic() + self._tick_pause(self._changed)
+        self._tick_at = self._ticked_at + self._tick_pause(self._changed_at is not None)
 
     def _tick_pause(self, changed: bool) -> float:
         """Return the seconds after which a tick is due without a wake-up."""
@@ -96,15 +100,14 @@ class Scheduler(LeaderLoop):
     def _reconcile_step(self, loop: Loop) -> None:
         """Run the next step of the reconcile pass, or begin a new pass."""
         if not self._reconciling:
-            self._reconciling, self._pass_changed = loop.reconcile_steps(), self._changed
-            self._must_reconcile = self._changed = False
+            self._reconciling, self._pass_changed = loop.reconcile_steps(), self._changed_at is not None
+            self._must_reconcile, self._changed_at = False, None
         steps, self._reconciling = self._reconciling, None  # a pass ends if a step raises an error
         step_changed = loop.run_step(steps)
         if step_changed is not None:
             self._reconciling, self._pass_changed = steps, self._pass_changed or step_changed
             return
-        self._reconciled_at = time.monotonic()
-        self._tick_at = min(self._tick_at, self._reconciled_at + self._tick_pause(self._pass_changed))
+        self._tick_at = min(self._tick_at, time.monotonic() + self._tick_pause(self._pass_changed))
         self._cleaning = self._cleaning or loop.clean_up_steps()
 
     def wake_files(self) -> Collection[int]:
@@ -114,8 +117,9 @@ class Scheduler(LeaderLoop):
         return [*self.runtimes.values(), self.images]
 
     def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
-        if woken.reasons:
-            time.sleep(BURST_SECONDS)
+        pause = self._ticked_at + TICK_PAUSE - time.monotonic()
+        if woken.reasons and pause > 0:
+            time.sleep(pause)
             more = waiter.wait(0)
             woken = WakeResult(woken.reasons | more.reasons, woken.ready | more.ready)
         for source in self._wake_sources():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.runtimes import local, local_log
+from pools.runtimes import local_log, shims
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import start_time
@@ -244,7 +244,8 @@ def test_pod_of_an_earlier_boot_is_lost_despite_a_live_process_id(
 
 
 def test_shim_start_failure_is_reported(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "SHIM_CODE", "raise SystemExit('broken installation')")
+    for program in ("SERVER_CODE", "SHIM_CODE"):
+        monkeypatch.setattr(shims, program, "raise SystemExit('broken installation')")
     shell(stage, "true")
     report = ended(stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED

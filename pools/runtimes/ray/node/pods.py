@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from pools.runtimes.base import PodOrder
-from pools.runtimes.local import SHIM_CODE, SOURCE_ROOT, LocalRuntime
+from pools.runtimes.local import LocalRuntime
 from pools.runtimes.pod_dir import PodDir
+from pools.runtimes.shims import SHIM_CODE, SOURCE_ROOT
 
 
 class NodePods(LocalRuntime):

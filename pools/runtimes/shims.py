@@ -1,0 +1,208 @@
+"""Start the shims of pods, by a server that forks them or, if the server fails, as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Protocol
+
+from pools.runtimes.shim.server import MESSAGE_BYTES, READY
+
+SHIM_CODE = """import sys
+sys.path.append(sys.argv[1])
+from pools.runtimes.shim.main import main
+main(sys.argv[2], sys.argv[3])"""
+SERVER_CODE = """import sys
+sys.path.append(sys.argv[1])
+from pools.runtimes.shim.server import serve
+serve(int(sys.argv[2]))"""
+SHIM_ENV = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
+ANSWER_SECONDS = 20.0  # a server that does not respond for this long has failed
+END_SECONDS = 2.0
+
+
+class Shim(Protocol):
+    """A started shim. `returncode` is its exit status, or None while it runs."""
+
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the shim runs."""
+
+
+class ForkedShim:
+    """Shim that a server forks. If the server fails, the shim counts as ended with status 0.
+
+    The lock of the pod's directory shows whether the shim continues.
+    """
+
+    def __init__(self, server: ShimServer) -> None:
+        self._server = server
+        self._requested_at = time.monotonic()
+        self.is_forked = False
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        self._server.receive_reports()
+        if not self.is_forked and time.monotonic() - self._requested_at > ANSWER_SECONDS:
+            self._server.end()
+        return self.returncode
+
+
+class ShimStarter:
+    """Starts the shims of one runtime. `root` is shown in the command line of the server."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._server: ShimServer | None = None
+        self._lock = threading.Lock()
+
+    def start(self, directory: Path, anchor: str) -> Shim:
+        """Start the shim of the pod in this directory. Raises OSError."""
+        with self._lock:
+            # The first server may have been killed.
+            return self._fork(directory, anchor) or self._fork(directory, anchor) or _spawn(directory, anchor)
+
+    def _fork(self, directory: Path, anchor: str) -> ForkedShim | None:
+        """Let the server fork a shim, and start the server if necessary. Return None if that failed."""
+        try:
+            self._server = self._server or ShimServer(self._root)
+            return self._server.fork(str(directory), anchor)
+        except (OSError, ServerFailed):
+            self.end_server()
+            return None
+
+    @property
+    def server_pid(self) -> int | None:
+        """Process id of the server, or None if it does not run."""
+        return self._server.process.pid if self._server else None
+
+    def end_server(self) -> None:
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+
+
+class ServerFailed(Exception):
+    """Raised if the server does not respond."""
+
+
+class ShimServer:
+    """Connection to a new server process, which ends with this object.
+
+    Raises OSError or ServerFailed if the process does not start.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._socket, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        self._running: dict[int, ForkedShim] = {}
+        self._number = 0
+        with server_socket:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    SERVER_CODE,
+                    SOURCE_ROOT,
+                    str(server_socket.fileno()),
+                    str(root),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=SHIM_ENV,
+                start_new_session=True,
+                pass_fds=[server_socket.fileno()],
+            )
+        self._end_process = weakref.finalize(self, _end, self._socket, self.process)
+        self._wait(select.POLLIN)
+        if self._receive() != READY:
+            self.end()
+            raise ServerFailed("the process that forks shims did not start")
+
+    def fork(self, directory: str, anchor: str) -> ForkedShim:
+        """Request a shim. Raises OSError or ServerFailed."""
+        self.receive_reports()
+        self._number += 1
+        message = b"\0".join((b"%d" % self._number, os.fsencode(directory), os.fsencode(anchor)))
+        while True:
+            try:
+                self._socket.send(message)
+                break
+            except BlockingIOError:  # the server may itself wait until its reports have been received
+                self._wait(select.POLLIN | select.POLLOUT)
+                self.receive_reports()
+        shim = self._running[self._number] = ForkedShim(self)
+        return shim
+
+    def receive_reports(self) -> None:
+        """Read which shims have been forked and which have ended, without waiting."""
+        while (report := self._receive()) is not None:
+            if not report:
+                self._abandon()
+                return
+            number, *status = map(int, report.split())
+            self._running[number].is_forked = True
+            if status:
+                self._running.pop(number).returncode = status[0]
+
+    def end(self) -> None:
+        """End the server. Its shims continue."""
+        self._end_process()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        for shim in self._running.values():
+            shim.returncode = 0
+        self._running.clear()
+
+    def _receive(self) -> bytes | None:
+        """Return the next message, b"" if the server has ended, or None if there is no message."""
+        try:
+            return self._socket.recv(MESSAGE_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def _wait(self, events: int) -> None:
+        """Wait until the socket is ready. Raises ServerFailed after a while."""
+        poller = select.poll()
+        poller.register(self._socket, events)
+        if not poller.poll(ANSWER_SECONDS * 1000):
+            self.end()
+            raise ServerFailed("the process that forks shims does not respond")
+
+
+def _end(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    connection.close()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _spawn(directory: Path, anchor: str) -> subprocess.Popen[bytes]:
+    with (directory / "shim.err").open("ab") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT, str(directory), anchor],
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            cwd="/",
+            env=SHIM_ENV,
+            start_new_session=True,
+        )

@@ -1,0 +1,177 @@
+"""Tests for the process that forks the shims of local pods: crashes, and what shims may inherit."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes import shims
+from pools.runtimes.shim.processes import descendants, is_running, process_ids
+from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
+from tests.pools.runtimes.test_local_runtime import KILL_STARTER, start_in_another_process
+
+SECRET = "correct-horse-battery-staple"
+LIST_FILES = "ls -l /proc/self/fd | sed -n 's/.* -> //p'"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[LocalStage]:
+    stage = LocalStage(tmp_path / "runtime")
+    yield stage
+    stage.sweep()
+
+
+def server(stage: LocalStage) -> int:
+    pid = stage.runtime._starter.server_pid
+    assert pid is not None
+    return pid
+
+
+def shim(stage: LocalStage, pod_id: str) -> int:
+    running(stage.runtime, pod_id)
+    pid = stage.runtime._pod_dir(pod_id).shim_pid()
+    assert pid
+    return pid
+
+
+def open_files(pid: int) -> list[str]:
+    return [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+def memory(pid: int) -> bytes:
+    """Return the writable memory of a process."""
+    ranges = re.findall(r"^(\w+)-(\w+) rw", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE)
+    with Path(f"/proc/{pid}/mem").open("rb") as file:
+        parts = []
+        for begin, end in ranges:
+            file.seek(int(begin, 16))
+            parts.append(file.read(int(end, 16) - int(begin, 16)))
+    return b"".join(parts)
+
+
+def servers(root: Path) -> list[int]:
+    """Return the servers of this runtime. Shims have the same command line, but no socket."""
+    pids = []
+    for pid in process_ids():
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if os.fsencode(root) in command and any(file.startswith("socket:") for file in open_files(pid)):
+                pids.append(pid)
+        except OSError:
+            continue
+    return pids
+
+
+# --- what shims inherit
+
+
+def test_shim_inherits_no_file_and_no_variable_of_the_runtime(
+    stage: LocalStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", f"postgres://{SECRET}")
+    (tmp_path / "secret").write_text(SECRET)
+    with (tmp_path / "secret").open() as file:
+        os.set_inheritable(file.fileno(), True)
+        for pod_id in ("p-1", "p-2"):
+            stage.runtime.start(stage.long(pod_id))
+        for pid in (server(stage), shim(stage, "p-1"), shim(stage, "p-2")):
+            assert str(tmp_path / "secret") not in open_files(pid)
+            assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_shim_and_pod_hold_no_file_of_another_pod(stage: LocalStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    shim(stage, "p-1")
+    stage.runtime.start(stage.long("p-2"))
+    second = shim(stage, "p-2")
+    assert any("/p-2/" in file for file in open_files(second))
+    assert not [file for file in open_files(second) if "/p-1/" in file or file.startswith("socket:")]
+    stage.runtime.start(order("p-3", "sh", "-c", LIST_FILES))
+    ended(stage.runtime, "p-3")
+    files = stage.runtime.read_log("p-3", 0, 10_000).data.decode().split()
+    assert {"/dev/null", str(stage.root / "pods/p-3/log")} <= set(files)
+    assert not [file for file in files if file.startswith("socket:") or "/p-1/" in file or "/p-2/" in file]
+
+
+def test_server_and_other_shims_never_contain_a_pods_secret(stage: LocalStage) -> None:
+    command = ("sh", "-c", f'[ "$PASSWORD" = {SECRET[::-1]} ] && exit 1; sleep 1000')
+    stage.runtime.start(order("p-1", *command, secret_env={"PASSWORD": SECRET}, env={"PLAIN": SECRET}))
+    shim(stage, "p-1")
+    stage.runtime.start(stage.long("p-2"))
+    for pid in (server(stage), shim(stage, "p-2")):
+        content = memory(pid)
+        assert b"pools.runtimes.shim" in content
+        assert SECRET.encode() not in content
+
+
+# --- crashes
+
+
+def test_pods_survive_the_end_of_the_server_and_the_next_pod_starts(stage: LocalStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    shim(stage, "p-1")
+    first = server(stage)
+    kill(first)
+    stage.runtime.start(stage.long("p-2"))
+    shim(stage, "p-2")
+    assert server(stage) != first
+    for pod_id, code in (("p-1", 7), ("p-2", 8)):
+        stage.end_pod(pod_id, code)
+        assert ended(stage.runtime, pod_id).exit_code == code
+
+
+def test_pod_requested_from_a_killed_server_starts_once_when_it_is_ordered_again(stage: LocalStage) -> None:
+    stage.runtime.start(order("p-0", "true"))
+    ended(stage.runtime, "p-0")
+    os.kill(server(stage), signal.SIGSTOP)
+    stage.runtime.start(order("p-1", "sh", "-c", "echo ran"))
+    kill(server(stage))
+    poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].state == "unknown")
+    stage.runtime.start(order("p-1", "sh", "-c", "echo ran"))
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    assert stage.runtime.read_log("p-1", 0, 100).data == b"ran\n"
+
+
+def test_server_that_does_not_respond_is_replaced(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.runtime.start(order("p-0", "true"))
+    ended(stage.runtime, "p-0")
+    hanging = server(stage)
+    os.kill(hanging, signal.SIGSTOP)
+    monkeypatch.setattr(shims, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(shims, "END_SECONDS", 0.1)
+    stage.runtime.start(order("p-1", "true"))
+    poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].state == "unknown")
+    assert not is_running(hanging)
+    monkeypatch.undo()
+    stage.runtime.start(order("p-1", "true"))
+    assert ended(stage.runtime, "p-1").exit_code == 0
+
+
+def test_pod_starts_without_a_server(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shims, "SERVER_CODE", "raise SystemExit('broken')")
+    stage.runtime.start(order("p-1", "sh", "-c", "exit 3"))
+    assert ended(stage.runtime, "p-1").exit_code == 3
+    assert stage.runtime._starter.server_pid is None
+
+
+def test_server_ends_when_the_runtime_is_killed_and_its_pods_continue(stage: LocalStage) -> None:
+    starter = start_in_another_process(stage.root, LocalStage.SHELL, after=KILL_STARTER)
+    assert starter.wait() == -signal.SIGKILL
+    running(stage.runtime, "p-1")
+    poll_until(lambda: not servers(stage.root))
+    stage.end_pod("p-1", 9)
+    assert ended(stage.runtime, "p-1").exit_code == 9
+
+
+def test_server_ends_with_the_runtime_and_reaps_its_shims(stage: LocalStage) -> None:
+    for number in range(5):
+        stage.runtime.start(order(f"p-{number}", "true"))
+    for number in range(5):
+        ended(stage.runtime, f"p-{number}")
+    assert servers(stage.root) == [server(stage)]
+    poll_until(lambda: not descendants(server(stage)))
+    stage.restart()
+    poll_until(lambda: not servers(stage.root))
