@@ -31,7 +31,7 @@ from benchmarks.setup.stages import (
     percentile,
     table,
 )
-from benchmarks.setup.timed_up import STEPS
+from benchmarks.setup.timed_preload import STEPS
 from berth.client import Client
 from berth.client.config import Settings
 from berth.db.embedded import EmbeddedCluster

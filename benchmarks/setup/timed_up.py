@@ -1,41 +1,24 @@
-"""Start Berth like `python -m berth.server.up`, with web and scheduler processes that record their steps.
+"""Start Berth like `python -m berth.server.up`, with web and scheduler processes that record their steps."""
 
-See `benchmarks.setup.timed_process`. The steps are in the files `web` and `scheduler` of the folder STEPS.
-"""
-
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from berth.server.up import start
+from berth.server.up import processes
 from berth.server.up.__main__ import main
-from berth.server.up.child import Child
 
-STEPS = "BERTH_BENCH_STEPS"
-_MODULE = "benchmarks.setup.timed_process"
+MODULE, TIMED_MODULE = "berth.server.up.preload", "benchmarks.setup.timed_preload"
+
+command_launcher = processes.command_launcher
 
 
-def timed(create: Callable[..., Child]) -> Callable[..., Child]:
-    """Let the child process record its steps."""
-
-    def create_timed(*arguments: Any) -> Child:
-        child = create(*arguments)
-        command, file = child.command, str(Path(os.environ[STEPS]) / child.name)
-
-        def timed_command() -> list[str]:
-            words = command()
-            position = words.index("-m") + 1
-            return [*words[:position], _MODULE, file, *words[position:]]
-
-        child.command = timed_command
-        return child
-
-    return create_timed
+def timed_launcher(command: Callable[[], list[str]], *arguments: Any) -> Any:
+    """Replace the process from which the programs are forked."""
+    return command_launcher(
+        lambda: [TIMED_MODULE if word == MODULE else word for word in command()], *arguments
+    )
 
 
 if __name__ == "__main__":
-    start.web = timed(start.web)  # type: ignore[assignment]
-    start.scheduler = timed(start.scheduler)  # type: ignore[assignment]
+    processes.command_launcher = timed_launcher
     sys.exit(main())

@@ -1,19 +1,21 @@
-"""Run the web or scheduler process of Berth and record when each step of a submission happens.
+"""Start the processes of Berth like `berth.server.up.preload`, and record each step of a submission.
 
-`python -m benchmarks.setup.timed_process FILE MODULE [ARGUMENT ...]` runs the module as `python -m` does. The
-process appends one line per step to the file: the time and the thread's CPU time in seconds, the step and its
-details.
+The web and the scheduler process append one line per step to their file in the directory STEPS: the time and
+the thread's CPU time in seconds, the step and its details.
 """
 
 import functools
 import gc
-import runpy
-import sys
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from berth.server.up import preload
+from berth.server.up.preload import Program
+
+STEPS = "BERTH_BENCH_STEPS"
 SLOW_SECONDS = 0.003  # shorter steps of the loop and pauses of the garbage collector are not recorded
 
 
@@ -78,9 +80,6 @@ def record_web(recorder: Recorder) -> None:
 
 
 def record_scheduler(recorder: Recorder) -> None:
-    import django
-
-    django.setup()
     from berth.db import crash_points
     from pools.runtimes.local import LocalRuntime
     from scheduler.loop import tick
@@ -95,16 +94,31 @@ def record_scheduler(recorder: Recorder) -> None:
     recorder.slow_calls(Scheduler, "leads", lambda scheduler: "lease")
 
 
+RECORDED = {"web": record_web, "scheduler": record_scheduler}
+
+
+def timed(name: str, program: Program) -> Program:
+    """Return the program, with recorded steps if it is the web or the scheduler process."""
+    if name not in RECORDED:
+        return program
+
+    def run() -> None:
+        recorder = Recorder(Path(os.environ[STEPS]) / name)
+        recorder.watch_garbage_collection()
+        RECORDED[name](recorder)
+        program()
+
+    return run
+
+
 def main() -> None:
-    file, module, *arguments = sys.argv[1:]
-    recorder = Recorder(Path(file))
-    recorder.watch_garbage_collection()
-    if "run_scheduler" in arguments:
-        record_scheduler(recorder)
-    else:
-        record_web(recorder)
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    programs = preload._programs
+
+    def timed_programs(sockets: Sequence[Any]) -> dict[str, Program]:
+        return {name: timed(name, program) for name, program in programs(sockets).items()}
+
+    preload._programs = timed_programs
+    preload.main()
 
 
 if __name__ == "__main__":
