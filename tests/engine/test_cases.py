@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.simulator.scenario.parse import Loader
 from tests.engine.stories import assert_expectations
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
@@ -29,7 +30,7 @@ NOON = 1_800_000_000
 
 def _cases() -> Any:
     for path in FILES:
-        for case in yaml.safe_load(path.read_text(encoding="utf-8")):
+        for case in yaml.load(path.read_text(encoding="utf-8"), Loader):
             marks = [pytest.mark.shows(*case["shows"])] if case.get("shows") else []
             yield pytest.param(case, id=f"{path.stem}: {case['claim']}", marks=marks)
 

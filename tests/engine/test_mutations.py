@@ -14,6 +14,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from scheduler.simulator.scenario.parse import Loader
 from tests.engine.reference.clusters import clusters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +34,7 @@ class Mutation:
     noticed_by: str
 
 
-MUTATIONS = [Mutation(**fields) for fields in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
+MUTATIONS = [Mutation(**fields) for fields in yaml.load(FILE.read_text(encoding="utf-8"), Loader)]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

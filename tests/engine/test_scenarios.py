@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.simulator.scenario.parse import Loader
+
 pytest.register_assert_rewrite("tests.engine.stories")
 from tests.engine.stories import assert_expectations  # noqa: E402
 
@@ -20,7 +22,7 @@ KEYS = {"claim", "shows", "play", "scenario", "expect"}
 
 
 def _cases(path: Path) -> Iterator[Any]:
-    stories = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    stories = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader))
     common = stories.pop(0)["common"] if "common" in stories[0] else {}
     for story in stories:
         marks = [pytest.mark.shows(*story["shows"])] if story.get("shows") else []

@@ -116,7 +116,15 @@ def longest_run(held: list[dict[str, int]], queue: str, holding: bool) -> int:
 
 
 @pytest.mark.shows("RAI-75", "RAI-76", "RAI-77", "RAI-78", "RAI-81")
-@pytest.mark.parametrize(("queues", "gpus"), [(2, 16), (2, 9), (3, 16), (6, 9)])
+@pytest.mark.parametrize(
+    ("queues", "gpus"),
+    [
+        (2, 9),
+        (3, 16),
+        pytest.param(2, 16, marks=pytest.mark.heavy),
+        pytest.param(6, 9, marks=pytest.mark.heavy),
+    ],
+)
 def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None:
     """Each queue runs for its share of the time, within a tenth. No turn is longer than a half-life."""
     sizes = {f"q{number}": (gpus,) for number in range(queues)}
@@ -131,8 +139,12 @@ def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None
 @pytest.mark.shows("RAI-78")
 @pytest.mark.parametrize(
     "sizes",
-    [((16,), (8,)), ((16,), (4,), (4,)), ((16,), (9,), (1,)), ((16,), (2, 1))],
-    ids=["16 against 8", "16 against 4 and 4", "16 against 9 and 1", "16 against small ones"],
+    [
+        pytest.param(((16,), (9,), (1,)), id="16 against 9 and 1"),
+        pytest.param(((16,), (8,)), id="16 against 8", marks=pytest.mark.heavy),
+        pytest.param(((16,), (4,), (4,)), id="16 against 4 and 4", marks=pytest.mark.heavy),
+        pytest.param(((16,), (2, 1)), id="16 against small ones", marks=pytest.mark.heavy),
+    ],
 )
 def test_large_gang_takes_turns_with_small_workloads(sizes: tuple[Sizes, ...]) -> None:
     queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
@@ -166,9 +178,9 @@ def test_departments_and_the_projects_within_them_take_turns(weights: dict[str, 
         (((9,), (4,), (1,)), "one one two"),
         pytest.param(((16,), (1,), (1,)), "one one two", marks=pytest.mark.heavy),
         pytest.param(((12,), (1,), (6,)), "one one two", marks=pytest.mark.heavy),
-        (((16,), (1,), (16,), (1,)), "one one two two"),
+        pytest.param(((16,), (1,), (16,), (1,)), "one one two two", marks=pytest.mark.heavy),
         pytest.param(((16,), (16,), (2,), (4,)), "one one one two", marks=pytest.mark.heavy),
-        (((8,), (1,), (1,), (1,)), "one one two three"),
+        pytest.param(((8,), (1,), (1,), (1,)), "one one two three", marks=pytest.mark.heavy),
     ],
     ids=str,
 )
@@ -202,14 +214,14 @@ def test_queues_with_a_sliding_window_take_turns(mode: dict[str, Any]) -> None:
     assert allocated_fractions(held) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, rel=0.15)
 
 
-MIXED: list[tuple[Sizes, ...]] = [
-    ((3,), (1,)),
-    ((3,), (2,)),
+MIXED = [
     ((8,), (3,)),
-    ((4,), (3,), (2,)),
-    ((8,), (1,), (3,)),
     ((8, 1), (1, 8)),
-    ((3,), (3,), (3,), (3,), (1,)),
+    pytest.param(((3,), (1,)), marks=pytest.mark.heavy),
+    pytest.param(((3,), (2,)), marks=pytest.mark.heavy),
+    pytest.param(((4,), (3,), (2,)), marks=pytest.mark.heavy),
+    pytest.param(((8,), (1,), (3,)), marks=pytest.mark.heavy),
+    pytest.param(((3,), (3,), (3,), (3,), (1,)), marks=pytest.mark.heavy),
 ]
 
 
@@ -233,7 +245,15 @@ def test_rounded_up_unit_does_not_change_queues_in_every_cycle() -> None:
 
 
 @pytest.mark.shows("RAI-74", "RAI-78")
-@pytest.mark.parametrize("sizes", [((16,), (16,)), ((16,),) * 3, ((16,), (1,))], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ((16,), (1,)),
+        pytest.param(((16,), (16,)), marks=pytest.mark.heavy),
+        pytest.param(((16,),) * 3, marks=pytest.mark.heavy),
+    ],
+    ids=str,
+)
 def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) -> None:
     """A window's imbalance is forgotten at its end, so it must be balanced within the window."""
     window = 120
