@@ -64,7 +64,7 @@ def test_table_fits_the_terminal_width(width: int) -> None:
 
 
 def test_piped_table_has_full_lines_without_colour(terminal: Terminal) -> None:
-    output = terminal.run("list", server=StubServer(MANY_ROWS)).stdout
+    output = terminal.run("list", "--tasks", server=StubServer(MANY_ROWS)).stdout
     assert "\x1b" not in output
     assert output.count("m" * 300) == 3
 
@@ -73,14 +73,14 @@ def test_json_output_equals_the_response(terminal: Terminal) -> None:
     import json
 
     rows = [workload(f"train-{number}") for number in range(2)]
-    output = terminal.run("list", "-o", "json", server=StubServer(page(rows))).stdout
+    output = terminal.run("list", "--tasks", "-o", "json", server=StubServer(page(rows))).stdout
     assert json.loads(output) == rows
 
 
 def test_yaml_output_parses(terminal: Terminal) -> None:
     import yaml
 
-    output = terminal.run("list", "-o", "yaml", server=StubServer(page([workload()]))).stdout
+    output = terminal.run("list", "--tasks", "-o", "yaml", server=StubServer(page([workload()]))).stdout
     assert yaml.safe_load(output)[0]["name"] == "train"
 
 

@@ -75,7 +75,9 @@ def test_narrow_table_omits_columns_before_truncating_names() -> None:
 
 def test_csv_output_escapes_formulas(terminal: Terminal) -> None:
     evil = workload("train", message='=HYPERLINK("http://x")', labels={"team": "nlp"}, pools=["a", "b"])
-    output = terminal.run("list", "-o", "csv", server=StubServer(page([evil, workload("other")]))).stdout
+    output = terminal.run(
+        "list", "--tasks", "-o", "csv", server=StubServer(page([evil, workload("other")]))
+    ).stdout
     first, second = csv.DictReader(io.StringIO(output))
     assert (first["name"], first["gpus.requested"], first["labels.team"], first["pools"]) == (
         "train",
@@ -105,7 +107,7 @@ def test_watch_redraws_the_list_and_excludes_json(
 
     monkeypatch.setattr(following, "sleep", sleep)
     server = StubServer(page([workload("one")]), page([workload("two")]), page([workload("three")]))
-    done = terminal.run("list", "--watch", server=server)
+    done = terminal.run("list", "--tasks", "--watch", server=server)
     assert done.exit_code == 130
     assert [line.split()[0] for line in done.stdout.splitlines() if line] == [
         "NAME",
@@ -115,7 +117,7 @@ def test_watch_redraws_the_list_and_excludes_json(
         "NAME",
         "three",
     ]
-    data = terminal.run("list", "--watch", "-o", "json", server=server)
+    data = terminal.run("list", "--tasks", "--watch", "-o", "json", server=server)
     assert (data.exit_code, data.stderr) == (
         2, "berth: --watch cannot be combined with --output json. Use table or wide.\n",
     )  # fmt: skip

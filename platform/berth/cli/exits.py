@@ -4,12 +4,8 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from berth.core.problems import Problem, format_value
-
-if TYPE_CHECKING:
-    from berth.client.models.workloads import Workload
 
 
 class ExitCode(IntEnum):
@@ -43,10 +39,10 @@ errors. `berth replay` returns 1 if the decision differs, `berth health` if a
 check fails."""
 
 
-def exit_code_for(workload: "Workload") -> ExitCode:
-    """Return the exit code of a command that waited for a workload to end."""
+def exit_code_for(outcome: str) -> ExitCode:
+    """Return the exit code of a command that waited for a workload or an array with this outcome."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
-    return outcomes.get(workload.phase, ExitCode.DONE)
+    return outcomes.get(outcome, ExitCode.DONE)
 
 
 def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption
+from berth.cli.arrays import merge_rows, parse_array_option
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption, WatchOption
 from berth.cli.quantities import (
@@ -19,6 +20,7 @@ from berth.cli.quantities import (
 from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
 if TYPE_CHECKING:
+    from berth.cli.arrays import ArrayRow
     from berth.client import Client
     from berth.client.models.workloads import Workload
 
@@ -62,6 +64,15 @@ class SubmitFlags:
             "--project",
             "-p",
             metavar="NAME",
+        ),
+    ] = None
+    array: Annotated[
+        Text,
+        _option(
+            "Tasks of an array: indexes, ranges with steps, and the maximum number of running tasks, for "
+            "example 0-999%50 or 1,5,10-90:10.",
+            "--array",
+            metavar="INDEXES[%MAX]",
         ),
     ] = None
     pool: Annotated[Texts, _option("Node pool; repeat in order of preference.", metavar="POOL")] = None
@@ -194,6 +205,7 @@ class SubmitFlags:
         top_level = {
             "name": self.name,
             "project": self.project,
+            "array": parse_array_option(self.array),
             "pools": self.pool,
             "kind": self.kind,
             "priority": _parse_priority(self.priority),
@@ -255,7 +267,7 @@ FLAGS_BY_PATH = {
     "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "secrets": "--secret",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
     "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
-    "notifications": "--notify", "command": "COMMAND",
+    "notifications": "--notify", "array": "--array", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",
     "roles[0].max": "--max", "roles[0].gpu": "--gpu", "roles[0].gpu_devices": "--gpu-devices",
     "roles[0].gpu_memory_mib": "--gpu-memory", "roles[0].gpu_models": "--gpu-model", "roles[0].cpu": "--cpu",
@@ -318,6 +330,10 @@ class ListOptions:
     ] = None
     by: Annotated[str | None, typer.Option(help="User who submitted the workload.")] = None
     search: Annotated[str | None, typer.Option(help="Text to search for in the workload name.")] = None
+    array: Annotated[str | None, typer.Option(help="List the tasks of this array.", metavar="ARRAY")] = None
+    tasks: Annotated[
+        bool, typer.Option("--tasks", "-t", help="List the tasks of arrays instead of the arrays.")
+    ] = False
     sort: Annotated[
         str,
         typer.Option(
@@ -329,11 +345,29 @@ class ListOptions:
     watch: WatchOption = False
     output: OutputOption = Output.TABLE
 
-    def workloads(self, client: "Client") -> list["Workload"]:
+    def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
+        """Return the workloads, with one row for each array unless tasks are requested.
+
+        Filters that only tasks have, such as the phase, select tasks.
+        """
+        if self.tasks or self.array or self._selects_tasks:
+            return [*self.workloads(client)]
+        filters = {"project": self.project, "submitted_by": self.by, "search": self.search}
+        state = None if self.show_all else "active"
+        sort = self.sort if self.sort.lstrip("-") in ("submitted_at", "name") else "-submitted_at"
+        arrays = client.arrays.list(limit=self.limit, state=state, sort=sort, **filters)
+        return merge_rows(self.workloads(client, in_array=False), arrays, self.sort)[: self.limit]
+
+    @property
+    def _selects_tasks(self) -> bool:
+        return any((self.department, self.pool, self.phase, self.kind, self.reason, self.label))
+
+    def workloads(self, client: "Client", in_array: bool | None = None) -> list["Workload"]:
         phases = tuple(self.phase or (() if self.show_all else LIVE_PHASES))
         filters: dict[str, object] = {
             "project": self.project, "department": self.department, "pool": self.pool, "phase": phases,
             "kind": self.kind, "reason": self.reason, "label": tuple(self.label or ()),
-            "submitted_by": self.by, "search": self.search, "sort": self.sort,
+            "submitted_by": self.by, "search": self.search, "sort": self.sort, "in_array": in_array,
+            "array": client.arrays.find(self.array).id if self.array else None,
         }  # fmt: skip
         return list(client.workloads.list(limit=self.limit, **filters))

@@ -51,7 +51,7 @@ def test_every_key_of_a_document_is_documented(whole: type[BaseModel]) -> None:
 
 def test_workloads_on_the_page_parse() -> None:
     workloads = [example for example in EXAMPLES if "command" in example]
-    assert [parse_workload(example).name for example in workloads] == ["train", "split", "pretrain"]
+    assert [parse_workload(example).name for example in workloads] == ["train", "split", "sweep", "pretrain"]
 
 
 @pytest.mark.django_db

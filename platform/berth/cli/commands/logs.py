@@ -54,7 +54,7 @@ def logs(
         selected = client.workloads.find(workload)
         if follow and run is None:
             ended = follow_output(client, selected, pod, tail, out)
-            raise typer.Exit(exit_code_for(ended))
+            raise typer.Exit(exit_code_for(ended.phase))
         if follow:
             for piece in client.workloads.log_stream(selected.id, pod=pod, run=run):
                 out(piece)

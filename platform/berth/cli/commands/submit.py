@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from berth.cli.arguments import open_client, with_options_from
+from berth.cli.arrays import follow_array, parse_array_option, with_array
 from berth.cli.batch import submit_documents
 from berth.cli.columns import format_limits
-from berth.cli.documents import apply_settings, document_from_template, documents_from_files
+from berth.cli.documents import SourcedDocuments, apply_settings, document_from_template, documents_from_files
 from berth.cli.exits import BadInput, ExitCode, exit_code_for
 from berth.cli.explain import blocker_numbers, format_expected_start
 from berth.cli.flags import SubmitFlags, flag_for_path
@@ -21,6 +22,7 @@ from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
+    from berth.client.models.arrays import ArrayDryRun, ArraySubmission
     from berth.client.models.workloads import DryRun, Submission
 
 
@@ -40,6 +42,7 @@ def submit(flags: SubmitFlags) -> None:
     berth submit -f train.yaml --dry-run      predict the decision without submitting
     berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
+    berth submit --array 0-999%50 sweep.yaml  an array of 1,000 tasks, of which 50 run at a time
 
     All documents are validated before the first is sent, and several are sent with one request. Requests
     are retried after a lost connection; a retry never submits a workload twice.
@@ -50,6 +53,8 @@ def submit(flags: SubmitFlags) -> None:
         raise BadInput(f"--watch and --follow take one document, not {len(documents_by_source)}")
     _validate(documents_by_source, from_flags=not (flags.file or flags.template))
     documents = [document for _, document in documents_by_source]
+    has_array = any("array" in document for document in documents)
+    _check_array_options(flags, documents, has_array=has_array)
     if flags.show:
         show_data(documents[0] if len(documents) == 1 else documents, _document_format(flags.output))
         return
@@ -57,7 +62,10 @@ def submit(flags: SubmitFlags) -> None:
         for document in documents:
             _set_project(document, flags.project or client.settings.project)
         if flags.dry_run:
-            _show_dry_runs(flags.output, [client.workloads.dry_run(document) for document in documents])
+            _show_dry_runs(flags.output, [_dry_run(client, document) for document in documents])
+            return
+        if has_array:
+            _submit_with_arrays(client, documents, flags)
             return
         if len(documents) > 1:
             submit_documents(client, documents_by_source, flags.output, atomic=flags.atomic)
@@ -82,17 +90,49 @@ def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     if flags.template:
         if flags.file:
             raise BadInput("--template and --file cannot be combined")
-        _check_exclusive("--template", flags.document(), allowed_keys={"roles", "project", "name"})
+        _check_exclusive("--template", flags.document(), allowed_keys={"roles", "project", "name", "array"})
         documents_by_source = document_from_template(flags.template, flags.project, flags.name)
-        return apply_settings(documents_by_source, flags.set or ())
+        return _with_array_option(apply_settings(documents_by_source, flags.set or ()), flags)
     if flags.file:
-        _check_exclusive("--file", flags.document(), allowed_keys={"roles", "project"})
-        return apply_settings(documents_from_files(flags.file), flags.set or ())
+        _check_exclusive("--file", flags.document(), allowed_keys={"roles", "project", "array"})
+        return _with_array_option(apply_settings(documents_from_files(flags.file), flags.set or ()), flags)
     if flags.set:
         raise BadInput("--set needs --template or --file")
     if not flags.name:
         raise BadInput("--name is missing; set it, or use --file or --template")
     return [("", flags.document())]
+
+
+def _with_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> SourcedDocuments:
+    section = parse_array_option(flags.array)
+    return [(source, with_array(document, section)) for source, document in documents]
+
+
+def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *, has_array: bool) -> None:
+    """Raise BadInput for options that cannot be combined with an array."""
+    if has_array and flags.follow:
+        raise BadInput("--follow takes one workload. Use --watch for the progress of an array.")
+    if has_array and flags.atomic and len(documents) > 1:
+        raise BadInput("--atomic takes either workloads or one array. An array is always stored as a whole.")
+
+
+def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRun":
+    return client.arrays.dry_run(document) if "array" in document else client.workloads.dry_run(document)
+
+
+def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags: SubmitFlags) -> None:
+    """Submit each document with its own request, because a batch contains no arrays."""
+    results: list[Submission | ArraySubmission] = []
+    for document in documents:
+        submit_one = client.arrays.submit if "array" in document else client.workloads.submit
+        results.append(submit_one(document))
+        if not flags.output.is_data:
+            _print_submitted(flags.output, results[-1])
+    if flags.output.is_data:
+        plain = [result.plain() for result in results]
+        show_data(plain[0] if len(plain) == 1 else plain, flags.output)
+    if flags.watch:
+        _follow(client, results[0], follow=False)
 
 
 def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set[str]) -> None:
@@ -134,38 +174,53 @@ def _set_project(document: dict[str, Any], project: str) -> None:
         document.setdefault("project", project)
 
 
-def _print_submitted(output: Output, workload: "Submission") -> None:
+def _print_submitted(output: Output, workload: "Submission | ArraySubmission") -> None:
     if output.is_data:
         show_data(workload.plain(), output)
         return
+    from berth.client.models.arrays import ArraySubmission
+
     wide = f" {workload.id}" if output is Output.WIDE else ""
-    print(f"{workload.handle} submitted{wide}")
+    tasks = f"[{workload.tasks}]" if isinstance(workload, ArraySubmission) else ""
+    print(f"{workload.handle}{tasks} submitted{wide}")
     for warning in workload.warnings:
         print(f"berth: warning: {safe(warning)}", file=sys.stderr)
 
 
-def _follow(client: "Client", workload: "Submission", *, follow: bool) -> None:
+def _follow(client: "Client", workload: "Submission | ArraySubmission", *, follow: bool) -> None:
     from berth.cli.following import follow_output, follow_phases
+    from berth.client.models.arrays import ArraySubmission
 
     try:
-        ended = follow_output(client, workload) if follow else follow_phases(client, workload)
+        if isinstance(workload, ArraySubmission):
+            outcome = follow_array(client, workload).state
+        elif follow:
+            outcome = follow_output(client, workload).phase
+        else:
+            outcome = follow_phases(client, workload).phase
     except KeyboardInterrupt:
         print(
             f"berth: {workload.handle} continues to run. To stop it, run: berth cancel {workload.handle}",
             file=sys.stderr,
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    raise typer.Exit(exit_code_for(ended))
+    raise typer.Exit(exit_code_for(outcome))
 
 
-def _show_dry_runs(output: Output, results: list["DryRun"]) -> None:
+def _show_dry_runs(output: Output, results: list["DryRun | ArrayDryRun"]) -> None:
+    from berth.client.models.arrays import ArrayDryRun
+
+    predictions = [result.first_task if isinstance(result, ArrayDryRun) else result for result in results]
     if output.is_data:
         plain = [result.plain() for result in results]
         show_data(plain[0] if len(plain) == 1 else plain, output)
     else:
-        for result in results:
-            _print_dry_run(result)
-    if any(result.errors for result in results):
+        for result, prediction in zip(results, predictions, strict=True):
+            if isinstance(result, ArrayDryRun) and result.tasks is not None:
+                limit = "" if result.max_running is None else f", at most {result.max_running:,} at a time"
+                print(f"array of {format_count(result.tasks, 'task')}{limit}; the first one:")
+            _print_dry_run(prediction)
+    if any(prediction.errors for prediction in predictions):
         raise typer.Exit(ExitCode.USAGE)
 
 

@@ -1,14 +1,13 @@
-"""List, describe, explain, open, cancel, suspend, resume and delete workloads."""
+"""List, describe, explain and open workloads and arrays."""
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client, with_options_from, workload_names
+from berth.cli.arguments import WorkloadArgument, open_client, with_options_from
+from berth.cli.arrays import find_target, print_array
 from berth.cli.columns import event_columns, pod_columns, workload_columns
-from berth.cli.exits import ExitCode, explain_error
 from berth.cli.explain import blocker_numbers, format_expected_start, queue_lines
 from berth.cli.flags import ListOptions
 from berth.cli.following import print_listing
@@ -25,6 +24,7 @@ from berth.cli.text import format_duration, format_pairs, format_time, format_va
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
+    from berth.cli.arrays import ArrayRow
     from berth.client import Client
     from berth.client.models.scheduling import Eviction
     from berth.client.models.workloads import (
@@ -40,20 +40,21 @@ EVENTS_SHOWN = 10
 
 @with_options_from(ListOptions)
 def list_workloads(options: ListOptions) -> None:
-    """List workloads.
+    """List workloads. An array takes one row, with its progress.
 
-    Use --all to include workloads that have ended.
+    Use --all to include workloads that have ended, and --tasks for the tasks of arrays.
 
     \b
     berth list
     berth list --project vision --phase pending --phase running
     berth list --all --label team=nlp -o json
+    berth list --array sweep --phase failed --all
     berth list --watch
     """
-    shown: list[Workload] = []
+    shown: list[Workload | ArrayRow] = []
 
-    def find() -> list["Workload"]:
-        shown[:] = options.workloads(client)
+    def find() -> list["Workload | ArrayRow"]:
+        shown[:] = options.rows(client)
         return shown
 
     with open_client() as client:
@@ -69,20 +70,23 @@ def describe(
     spec: Annotated[bool, typer.Option("--spec", help="Print only the workload document, as YAML.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show one workload with its pods and latest events.
+    """Show one workload with its pods and latest events, or an array with its progress.
 
     \b
     berth describe vision/train
+    berth describe sweep
     berth describe train --spec > train.yaml
     """
     with open_client() as client:
-        selected = client.workloads.find(workload)
+        target = find_target(client, workload)
+        selected = target.workload or target.array
+        assert selected is not None
         if spec:
-            from berth.cli.output import show_data
-
             show_data(selected.spec, Output.JSON if output is Output.JSON else Output.YAML)
-            return
-        show_one(selected, output, lambda _: _print_workload(client, selected))
+        elif target.workload is not None:
+            show_one(target.workload, output, lambda shown: _print_workload(client, shown))
+        else:
+            show_one(selected, output, print_array)
 
 
 def _print_workload(client: "Client", workload: "WorkloadDetail") -> None:
@@ -135,93 +139,6 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
     """Return the image of the newest run whose digest is known."""
     return next((image for image in workload.images if image.digest), None)
-
-
-Workloads = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="WORKLOAD...",
-        help="Name, PROJECT/NAME or ID of one or more workloads.",
-        autocompletion=workload_names,
-    ),
-]
-
-
-def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Cancel workloads. Their pods receive SIGTERM and, after the grace period, SIGKILL.
-
-    \b
-    berth cancel vision/train
-    berth cancel sweep-1 sweep-2 sweep-3
-    """
-    _act_on_each(workloads, output, lambda client, workload: client.workloads.cancel(workload.id))
-
-
-def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Suspend workloads: stop their pods until they are resumed.
-
-    \b
-    berth suspend vision/train
-    """
-    _act_on_each(workloads, output, lambda client, workload: client.workloads.suspend(workload.id))
-
-
-def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Resume suspended workloads: put them back into the queue.
-
-    \b
-    berth resume vision/train
-    """
-    _act_on_each(workloads, output, lambda client, workload: client.workloads.resume(workload.id))
-
-
-def delete(workloads: Workloads) -> None:
-    """Delete workloads that have ended, with their pods and logs. Events are kept.
-
-    \b
-    berth delete vision/train
-    """
-    with open_client() as client:
-        for workload in [client.workloads.find(reference) for reference in workloads]:
-            client.workloads.delete(workload.id)
-            print(f"{workload.handle} deleted")
-
-
-def _act_on_each(
-    references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]
-) -> None:
-    """Look up all workloads, then act on each of them. If one action is refused, the others still run."""
-    exit_codes: list[ExitCode] = []
-    with open_client() as client:
-        selected = [client.workloads.find(reference) for reference in references]
-        changed = []
-        for workload in selected:
-            try:
-                changed.append(act(client, workload))
-            except Exception as error:
-                if len(selected) == 1 or not (code := _print_refusal(workload, error)):
-                    raise
-                exit_codes.append(code)
-                continue
-            if not output.is_data:
-                print(f"{changed[-1].handle} is {changed[-1].phase}")
-    if output.is_data:
-        results = [workload.plain() for workload in changed]
-        show_data(results[0] if len(selected) == 1 else results, output)
-    if exit_codes:
-        raise typer.Exit(exit_codes[0])
-
-
-def _print_refusal(workload: "Workload", error: Exception) -> ExitCode | None:
-    """Print the error and return its exit code, or return None if it is not a refusal."""
-    from berth.client.errors import Conflict, Forbidden, NotFound
-
-    explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
-    if explanation is None:
-        return None
-    for line in explanation[1]:
-        print(f"berth: {workload.handle}: {safe(line)}", file=sys.stderr)
-    return explanation[0]
 
 
 def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None:

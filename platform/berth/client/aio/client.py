@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 from typing_extensions import Self, Unpack
 
+from berth.client.aio.arrays import AsyncArrays
 from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
 from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
 from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
@@ -46,6 +47,7 @@ class AsyncClient:
         self._sleep = sleep
         self._transport = AsyncTransport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
         self.workloads = AsyncWorkloads(self._transport)
+        self.arrays = AsyncArrays(self._transport)
         self.events = AsyncEvents(self._transport)
         self.evictions = AsyncEvictions(self._transport)
         self.cycles = AsyncCycles(self._transport)

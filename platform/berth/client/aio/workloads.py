@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from berth.client.aio.resource import AsyncResource
 from berth.client.errors import Ambiguous, NotFound
+from berth.client.models.arrays import Array
 from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
@@ -28,6 +29,7 @@ MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
 BATCH_PATH = "/workloads:batch"  # without the slash, `workloads:` would be the scheme of a URL
 Document = Mapping[str, Any]
+W = TypeVar("W", Workload, Array)
 
 
 class AsyncWorkloads(AsyncResource):
@@ -56,7 +58,8 @@ class AsyncWorkloads(AsyncResource):
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
         """Iterate over workloads.
 
-        Filters: project, department, pool, phase, kind, reason, label, submitted_by, search, sort.
+        Filters: project, department, pool, phase, kind, reason, label, submitted_by, array, in_array,
+        superseded, search, sort.
         """
         return self._iterate(Workload, "workloads", filters, limit)
 
@@ -183,15 +186,15 @@ class AsyncWorkloads(AsyncResource):
         return await self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
 
 
-def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
-    """Return the live workloads with this name, or the ended ones if none is live."""
+def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
+    """Return the live workloads or arrays with this name, or the ended ones if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 
 
-def require_unique_match(reference: str, candidates: Sequence[Workload]) -> Workload:
+def require_unique_match(reference: str, candidates: Sequence[W], kind: str = "Workload") -> W:
     if not candidates:
-        raise NotFound(404, {"detail": f"Workload {reference} does not exist or is not visible to you."})
+        raise NotFound(404, {"detail": f"{kind} {reference} does not exist or is not visible to you."})
     handles = sorted({workload.handle for workload in candidates})
     if len(handles) > 1:
         raise Ambiguous(reference, handles)

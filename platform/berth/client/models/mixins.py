@@ -34,6 +34,27 @@ class WorkloadMixin(HandleMixin):
         return self.phase in ENDED
 
 
+class TaskCountsMixin:
+    if TYPE_CHECKING:
+        completed: int
+        failed: int
+        cancelled: int
+
+    @property
+    def ended(self) -> int:
+        """Number of tasks that have ended."""
+        return self.completed + self.failed + self.cancelled
+
+
+class ArrayMixin(HandleMixin):
+    if TYPE_CHECKING:
+        state: str
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+
 class PodMixin:
     if TYPE_CHECKING:
         role: str

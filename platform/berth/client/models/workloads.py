@@ -11,6 +11,55 @@ from berth.client.models.mixins import PodMixin, WorkloadMixin
 from berth.client.models.scheduling import Eviction
 
 
+class Blocker(Model):
+    reason: str = ""
+    message: str = ""
+    numbers: dict[str, Any] = {}
+
+
+class PodLimits(Model):
+    """Limits of a pod, None if it has none.  The source is `document`, `request` (the pool makes the
+    request the limit) or `pool` (the pool's default)."""
+
+    memory_mib: int | None = None
+    memory_source: str | None = None
+    cpu: float | None = None
+    cpu_source: str | None = None
+
+
+class RoleLimits(PodLimits):
+    pool: str = ""
+    role: str = ""
+
+
+class InvalidValue(Model):
+    """Error in a document."""
+
+    path: str = ""
+    message: str = ""
+    received: str = ""
+    allowed: str = ""
+
+
+class DryRun(Model):
+    """Predicted outcome of the next scheduling cycle if nothing else changes."""
+
+    outcome: str = ""
+    workload: dict[str, Any] | None = None
+    decisions: list[dict[str, Any]] = []
+    evictions: list[dict[str, Any]] = []
+    blockers: list[Blocker] = []
+    queue_position: int | None = None
+    expected_start: datetime | None = None
+    expected_start_reason: str = ""
+    warnings: list[str] = []
+    """Warnings that a submission would return."""
+    limits: list[RoleLimits] = []
+    """Limits of each role's pods in each pool."""
+    errors: list[InvalidValue] = []
+    """Errors in the document, if the outcome is invalid."""
+
+
 class ArrayTask(Model):
     id: str
     """ID of the array."""
@@ -67,15 +116,6 @@ class Workload(WorkloadMixin, Model):
     pods: PodCount = Field(default_factory=PodCount)
 
 
-class InvalidValue(Model):
-    """Error in a document."""
-
-    path: str = ""
-    message: str = ""
-    received: str = ""
-    allowed: str = ""
-
-
 class RefusedItem(Model):
     code: str = ""
     detail: str = ""
@@ -96,46 +136,6 @@ class Batch(Model):
     stored: int = 0
     refused: int = 0
     items: list[BatchItem] = []
-
-
-class Blocker(Model):
-    reason: str = ""
-    message: str = ""
-    numbers: dict[str, Any] = {}
-
-
-class PodLimits(Model):
-    """Limits of a pod, None if it has none.  The source is `document`, `request` (the pool makes the
-    request the limit) or `pool` (the pool's default)."""
-
-    memory_mib: int | None = None
-    memory_source: str | None = None
-    cpu: float | None = None
-    cpu_source: str | None = None
-
-
-class RoleLimits(PodLimits):
-    pool: str = ""
-    role: str = ""
-
-
-class DryRun(Model):
-    """Predicted outcome of the next scheduling cycle if nothing else changes."""
-
-    outcome: str = ""
-    workload: dict[str, Any] | None = None
-    decisions: list[dict[str, Any]] = []
-    evictions: list[dict[str, Any]] = []
-    blockers: list[Blocker] = []
-    queue_position: int | None = None
-    expected_start: datetime | None = None
-    expected_start_reason: str = ""
-    warnings: list[str] = []
-    """Warnings that a submission would return."""
-    limits: list[RoleLimits] = []
-    """Limits of each role's pods in each pool."""
-    errors: list[InvalidValue] = []
-    """Errors in the document, if the outcome is invalid."""
 
 
 class Event(Model):
@@ -170,8 +170,8 @@ class Explanation(Model):
     expected_start_reason: str = ""
     """Assumptions of the estimate, or the reason there is none."""
     burst: str = ""
-    """When a workload with `burst_after` may use its last pool, and the price; empty if it may use all of
-    its pools."""
+    """When a workload with `burst_after` may use its last pool, and the price there; empty if it may use
+    all of its pools."""
     blockers: list[Blocker] = []
     queue: dict[str, Any] = {}
     """Queue statuses of the project and its department. `how` explains each resource's share."""

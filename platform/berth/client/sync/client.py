@@ -12,6 +12,7 @@ from typing_extensions import Self, Unpack
 from berth.client.config import Settings, load_settings
 from berth.client.models.people import Identity, PasswordChange
 from berth.client.retry import RetryPolicy
+from berth.client.sync.arrays import Arrays
 from berth.client.sync.history import Audit, Cycles, Events, Evictions
 from berth.client.sync.people import Members, Tokens, Users
 from berth.client.sync.pools import NodePools, Nodes, Queues
@@ -47,6 +48,7 @@ class Client:
         self._sleep = sleep
         self._transport = Transport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
         self.workloads = Workloads(self._transport)
+        self.arrays = Arrays(self._transport)
         self.events = Events(self._transport)
         self.evictions = Evictions(self._transport)
         self.cycles = Cycles(self._transport)

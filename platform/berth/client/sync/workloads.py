@@ -3,11 +3,12 @@
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from berth.client.errors import Ambiguous, NotFound
+from berth.client.models.arrays import Array
 from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
@@ -29,6 +30,7 @@ MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
 BATCH_PATH = "/workloads:batch"  # without the slash, `workloads:` would be the scheme of a URL
 Document = Mapping[str, Any]
+W = TypeVar("W", Workload, Array)
 
 
 class Workloads(Resource):
@@ -57,7 +59,8 @@ class Workloads(Resource):
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
         """Iterate over workloads.
 
-        Filters: project, department, pool, phase, kind, reason, label, submitted_by, search, sort.
+        Filters: project, department, pool, phase, kind, reason, label, submitted_by, array, in_array,
+        superseded, search, sort.
         """
         return self._iterate(Workload, "workloads", filters, limit)
 
@@ -183,15 +186,15 @@ class Workloads(Resource):
         return self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
 
 
-def select_candidates(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
-    """Return the live workloads with this name, or the ended ones if none is live."""
+def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
+    """Return the live workloads or arrays with this name, or the ended ones if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 
 
-def require_unique_match(reference: str, candidates: Sequence[Workload]) -> Workload:
+def require_unique_match(reference: str, candidates: Sequence[W], kind: str = "Workload") -> W:
     if not candidates:
-        raise NotFound(404, {"detail": f"Workload {reference} does not exist or is not visible to you."})
+        raise NotFound(404, {"detail": f"{kind} {reference} does not exist or is not visible to you."})
     handles = sorted({workload.handle for workload in candidates})
     if len(handles) > 1:
         raise Ambiguous(reference, handles)

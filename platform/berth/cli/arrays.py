@@ -1,0 +1,177 @@
+"""Arrays on the command line: references such as `sweep[0-9]`, progress, and rows of lists."""
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from berth.cli.exits import BadInput, invalid_value
+from berth.cli.output import print_fields, print_section
+from berth.cli.text import format_time, number, safe
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from berth.client import Client
+    from berth.client.models.arrays import Array, ArrayDetail, TaskCounts
+    from berth.client.models.workloads import Workload, WorkloadDetail
+
+WITH_INDEXES = re.compile(r"(?P<array>[^\[\]]+)\[(?P<indexes>[^\[\]]*)\]")
+INDEXES_FORM = "indexes and ranges, for example 7, 0-99 or 0-99:10, separated by commas"
+ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of running tasks: 0-999%50"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A workload, or an array with the indexes of its tasks (None for all tasks)."""
+
+    workload: "WorkloadDetail | None" = None
+    array: "ArrayDetail | None" = None
+    indexes: Sequence[str] | None = None
+
+
+def find_target(client: "Client", reference: str) -> Target:
+    """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] names.
+
+    A live object comes before one that has ended, and otherwise the one submitted last. Raises NotFound.
+    """
+    from berth.client.errors import NotFound
+
+    if match := WITH_INDEXES.fullmatch(reference):
+        indexes = _parse_indexes(match["indexes"])
+        return Target(array=client.arrays.find(match["array"]), indexes=indexes)
+    try:
+        workload: WorkloadDetail | None = client.workloads.find(reference)
+        missing: NotFound | None = None
+    except NotFound as error:
+        workload, missing = None, error
+    if workload is not None and not workload.has_ended:
+        return Target(workload)
+    try:
+        array = client.arrays.find(reference)
+    except NotFound:
+        if missing is not None:
+            raise missing from None
+        return Target(workload)
+    if workload is None or not array.has_ended or array.submitted_at > workload.submitted_at:
+        return Target(array=array)
+    return Target(workload)
+
+
+def _parse_indexes(text: str) -> Sequence[str]:
+    from berth.core.spec.arrays import parse_indexes
+
+    try:
+        return parse_indexes(text)
+    except ValueError as error:
+        raise BadInput(f"[{text}] contains {str(error)!r}. Use {INDEXES_FORM}.") from None
+
+
+def parse_array_option(text: str | None) -> dict[str, Any] | None:
+    """Return the `array` section for the value of --array. Raises BadInput."""
+    from berth.core.spec.arrays import array_document
+
+    if text is None:
+        return None
+    try:
+        return array_document(text)
+    except ValueError as error:
+        raise invalid_value(
+            "--array", "is not an index, a range or a limit", str(error), ARRAY_FORM
+        ) from None
+
+
+def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the document with the tasks of --array. Raises BadInput if it lists values or a matrix."""
+    if section is None:
+        return document
+    own = document.get("array")
+    if not isinstance(own, dict):
+        return {**document, "array": section}
+    if sources := [key for key in ("values", "matrix") if key in own]:
+        raise BadInput(f"--array cannot be combined with array.{sources[0]} of the document")
+    return {**document, "array": {**own, **section}}
+
+
+def format_progress(counts: "TaskCounts", tasks: int) -> str:
+    """Return for example "620 of 1,000 ended (3 failed), 50 running, 30 pending, 300 held"."""
+    failed = f" ({counts.failed:,} failed)" if counts.failed else ""
+    active = counts.reserved + counts.starting + counts.running + counts.stopping
+    others = {
+        "running": active, "pending": counts.pending, "held": counts.held, "suspended": counts.suspended,
+    }  # fmt: skip
+    return ", ".join(
+        [
+            f"{counts.ended:,} of {tasks:,} ended{failed}",
+            *(f"{count:,} {name}" for name, count in others.items() if count),
+        ]
+    )
+
+
+class ArrayRow:
+    """An array as a row of `berth list`, with the fields of a workload."""
+
+    def __init__(self, array: "Array") -> None:
+        counts = array.counts
+        active = counts.starting + counts.running + counts.stopping
+        self._array = array
+        self.id, self.project, self.submitted_by = array.id, array.project, array.submitted_by
+        self.name = f"{array.name}[{array.tasks}]"
+        self.phase, self.priority, self.kind = array.state, array.priority, "array"
+        self.gpus = SimpleNamespace(
+            now=active * array.gpus, requested=(array.tasks - counts.ended) * array.gpus
+        )
+        self.pods = SimpleNamespace(running=active, maximum=array.max_running or array.tasks)
+        self.pool = self.run = self.preemptions = "-"
+        self.submitted_at = array.submitted_at
+        self.since: datetime = array.ended_at or array.submitted_at
+        self.reason, self.message = format_progress(counts, array.tasks), ""
+
+    def plain(self) -> dict[str, Any]:
+        return self._array.plain()
+
+
+def merge_rows(
+    workloads: Iterable["Workload"], arrays: Iterable["Array"], sort: str
+) -> list["Workload | ArrayRow"]:
+    """Return workloads and arrays in the order of `sort`."""
+    rows: list[Any] = [*workloads, *(ArrayRow(array) for array in arrays)]
+    key = sort.lstrip("-")
+
+    def value(row: Any) -> Any:
+        return row.gpus.requested if key == "gpus" else getattr(row, key)
+
+    return sorted(rows, key=value, reverse=sort.startswith("-"))
+
+
+def print_array(array: "ArrayDetail") -> None:
+    """Print the fields of an array, and the number of tasks in each phase."""
+    counts = {name: f"{count:,}" for name, count in array.counts.plain().items() if count}
+    limit = "" if array.max_running is None else f", at most {array.max_running:,} at a time"
+    print_fields(
+        [
+            ("Array", array.handle),
+            ("ID", array.id),
+            ("Department", array.department),
+            ("State", array.state),
+            ("Tasks", f"{array.tasks:,}{limit}"),
+            ("Progress", format_progress(array.counts, array.tasks)),
+            ("Priority", str(array.priority)),
+            ("GPUs", f"{number(array.gpus)} per task"),
+            ("Submitted", f"{format_time(array.submitted_at)} by {array.submitted_by or 'a deleted user'}"),
+            ("Ended", format_time(array.ended_at) if array.ended_at else ""),
+        ]
+    )
+    print_section("Tasks by phase")
+    print_fields(list(counts.items()))
+    print(f"\nTo list the tasks, run: berth list --all --array {array.handle}")
+
+
+def follow_array(client: "Client", array: "Array") -> "ArrayDetail":
+    """Print the progress to stderr after each change, and return the ended array."""
+    for last in client.arrays.changes(array.id):
+        progress = format_progress(last.counts, last.tasks)
+        print(safe(f"{last.handle} is {last.state}: {progress}"), file=sys.stderr, flush=True)
+    return last

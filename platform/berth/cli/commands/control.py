@@ -1,0 +1,211 @@
+"""Cancel, retry, suspend, resume and delete workloads and arrays."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from berth.cli.arguments import open_client, workload_names
+from berth.cli.arrays import Target, find_target
+from berth.cli.exits import BadInput, ExitCode, explain_error
+from berth.cli.output import Output, OutputOption, show_data
+from berth.cli.text import safe
+from berth.core.words import format_count
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.models.arrays import ArrayChange, ArrayDetail
+    from berth.client.models.workloads import WorkloadDetail
+
+    Change = WorkloadDetail | ArrayChange
+
+Workloads = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WORKLOAD...",
+        help="Name, PROJECT/NAME or ID of one or more workloads.",
+        autocompletion=workload_names,
+    ),
+]
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET...",
+        help="Name, PROJECT/NAME or ID of workloads or arrays, or ARRAY[INDEXES].",
+        autocompletion=workload_names,
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would change, without changing it.")
+]
+
+
+def cancel(workloads: Targets, output: OutputOption = Output.TABLE) -> None:
+    """Cancel workloads, arrays or some tasks of an array.
+
+    Their pods receive SIGTERM and, after the grace period, SIGKILL.
+
+    \b
+    berth cancel vision/train
+    berth cancel sweep-1 sweep-2 sweep-3
+    berth cancel 'sweep[0-99,200-300:10]'     these tasks of the array sweep
+    """
+
+    def act(client: "Client", target: Target) -> "Change":
+        if target.array is not None:
+            return client.arrays.cancel(target.array.id, target.indexes)
+        assert target.workload is not None
+        return client.workloads.cancel(target.workload.id)
+
+    _act_on_each(workloads, output, act, "cancelled")
+
+
+def retry(
+    arrays: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ARRAY...",
+            help="Array, as NAME, PROJECT/NAME or ID, or ARRAY[INDEXES].",
+            autocompletion=workload_names,
+        ),
+    ],
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Submit the failed tasks of arrays again, or some tasks that have ended.
+
+    \b
+    berth retry sweep
+    berth retry 'vision/sweep[7,10-19]'
+    berth retry sweep-7
+    """
+
+    def act(client: "Client", target: Target) -> "Change":
+        return client.arrays.retry(*_array_and_indexes(target), dry_run=dry_run)
+
+    _act_on_each(arrays, output, act, "to be submitted again" if dry_run else "submitted again")
+
+
+def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
+    """Return the ID of the target's array, and the indexes. Raises BadInput if there is no array."""
+    if target.array is not None:
+        return target.array.id, None if target.indexes is None else [*target.indexes]
+    assert target.workload is not None
+    task = target.workload.array
+    if task is None:
+        raise BadInput(
+            f"{target.workload.handle} is not an array. To submit it again, run: "
+            f"berth describe {target.workload.handle} --spec | berth submit -f -"
+        )
+    return task.id, [task.index]
+
+
+def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """Suspend workloads: stop their pods until they are resumed.
+
+    \b
+    berth suspend vision/train
+    """
+    _act_on_workloads(workloads, output, lambda client, workload: client.workloads.suspend(workload.id))
+
+
+def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """Resume suspended workloads: put them back into the queue.
+
+    \b
+    berth resume vision/train
+    """
+    _act_on_workloads(workloads, output, lambda client, workload: client.workloads.resume(workload.id))
+
+
+def delete(workloads: Targets) -> None:
+    """Delete workloads and arrays that have ended, with their pods and logs. Events are kept.
+
+    \b
+    berth delete vision/train
+    berth delete sweep                        the array with all of its tasks
+    """
+    with open_client() as client:
+        for target in [find_target(client, reference) for reference in workloads]:
+            if target.indexes is not None:
+                raise BadInput("Tasks of an array are deleted with the array, or as workloads by their name.")
+            if target.array is not None:
+                client.arrays.delete(target.array.id)
+            elif target.workload is not None:
+                client.workloads.delete(target.workload.id)
+            print(f"{_owner(target).handle} deleted")
+
+
+def _owner(target: Target) -> "WorkloadDetail | ArrayDetail":
+    owner = target.workload or target.array
+    assert owner is not None
+    return owner
+
+
+def _act_on_workloads(
+    references: list[str],
+    output: Output,
+    act_on: Callable[["Client", "WorkloadDetail"], "WorkloadDetail"],
+) -> None:
+    def act(client: "Client", target: Target) -> "Change":
+        assert target.workload is not None
+        return act_on(client, target.workload)
+
+    _act_on_each(references, output, act, "", find=_find_workload)
+
+
+def _find_workload(client: "Client", reference: str) -> Target:
+    return Target(client.workloads.find(reference))
+
+
+def _act_on_each(
+    references: list[str],
+    output: Output,
+    act: Callable[["Client", Target], "Change"],
+    result: str,
+    find: Callable[["Client", str], Target] = find_target,
+) -> None:
+    """Look up all targets, then act on each of them. If one action is refused, the others still run.
+
+    `result` is the participle that says what happened to the tasks of an array.
+    """
+    exit_codes: list[ExitCode] = []
+    with open_client() as client:
+        selected = [find(client, reference) for reference in references]
+        changed = []
+        for target in selected:
+            try:
+                changed.append(act(client, target))
+            except Exception as error:
+                if len(selected) == 1 or not (code := _print_refusal(_owner(target).handle, error)):
+                    raise
+                exit_codes.append(code)
+                continue
+            if not output.is_data:
+                print(_describe_change(changed[-1], result))
+    if output.is_data:
+        results = [change.plain() for change in changed]
+        show_data(results[0] if len(selected) == 1 else results, output)
+    if exit_codes:
+        raise typer.Exit(exit_codes[0])
+
+
+def _describe_change(change: "Change", result: str) -> str:
+    from berth.client.models.arrays import ArrayChange
+
+    if isinstance(change, ArrayChange):
+        return f"{change.array.handle}: {format_count(change.changed, 'task')} {result}"
+    return f"{change.handle} is {change.phase}"
+
+
+def _print_refusal(handle: str, error: Exception) -> ExitCode | None:
+    """Print the error and return its exit code, or return None if it is not a refusal."""
+    from berth.client.errors import Conflict, Forbidden, NotFound
+
+    explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
+    if explanation is None:
+        return None
+    for line in explanation[1]:
+        print(f"berth: {handle}: {safe(line)}", file=sys.stderr)
+    return explanation[0]

@@ -1,0 +1,73 @@
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Responses about arrays."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from berth.client.models.base import Model
+from berth.client.models.mixins import ArrayMixin, TaskCountsMixin
+from berth.client.models.workloads import DryRun
+
+
+class TaskCounts(TaskCountsMixin, Model):
+    """Number of tasks in each phase. Only the last attempt of each task counts."""
+
+    held: int = 0
+    """Tasks that wait for earlier tasks. They are not counted as pending."""
+    pending: int = 0
+    reserved: int = 0
+    starting: int = 0
+    running: int = 0
+    stopping: int = 0
+    suspended: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class Array(ArrayMixin, Model):
+    id: str
+    name: str
+    project: str = ""
+    department: str = ""
+    state: str = ""
+    """`active` until all tasks have ended; then `failed` if a task failed, otherwise `cancelled` if a task
+    was cancelled, otherwise `completed`."""
+    tasks: int = 0
+    """Number of tasks."""
+    max_running: int | None = None
+    counts: TaskCounts = Field(default_factory=TaskCounts)
+    priority: int = 0
+    gpus: float = 0
+    """GPUs that each task requests."""
+    submitted_at: datetime
+    submitted_by: str | None = None
+    ended_at: datetime | None = None
+
+
+class ArrayChange(Model):
+    """Result of a change of some tasks."""
+
+    changed: int = 0
+    """Tasks that the request changed, or would change in a dry run."""
+    array: Array
+
+
+class ArrayDetail(Array):
+    spec: dict[str, Any] = {}
+
+
+class ArrayDryRun(Model):
+    """The checked array, and the predicted outcome of the next scheduling cycle for its first task."""
+
+    tasks: int | None = None
+    """Number of tasks; None if the document is invalid."""
+    max_running: int | None = None
+    first_task: DryRun = Field(default_factory=DryRun)
+
+
+class ArraySubmission(ArrayDetail):
+    warnings: list[str] = []
+    """Advice for the submitter, the same for all tasks."""

@@ -1,0 +1,102 @@
+# Generated from berth/client/aio/arrays.py by `python -m berth.client.generate`; do not edit.
+"""Submit, find, follow and control arrays."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from berth.client.models.arrays import (
+    Array,
+    ArrayChange,
+    ArrayDetail,
+    ArrayDryRun,
+    ArraySubmission,
+)
+from berth.client.models.workloads import Workload
+from berth.client.sync.resource import Resource
+from berth.client.sync.workloads import POLL_SECONDS, Document, is_id, require_unique_match, select_candidates
+
+Index = int | str  # an index such as 7, or a range such as "0-99:10"
+
+
+class Arrays(Resource):
+    def submit(self, document: Document, *, key: str | None = None) -> ArraySubmission:
+        """Submit an array exactly once, even if the request is retried after a lost connection.
+
+        Calls with the same `key` count as one submission.
+        """
+        return self._post(ArraySubmission, "arrays", document, key=key)
+
+    def dry_run(self, document: Document) -> ArrayDryRun:
+        """Check the document, and return what would happen to the first task, without storing anything."""
+        return self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
+
+    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Array]:
+        """Iterate over arrays.
+
+        Filters: project, state, submitted_by, search, sort.
+        """
+        return self._iterate(Array, "arrays", filters, limit)
+
+    def get(self, array_id: str) -> ArrayDetail:
+        return self._get(ArrayDetail, f"arrays/{array_id}")
+
+    def find(self, reference: str) -> ArrayDetail:
+        """Return the array with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        if is_id(reference):
+            return self.get(reference)
+        project, _, name = reference.rpartition("/")
+        listed = self.list(search=name, project=project or None, sort="-submitted_at")
+        matching = list(listed) if name else []
+        return self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
+
+    def tasks(
+        self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
+    ) -> Iterator[Workload]:
+        """Iterate over the tasks of an array, each a workload: its last attempt, or all attempts.
+
+        The filters are those of `workloads.list`, for example phase="failed".
+        """
+        attempts = {} if all_attempts else {"superseded": False}
+        params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}
+        return self._iterate(Workload, "workloads", params, limit)
+
+    def cancel(
+        self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
+    ) -> ArrayChange:
+        """Cancel the live tasks, or those with these indexes and ranges. A dry run only counts them."""
+        return self._change(array_id, "cancel", indexes, dry_run)
+
+    def retry(
+        self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
+    ) -> ArrayChange:
+        """Submit the failed tasks again, or those with these indexes. A dry run only counts them."""
+        return self._change(array_id, "retry", indexes, dry_run)
+
+    def delete(self, array_id: str) -> None:
+        """Delete an array that has ended, with its tasks and their logs."""
+        self._delete(f"arrays/{array_id}")
+
+    def changes(self, array_id: str, poll: float = POLL_SECONDS) -> Iterator[ArrayDetail]:
+        """Yield the array now and after each change of its counts, until all tasks have ended."""
+        seen = None
+        while True:
+            array = self.get(array_id)
+            if array.counts != seen or array.has_ended:
+                yield array
+            if array.has_ended:
+                return
+            seen = array.counts
+            self._transport.sleep(poll)
+
+    def wait(self, array_id: str, poll: float = POLL_SECONDS) -> ArrayDetail:
+        """Return the array once all of its tasks have ended."""
+        for array in self.changes(array_id, poll):
+            last = array
+        return last
+
+    def _change(
+        self, array_id: str, action: str, indexes: Iterable[Index] | None, dry_run: bool
+    ) -> ArrayChange:
+        parts: Sequence[Index] | None = None if indexes is None else [*indexes]
+        body = {} if parts is None else {"indexes": parts}
+        params = {"dry_run": True} if dry_run else None
+        return self._post(ArrayChange, f"arrays/{array_id}/{action}", body, params)

@@ -1,0 +1,174 @@
+"""Tests of arrays on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from projects.models import Phase, Workload, WorkloadArray
+from tests.cast import Cast
+from tests.cli.conftest import Berth, token_of
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import TIME, StubServer, page, problem, workload
+
+SWEEP = "name: sweep\nroles: [{gpu: 1}]\ncommand: python train.py\n"
+GONE = problem(404, detail="No.")
+
+
+def array(name: str = "sweep", state: str = "active", **counts: int) -> dict[str, Any]:
+    return {
+        "id": f"11111111-0000-4000-8000-{len(name):012d}", "name": name, "project": "vision",
+        "department": "research", "state": state, "tasks": 100, "max_running": 10, "counts": counts,
+        "priority": 50, "gpus": 1, "submitted_at": TIME, "submitted_by": "dave", "ended_at": None, "spec": {},
+    }  # fmt: skip
+
+
+def json_answer(body: object, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, json=body)
+
+
+@pytest.mark.parametrize(
+    ("option", "section"),
+    [
+        ("0-999%50", {"tasks": ["0-999"], "max_running": 50}),
+        ("1,5,10-90:10", {"tasks": ["1", "5", "10-90:10"]}),
+    ],
+)
+def test_array_option_takes_the_notation_of_slurm(
+    terminal: Terminal, option: str, section: dict[str, Any]
+) -> None:
+    server = StubServer(json_answer({**array(), "warnings": ["Check the limits."]}, 201))
+    result = terminal.run("submit", "--array", option, "-f", "-", server=server, input=SWEEP)
+    assert (result.stdout, result.stderr) == (
+        "vision/sweep[100] submitted\n", "berth: warning: Check the limits.\n",
+    )  # fmt: skip
+    assert server.calls == ["POST /api/v1/arrays"]
+    assert json.loads(server.requests[0].content)["array"] == section
+
+
+@pytest.mark.parametrize(
+    ("option", "part"), [("0-9%x", "'%x'"), ("9-5", "'9-5'"), ("a", "'a'"), ("", "''"), ("1,,2", "''")]
+)
+def test_invalid_array_option_is_refused(terminal: Terminal, option: str, part: str) -> None:
+    result = terminal.run("submit", "--array", option, "-f", "-", input=SWEEP)
+    assert result.exit_code == 2
+    assert f"--array: is not an index, a range or a limit; received {part}" in result.stderr
+
+
+def test_array_option_does_not_replace_values_of_the_document(terminal: Terminal) -> None:
+    result = terminal.run("submit", "--array", "0-9", "-f", "-", input=SWEEP + "array: {values: [a, b]}\n")
+    assert (result.exit_code, result.stderr) == (
+        2, "berth: --array cannot be combined with array.values of the document\n",
+    )  # fmt: skip
+
+
+def test_submitted_array_is_watched_until_it_ends(terminal: Terminal) -> None:
+    server = StubServer(
+        json_answer({**array(), "warnings": []}, 201),
+        json_answer(array(running=10, held=90)),
+        json_answer(array(running=10, held=90)),
+        json_answer(array(state="failed", completed=98, failed=2)),
+    )
+    result = terminal.run("submit", "--array", "0-99", "--watch", "-f", "-", server=server, input=SWEEP)
+    assert result.exit_code == 10
+    assert result.stderr.splitlines() == [
+        "vision/sweep is active: 0 of 100 ended, 10 running, 90 held",
+        "vision/sweep is failed: 100 of 100 ended (2 failed)",
+    ]
+
+
+def test_output_of_an_array_cannot_be_followed(terminal: Terminal) -> None:
+    result = terminal.run("submit", "--array", "0-9", "--follow", "-f", "-", input=SWEEP)
+    assert result.exit_code == 2
+    assert "--watch" in result.stderr
+
+
+def test_list_shows_one_row_for_each_array(terminal: Terminal) -> None:
+    server = StubServer(
+        lambda request: page(
+            [array(running=10, completed=40, failed=2, held=48)]
+            if request.url.path.endswith("arrays")
+            else [workload("alone", submitted_at="2025-01-01T00:00:00Z")]
+        )
+    )
+    result = terminal.run("list", server=server)
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[:4] for row in rows[1:]] == [
+        ["sweep[100]", "vision", "active", "10/58"],
+        ["alone", "vision", "running", "4/4"],
+    ]
+    assert "42 of 100 ended (2 failed), 10 running, 48 held" in result.stdout
+    assert any("in_array=false" in call for call in server.calls)
+
+
+@pytest.mark.parametrize("option", ["--tasks", "-t", "--phase=running"])
+def test_list_shows_tasks_on_request_and_for_filters_of_workloads(terminal: Terminal, option: str) -> None:
+    server = StubServer(page([workload("sweep-0")]))
+    assert "sweep-0" in terminal.run("list", option, server=server).stdout
+    (call,) = server.calls
+    assert "in_array" not in call
+
+
+def test_cancel_names_some_tasks_of_an_array(terminal: Terminal) -> None:
+    server = StubServer(
+        page([array()]), json_answer(array()), json_answer({"changed": 11, "array": array(cancelled=11)})
+    )
+    result = terminal.run("cancel", "sweep[0-9,50]", server=server)
+    assert result.stdout == "vision/sweep: 11 tasks cancelled\n"
+    assert json.loads(server.requests[-1].content) == {"indexes": ["0-9", "50"]}
+    assert terminal.run("cancel", "sweep[x]", server=StubServer(page([array()]))).exit_code == 2
+
+
+def test_retry_of_a_task_names_its_index(terminal: Terminal) -> None:
+    task = {"id": array()["id"], "index": 7, "attempt": 1, "superseded": False, "held": False}
+    row = workload("sweep-7", phase="failed", array=task, spec={}, images=[])
+    server = StubServer(
+        page([row]), json_answer(row), page([]), json_answer({"changed": 1, "array": array(pending=1)})
+    )
+    result = terminal.run("retry", "sweep-7", "--dry-run", server=server)
+    assert result.stdout == "vision/sweep: 1 task to be submitted again\n"
+    assert server.calls[-1] == f"POST /api/v1/arrays/{array()['id']}/retry?dry_run=true"
+    assert json.loads(server.requests[-1].content) == {"indexes": [7]}
+
+
+def test_workload_that_is_not_in_an_array_is_not_retried(terminal: Terminal) -> None:
+    row = {**workload(), "spec": {}, "images": []}
+    result = terminal.run("retry", "train", server=StubServer(page([row]), json_answer(row)))
+    assert result.exit_code == 2
+    assert "berth describe vision/train --spec | berth submit -f -" in result.stderr
+
+
+@pytest.mark.django_db(transaction=True)
+def test_array_runs_through_its_commands(berth: Berth, cast: Cast, live_server: Any, tmp_path: Path) -> None:
+    token = {"BERTH_TOKEN": token_of(cast.dave), "BERTH_PROJECT": "vision"}
+    file = tmp_path / "sweep.yaml"
+    file.write_text(SWEEP)
+
+    def run(*arguments: str) -> str:
+        done = berth(*arguments, **token)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "array of 20 tasks, at most 2 at a time; the first one:\nsweep-0: would" in run(
+        "submit", "--array", "0-19%2", str(file), "--dry-run"
+    )
+    assert run("submit", "--array", "0-19%2", str(file)) == "vision/sweep[20] submitted\n"
+    assert "0 of 20 ended, 2 pending, 18 held" in run("list")
+    assert "sweep-0" in run("list", "-t")
+    described = run("describe", "sweep")
+    assert "Progress    0 of 20 ended, 2 pending, 18 held" in described
+    assert "max_running: 2" in run("describe", "sweep", "--spec")
+    assert "17 tasks before this one" in run("why", "sweep-19")
+    assert run("cancel", "sweep[0-9]") == "vision/sweep: 10 tasks cancelled\n"
+    assert run("retry", "sweep[3-4]") == "vision/sweep: 2 tasks submitted again\n"
+    assert run("cancel", "sweep-3") == "vision/sweep-3 is cancelled\n"
+    assert run("cancel", "sweep") == "vision/sweep: 11 tasks cancelled\n"
+    assert run("list") == ""
+    assert "cancelled" in run("list", "--all")
+    attempts = json.loads(run("list", "--all", "--array", "sweep", "-o", "json"))
+    assert sorted(row["array"]["index"] for row in attempts) == sorted([*range(20), 3, 4])
+    assert Workload.objects.exclude(phase=Phase.CANCELLED).count() == 0
+    assert run("delete", "sweep") == "vision/sweep deleted\n"
+    assert not WorkloadArray.objects.exists()
