@@ -163,7 +163,7 @@ class Runtime(Protocol):
     """Runtime that starts pods and reports how they ended, even after the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
-        """Start the pod. Return once the order is durable, which may be before the command runs.
+        """Start the pod, possibly after returning. The command runs only once the order is durable.
 
         Idempotent by `pod_id`: a pod that runs or has ended is left alone, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`.

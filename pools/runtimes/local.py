@@ -82,7 +82,7 @@ class LocalRuntime:
         if self._saved_log(order.pod_id).exists():
             return
         try:
-            pod.make()
+            pod.make(durable=False)
             if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.has_shim():
                 return
             if not pod.has("order"):
@@ -201,7 +201,7 @@ class LocalRuntime:
 
     def _predates_boot(self, pod: PodDir) -> bool:
         order = pod.read("order")
-        return order is not None and order["boot"] != boot_id()
+        return order is not None and order.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
         """Reap ended shims. Shims that failed before taking their lock are kept until they are reported."""

@@ -27,7 +27,10 @@ _FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t
 
 
 class PodDir:
-    """Directory of records. `order`, `stop` and `exit` are durable, and `status` is valid until a reboot."""
+    """Directory of records. `stop` and `exit` are durable, and `status` is valid until a reboot.
+
+    The shim makes `order` durable before the command runs. After a power failure, it may be missing or empty.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,10 +57,11 @@ class PodDir:
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
 
-    def make(self) -> None:
+    def make(self, durable: bool = True) -> None:
         if not self.exists:
             self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
-            sync_directory(str(self.path.parent))
+            if durable:
+                sync_directory(str(self.path.parent))
 
     def has(self, record: str) -> bool:
         return (self.path / record).exists()
@@ -80,7 +84,7 @@ class PodDir:
         ]
         fields += [("arg", argument) for argument in order.command]
         fields += [("env", f"{name}={value}") for name, value in sorted(env.items())]
-        self.write("order", fields)
+        write_record(str(self.path / "order"), fields, durable=False)
 
     def write_registry_auth(self, auth: str) -> None:
         """Write the credentials for pulling the pod's image. The shim deletes the file afterwards.

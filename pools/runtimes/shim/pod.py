@@ -11,7 +11,7 @@ from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgr
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import descendants, is_running, process_group, send_signal, start_time
-from pools.runtimes.shim.records import Record, write_record
+from pools.runtimes.shim.records import Record, sync, sync_directory, write_record
 from pools.runtimes.shim.secrets import VARIABLE, Secrets
 from pools.runtimes.shim.shared_memory import SharedMemory
 
@@ -59,7 +59,7 @@ class Pod:
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = failure or self._limit() or self.secrets.take()
+        failure = failure or self._limit() or self.secrets.take() or self._store_order()
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -120,6 +120,19 @@ class Pod:
             self.cgroups.create()
         except CannotLimit as error:
             return f"{_LIMITS}: {error}"
+        return ""
+
+    def _store_order(self) -> str:
+        """Make the order durable, so that the pod never runs again after a power failure.
+
+        The disk works while bubblewrap starts, and the runtime does not wait for it.
+        """
+        try:
+            sync(f"{self.directory}/order")
+            sync_directory(self.directory)
+            sync_directory(os.path.dirname(self.directory))
+        except OSError as error:
+            return f"the pod's order could not be stored: {error.strerror}"
         return ""
 
     def memory_report(self) -> str:

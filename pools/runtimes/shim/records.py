@@ -52,7 +52,11 @@ def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = T
 
 
 def sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    sync(path, os.O_DIRECTORY)
+
+
+def sync(path: str, flags: int = 0) -> None:
+    fd = os.open(path, os.O_RDONLY | flags)
     try:
         os.fsync(fd)
     finally:

@@ -18,6 +18,15 @@ from pools.runtimes.shim.processes import start_time
 from tests.contracts.pods import LocalStage, alive, ended, kill, machine_pids, order, poll_until, running
 
 ROOT = Path(__file__).resolve().parents[3]
+FAILING_DISK = """import os, errno
+failed, sync = [], os.fsync
+def fail_once(fd):
+    if not failed:
+        failed.append(fd)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    sync(fd)
+os.fsync = fail_once
+"""
 SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ) | {'cwd': os.getcwd()}))"
 
 
@@ -240,6 +249,25 @@ def test_pod_of_an_earlier_boot_is_lost_despite_a_live_process_id(
     monkeypatch.undo()
     assert stage.restart().get_reports(["p-1"])["p-1"].cause == PodCause.LOST
     shell(stage, "echo never")
+    assert stage.runtime.read_log("p-1", 0, 10).data == b""
+
+
+def test_pod_whose_order_was_emptied_by_a_power_failure_is_lost(stage: LocalStage) -> None:
+    pod = stage.runtime._pod_dir("p-1")
+    pod.make()
+    (pod.path / "order").touch()
+    shell(stage, "echo never")
+    assert stage.runtime.get_reports(["p-1"])["p-1"].cause == PodCause.LOST
+    assert stage.runtime.read_log("p-1", 0, 10).data == b""
+
+
+def test_command_waits_until_its_order_is_durable(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shim that cannot sync the pod's directory does not run the command."""
+    monkeypatch.setattr(shims, "SERVER_CODE", FAILING_DISK + shims.SERVER_CODE)
+    shell(stage, "echo never")
+    report = ended(stage.runtime, "p-1")
+    assert report.cause == PodCause.START_FAILED
+    assert report.message == "the pod's order could not be stored: Input/output error"
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 
