@@ -13,14 +13,16 @@ NO_METADATA = {"BERTH_METADATA_URL": "http://127.0.0.1:9"}
 REJECTED = 3  # exit code of an agent that the server rejected
 
 
-def write_agent(directory: Path, report_seconds: float = 5.0) -> Path:
-    """Write the agent, with another report interval if one is given."""
+def write_agent(directory: Path, report_seconds: float = 5.0, version: str = "") -> Path:
+    """Write the agent, with another report interval or version if one is given."""
     directory.mkdir(exist_ok=True)
     path = directory / "berth-agent"
     with zipfile.ZipFile(io.BytesIO(agent_package())) as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
             interval = b"REPORT_INTERVAL_SECONDS = 5.0\n"
             text = source.read(name).replace(interval, interval.replace(b"5.0", b"%g" % report_seconds))
+            if version and name == "berth_agent/version.py":
+                text = f'VERSION = "{version}"\n'.encode()
             target.writestr(name, text)
     return path
 

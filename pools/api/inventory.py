@@ -8,6 +8,7 @@ from pydantic import Field
 from berth.core.spec.texts import Text
 from berth.server.api.requests import Body
 from berth.server.api.responses import ResponseModel
+from pools.joining.package import agent_version
 
 Label = Annotated[Text, Field(max_length=100)]
 Mebibytes = Annotated[int, Field(ge=0, le=2**53)]
@@ -30,6 +31,7 @@ class InventoryBody(Body):
     disk_mib: Mebibytes = 0
     disk_free_mib: Mebibytes = 0
     gpu_driver: Label = ""
+    upgrade_error: Annotated[Text, Field(max_length=1000)] = ""
     gpus: Annotated[tuple[GpuBody, ...], Field(max_length=1024, strict=False)] = ()
 
 
@@ -40,6 +42,8 @@ class GpuResponse(ResponseModel):
 
 class InventoryResponse(ResponseModel):
     agent_version: str
+    agent_outdated: bool = Field(description="Whether the server has another version of the agent.")
+    upgrade_error: str = Field(description="Reason the last upgrade of the agent failed.")
     python: str
     os: str
     kernel: str
@@ -53,4 +57,7 @@ class InventoryResponse(ResponseModel):
 
 def inventory_response(stored: Mapping[str, Any]) -> InventoryResponse | None:
     """Return the stored inventory, or None if no agent has reported one."""
-    return InventoryResponse(**InventoryBody(**stored).model_dump(mode="json")) if stored else None
+    if not stored:
+        return None
+    values = InventoryBody(**stored).model_dump(mode="json")
+    return InventoryResponse(**values, agent_outdated=values["agent_version"] != agent_version())

@@ -114,6 +114,14 @@ class ReportBody(Body):
     inventory: InventoryBody | None = None
 
 
+class UpgradeResponse(ResponseModel):
+    """Agent that the machine must install now."""
+
+    version: str
+    sha256: str = Field(description="Hash of the file at `machines/agent`.")
+    script: str = Field(description="Script to run first, which upgrades the node without ending pods.")
+
+
 class InstructionsResponse(ResponseModel):
     node: str | None = Field(description="Node assigned to the machine; null if there is none.")
     ordinal: int | None
@@ -130,6 +138,7 @@ class InstructionsResponse(ResponseModel):
     check: str = Field(
         description="Shell script that exits with 0 if the node started by `start` still runs."
     )
+    upgrade: UpgradeResponse | None = Field(description="Null if the agent keeps its version.")
 
 
 class MachineView(TokenlessView):
@@ -173,8 +182,10 @@ class ReportMachine(MachineView):
             booted=_parse_booted(body.booted), started=_parse_started(body.started),
             inventory=_parse_inventory(body.inventory),
         )  # fmt: skip
+        installed = body.inventory.agent_version if body.inventory else ""
+        release = services.offered_release(node, installed)
         if node is None:
-            return Response(NO_NODE)
+            return Response(NO_NODE.model_copy(update={"upgrade": _upgrade_response(release, "")}))
         instructions = get_instructions(load_wiring().runtime_for(node.pool), node)
         environment = load_environment_setup(node)
         is_installing = node.environment_id is not None and node.prepared_at is None
@@ -184,13 +195,21 @@ class ReportMachine(MachineView):
                 start="" if is_installing else instructions.start, stop=instructions.stop,
                 check=instructions.check, digest=environment.digest, prepare=environment.script,
                 secrets=dict(environment.secrets),
+                upgrade=_upgrade_response(release, instructions.upgrade),
             )
         )  # fmt: skip
 
 
 NO_NODE = InstructionsResponse(
-    node=None, ordinal=None, instance="", start="", stop="", check="", digest="", prepare="", secrets={}
+    node=None, ordinal=None, instance="", start="", stop="", check="", digest="", prepare="", secrets={},
+    upgrade=None,
 )  # fmt: skip
+
+
+def _upgrade_response(release: services.AgentRelease | None, script: str) -> UpgradeResponse | None:
+    if release is None:
+        return None
+    return UpgradeResponse(version=release.version, sha256=release.sha256, script=script)
 
 
 def _parse_booted(body: BootedBody | None) -> BootReport | None:

@@ -176,6 +176,16 @@ class DrainNode(NodeView):
         return self.node_response(name)
 
 
+class UpgradeNode(NodeView):
+    @operation("Upgrade a node's agent without ending its pods", answer=NodeResponse)
+    @idempotent
+    def post(self, request: Request, name: str) -> Response:
+        node = self.get_administered_node(request, name)
+        parse_body(request, NoBody)
+        services.upgrade_agent(actor=self.actor, node=node)
+        return self.node_response(name)
+
+
 class TerminateNode(NodeView):
     @operation("Terminate a node and its pods immediately", body=ReasonBody, answer=NodeResponse)
     @idempotent

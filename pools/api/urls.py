@@ -35,5 +35,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("nodes/<str:name>/cordon", nodes.CordonNode.as_view()),
     path("nodes/<str:name>/uncordon", nodes.UncordonNode.as_view()),
     path("nodes/<str:name>/drain", nodes.DrainNode.as_view()),
+    path("nodes/<str:name>/upgrade", nodes.UpgradeNode.as_view()),
     path("nodes/<str:name>/terminate", nodes.TerminateNode.as_view()),
 ]

@@ -12,12 +12,14 @@ class Instructions:
     """Idempotent shell scripts for the machine.
 
     `check` exits with 0 if the node that `start` started still runs. An agent that was restarted runs it,
-    because `start` would end the node's pods.
+    because `start` would end the node's pods. `upgrade` replaces the code of a running node without ending
+    its pods.
     """
 
     start: str = ""
     stop: str = ""
     check: str = ""
+    upgrade: str = ""
 
 
 @runtime_checkable

@@ -7,6 +7,8 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 
+from pools.runtimes.ray.scripts import node_sources
+
 _MAIN = "import sys\n\nfrom berth_agent.main import main\n\nsys.exit(main())\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _VERSION_FILE = "berth_agent/version.py"
@@ -14,9 +16,10 @@ _VERSION_FILE = "berth_agent/version.py"
 
 @cache
 def agent_version() -> str:
-    """Return the version of the agent that machines download: Berth's version and a digest of the code."""
-    sources = _sources()
-    digest = hashlib.sha256("\0".join(f"{name}\0{sources[name]}" for name in sorted(sources)).encode())
+    """Return the version of the agent that machines download: Berth's version and a digest."""
+    sources = {**_sources(), **node_sources()}
+    content = "\0".join(f"{name}\0{sources[name]}" for name in sorted(sources))
+    digest = hashlib.sha256(content.encode())
     return f"{version('berth-platform')}+{digest.hexdigest()[:8]}"
 
 

@@ -455,6 +455,15 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "upgrade_to",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Version to which an admin upgrades the agent.",
+                        max_length=100,
+                    ),
+                ),
+                (
                     "not_ready_reason",
                     models.TextField(
                         blank=True,

@@ -63,6 +63,9 @@ class Node(models.Model):
     inventory = models.JSONField(
         default=dict, blank=True, help_text="Software and further hardware, as last reported by the agent."
     )
+    upgrade_to = models.CharField(
+        max_length=100, blank=True, default="", help_text="Version to which an admin upgrades the agent."
+    )
     not_ready_reason = models.TextField(
         blank=True,
         default="",

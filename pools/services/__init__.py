@@ -25,8 +25,10 @@ from pools.services.pools import (
 )
 from pools.services.pressure import report_pressure
 from pools.services.releases import ReleasableNodes, releasable_nodes, release_pool_nodes
+from pools.services.upgrades import AgentRelease, offered_release, upgrade_agent
 
 __all__ = [
+    "AgentRelease",
     "ReleasableNodes",
     "check_nodes_desired",
     "cordon_node",
@@ -41,6 +43,7 @@ __all__ = [
     "leave",
     "mark_node_emptied",
     "mark_nodes_emptied",
+    "offered_release",
     "pause_pool",
     "preview_edit",
     "record_report",
@@ -54,4 +57,5 @@ __all__ = [
     "set_nodes_desired",
     "terminate_node",
     "uncordon_node",
+    "upgrade_agent",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from pools import selectors, services
 from pools.environments.progress import START
 from pools.models import Node
+from pools.services.upgrades import is_outdated
 from pools.web.forms import ReasonForm
 
 
@@ -40,6 +41,12 @@ STEPS: Mapping[str, NodeAction] = {
         "is being drained",
         services.drain_node,
         names="Workloads to finish or move",
+    ),
+    "upgrade": NodeAction(
+        "The agent of the machine restarts with the server's version. Running pods continue.",
+        "gets the current agent",
+        services.upgrade_agent,
+        has_reason=False,
     ),
     "terminate": NodeAction(
         "The node and its pods are terminated immediately. The pool replaces the node.",
@@ -67,6 +74,7 @@ def show(request: Request, name: str) -> HttpResponse:
         "phases": _phase_rows(node, is_admin=is_admin),
         "started": _start_progress(node, is_admin=is_admin),
         "is_admin": is_admin,
+        "agent_outdated": is_admin and is_outdated(node.inventory),
         "work": selectors.workloads_on_nodes([node.pk])[node.pk] if is_admin else (),
         "took": (node.prepared_at - node.created_at).total_seconds() if node.prepared_at else None,
     }

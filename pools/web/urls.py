@@ -17,7 +17,7 @@ urlpatterns = [
     ),
     re_path(r"^nodes/(?P<name>[A-Za-z0-9._-]+)$", nodes.show, name="node"),
     re_path(
-        r"^nodes/(?P<name>[A-Za-z0-9._-]+)/(?P<step>cordon|uncordon|drain|terminate)$",
+        r"^nodes/(?P<name>[A-Za-z0-9._-]+)/(?P<step>cordon|uncordon|drain|upgrade|terminate)$",
         nodes.act,
         name="node-step",
     ),

@@ -159,6 +159,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "nodes/local-0/cordon", None, {}, "200 403 403 403 403 403 404 401"),
     ("POST", "nodes/local-0/uncordon", None, {}, "409 403 403 403 403 403 404 401"),
     ("POST", "nodes/local-0/drain", None, {}, "200 403 403 403 403 403 404 401"),
+    ("POST", "nodes/local-0/upgrade", None, {}, "409 403 403 403 403 403 404 401"),
     ("POST", "nodes/local-0/terminate", None, {}, "200 403 403 403 403 403 404 401"),
     ("GET", "workloads/{workload}/logs/search?text=x", None, {}, "404 404 404 404 404 404 404 401"),
     ("GET", "workloads/{workload}/logs", None, {}, "404 404 404 404 404 404 404 401"),

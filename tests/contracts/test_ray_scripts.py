@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause, RuntimeFailure
+from pools.runtimes.base import PodCause, PodState, RuntimeFailure
 from pools.runtimes.ray.cluster import GCS_PORT, RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.ray.scripts import STOP, node_code, start_script
@@ -75,6 +75,65 @@ def test_machine_runs_pods_between_its_start_and_stop_scripts(tmp_path: Path) ->
         path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)
     ]
     assert remaining == []
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(300)
+def test_node_runs_new_code_while_its_pods_continue(tmp_path: Path) -> None:
+    served = tmp_path / "api/v1/machines"
+    served.mkdir(parents=True)
+    (served / "node.tar.gz").write_bytes(node_code())
+    env = {
+        **os.environ, "BERTH_URL": f"file://{tmp_path}", "BERTH_NODE_PYTHON": sys.executable,
+        "BERTH_MACHINE_STATE": str(tmp_path / "state"), "PYTHONPATH": "",
+    }  # fmt: skip
+    runtime = RayRuntime(tmp_path / "berth", lambda: [HEAD])
+    instructions = runtime.instructions(HEAD)
+    place = tmp_path / "state/ray"
+    try:
+        subprocess.run(["sh", "-c", instructions.start], env=env, check=True)
+        assert subprocess.run(["sh", "-c", instructions.check], env=env, check=False).returncode == 0
+        pod = order(
+            "p-1", "sh", "-c", "while [ ! -e end ]; do sleep 0.1; done; exit 3", instance_id="machine/7"
+        )
+        _retry(lambda: runtime.start(pod))
+        running(runtime, "p-1")
+        before = (place / "code").readlink(), (place / "node/main.pid").read_text()
+        (served / "node.tar.gz").write_bytes(_other_code())
+        subprocess.run(["sh", "-c", instructions.upgrade], env=env, check=True)
+        assert ((place / "code").readlink() == before[0], (place / "node/main.pid").read_text()) == (
+            False,
+            before[1],
+        )
+        main = Path(f"/proc/{before[1]}")
+        assert f"PYTHONPATH={place}/code" in (main / "environ").read_text()
+        assert runtime.get_reports(["p-1"])["p-1"].state is PodState.RUNNING
+        (place / "node/pods/p-1/work/end").touch()
+        assert ended(runtime, "p-1").exit_code == 3
+        _retry(lambda: runtime.start(order("p-2", "echo", "new", instance_id="machine/7")))
+        assert ended(runtime, "p-2").exit_code == 0, "Ray and the agent still work together"
+        (served / "node.tar.gz").write_bytes(b"damaged")
+        assert subprocess.run(["sh", "-c", instructions.upgrade], env=env, check=False).returncode != 0
+        assert subprocess.run(["sh", "-c", instructions.check], env=env, check=False).returncode == 0
+    finally:
+        subprocess.run(["sh", "-c", STOP], env=env, check=True)
+    remaining = [
+        path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)
+    ]
+    assert remaining == []
+
+
+def _other_code() -> bytes:
+    """Return code of another version: the same with one more file."""
+    buffer = io.BytesIO()
+    with (
+        tarfile.open(fileobj=buffer, mode="w:gz") as target,
+        tarfile.open(fileobj=io.BytesIO(node_code())) as source,
+    ):
+        for member in source:
+            target.addfile(member, source.extractfile(member))
+        target.addfile(tarfile.TarInfo("pools/version.txt"))
+    return buffer.getvalue()
 
 
 @pytest.mark.heavy

@@ -11,6 +11,7 @@ from .run import run
 from .server import MachineRejected, Server, is_safe
 from .service import REJECTED, CannotInstall, install, load_environment_file, uninstall, unit
 from .state import load_secret
+from .version import VERSION
 
 USAGE = """
   sudo BERTH_JOIN_TOKEN=join_... python3 berth-agent install --url https://berth.example.org --pool metal
@@ -25,8 +26,8 @@ def main() -> int:
             os.environ[name] = getattr(arguments, option)
     if not os.environ.get("BERTH_URL"):
         load_environment_file()  # of an installed agent
-    if arguments.command == "unit":
-        print(unit(), end="")
+    if arguments.command in ("unit", "version"):
+        print(unit() if arguments.command == "unit" else VERSION + "\n", end="")
         return 0
     url, pool = os.environ.get("BERTH_URL", ""), os.environ.get("BERTH_POOL", "")
     problem = _problem(url, pool, arguments.command)
@@ -86,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         ("uninstall", "Leave the pool, and delete the agent with its service and files."),
         ("run", "Run in the foreground, for other service managers (default)."),
         ("unit", "Print the systemd unit."),
+        ("version", "Print the version of the agent."),
     ):
         command = commands.add_parser(name, help=text, description=text, parents=[server])
         command.set_defaults(command=name)

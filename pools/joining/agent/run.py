@@ -11,6 +11,7 @@ from .hardware import measure, query_gpus, take_inventory
 from .scripts import EnvironmentScript, StartScript
 from .server import MachineRejected, Server
 from .state import load_secret, store_secret
+from .upgrade import Upgrade
 
 REPORT_INTERVAL_SECONDS = 5.0
 
@@ -28,16 +29,19 @@ def run(server: Server, pool: str) -> None:
             time.sleep(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts inherit the environment
     environment, start = EnvironmentScript(server.url), StartScript()
+    upgrade = Upgrade(server)
     gpus = query_gpus()  # once, because nvidia-smi may take seconds
     while True:
         try:
             body: dict[str, object] = {
                 "interruption": detect_interruption() if ec2_instance_id else None,
-                "booted": environment.report(), "started": start.report(), "inventory": take_inventory(gpus),
+                "booted": environment.report(), "started": start.report(),
+                "inventory": {**take_inventory(gpus), "upgrade_error": upgrade.error},
             }  # fmt: skip
             answer = server.send("machines/call", body, secret)
             environment.follow(answer)
             start.follow(answer)
+            upgrade.follow(answer)
         except MachineRejected:
             start.job.kill()
             start.stop()

@@ -49,6 +49,11 @@ class Server:
         except ValueError as error:
             raise OSError("the response is not JSON: %s" % error) from None
 
+    def download(self, path: str) -> bytes:
+        """Return a file that the server hands out to everyone. Raises OSError."""
+        with _make_opener().open("%s/api/v1/%s" % (self.url, path), timeout=TIMEOUT) as response:
+            return bytes(response.read())
+
 
 def is_safe(url: str) -> bool:
     """Return whether requests to the URL are encrypted, stay on this machine, or are declared safe."""

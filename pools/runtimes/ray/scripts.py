@@ -1,5 +1,6 @@
 """Shell scripts that add a machine to its pool's Ray cluster, and that remove it again."""
 
+import gzip
 import io
 import json
 import tarfile
@@ -28,6 +29,35 @@ if [ -f "$place/pid" ]; then
   rm -f "$place/pid"
   sleep 12
 fi
+"""
+# The code of each version has a directory of its own, because running shims read theirs.
+_FETCH_CODE = """curl -fsS ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
+  "$BERTH_URL/api/v1/machines/node.tar.gz"
+code="code-$(sha256sum "$place/node.tar.gz" | cut -c 1-16)"
+if [ ! -d "$place/$code" ]; then
+  rm -rf "$place/code.new"
+  mkdir "$place/code.new"
+  tar -xzf "$place/node.tar.gz" -C "$place/code.new"
+  mv "$place/code.new" "$place/$code"
+fi
+"""
+_USE_CODE = """ln -sfn "$code" "$place/code.link"
+mv -T "$place/code.link" "$place/code"
+"""
+UPGRADE = f"""set -eu
+umask 077
+{_PLACE}
+[ -f "$place/pid" ] || exit 0
+python="${{BERTH_NODE_PYTHON:-$place/venv/bin/python}}"
+{_FETCH_CODE}PYTHONPATH="$place/$code" "$python" -c 'import pools.runtimes.ray.node.main'
+{_USE_CODE}kill -HUP "$(cat "$place/node/main.pid")"
+wait_seconds=60
+sleep 1
+until PYTHONPATH="$place/code" "$python" -m pools.runtimes.ray.node.check "$place/node.json"; do
+  wait_seconds=$((wait_seconds - 2))
+  [ "$wait_seconds" -gt 0 ] || exit 1
+  sleep 2
+done
 """
 CHECK = f"""{_PLACE}
 [ -f "$place/pid" ] && kill -0 "$(cat "$place/pid")"
@@ -73,10 +103,9 @@ install_ray() {{
   echo "$ray on $version" > "$place/venv/.ready"
 }}
 
-mkdir -p "$place/code"
-curl -fsS ${{BERTH_CA:+--cacert "$BERTH_CA"}} -o "$place/node.tar.gz" "$BERTH_URL/api/v1/machines/node.tar.gz"
-tar -xzf "$place/node.tar.gz" -C "$place/code"
-python="${{BERTH_NODE_PYTHON:-$place/venv/bin/python}}"
+mkdir -p "$place"
+rm -rf "$place"/code*
+{fetch_code}{use_code}python="${{BERTH_NODE_PYTHON:-$place/venv/bin/python}}"
 if [ -z "${{BERTH_NODE_PYTHON:-}}" ]; then
   [ "$(cat "$place/venv/.ready" 2> /dev/null)" = "$ray on $version" ] || install_ray
 fi
@@ -114,22 +143,37 @@ def start_script(node: RayNode, head: RayNode) -> str:
         "environments": "@ENVIRONMENTS@",
     }  # fmt: skip
     return STOP + _START.format(
-        place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, settings=json.dumps(settings)
+        place=_PLACE,
+        fetch_code=_FETCH_CODE,
+        use_code=_USE_CODE,
+        ray=RAY_VERSION,
+        python=PYTHON_VERSION,
+        settings=json.dumps(settings),
     )
 
 
 @cache
 def node_code() -> bytes:
-    """Return the code that nodes run in addition to Ray, as a tar.gz without secrets."""
+    """Return the code that nodes run in addition to Ray, as a reproducible tar.gz without secrets."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for part in _PARTS:
-            for path in sorted(_SOURCE.glob(part)):
-                tar.add(path, path.relative_to(_SOURCE).as_posix(), filter=_strip_owner)
-    return buffer.getvalue()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path in node_files():
+            tar.add(path, path.relative_to(_SOURCE).as_posix(), filter=_strip_details)
+    return gzip.compress(buffer.getvalue(), mtime=0)
 
 
-def _strip_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = 0
+def node_files() -> list[Path]:
+    """Return the files of the code that nodes run in addition to Ray."""
+    return [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
+
+
+def node_sources() -> dict[str, str]:
+    """Return the text of each of these files by its path in the archive."""
+    return {path.relative_to(_SOURCE).as_posix(): path.read_text("utf-8") for path in node_files()}
+
+
+def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Make the archive the same on every server with the same code."""
+    member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

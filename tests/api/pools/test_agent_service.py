@@ -71,6 +71,7 @@ while True:
 # A node whose pod is a process that outlives the agent. Each start ends the pods of the former one.
 START = "echo started >> {place}/starts; setsid sleep 300 & echo $! > {place}/pod.pid"
 STOP = "kill $(cat {place}/pod.pid); echo stopped > {place}/stops"
+UPGRADE = "echo upgraded >> {place}/upgrades; [ ! -e {place}/hold ] || sleep 300; [ ! -e {place}/fail ]"
 CHECK = "grep -q ') S' /proc/$(cat {place}/pod.pid)/stat"  # a killed pod may stay as a zombie
 
 
@@ -123,7 +124,7 @@ def host(
     )
     NodePool.objects.update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
     wired = Wired()
-    scripts = Instructions(*(script.format(place=tmp_path) for script in (START, STOP, CHECK)))
+    scripts = Instructions(*(script.format(place=tmp_path) for script in (START, STOP, CHECK, UPGRADE)))
     wired.instructions = lambda node: scripts  # type: ignore[method-assign]
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
     host = Host(tmp_path, live_server.url, token)

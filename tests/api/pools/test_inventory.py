@@ -38,7 +38,8 @@ def test_admins_see_the_inventory_of_machines_and_nodes(
     alice: Caller, bob: Caller, cast: Cast, client: Client, metal_pool: NodePool
 ) -> None:
     secret = join(alice, inventory=INVENTORY)
-    assert alice.get("node-pools/metal/machines/box-1").json()["inventory"] == INVENTORY
+    shown = alice.get("node-pools/metal/machines/box-1").json()["inventory"]
+    assert shown == {**INVENTORY, "agent_outdated": True, "upgrade_error": ""}
     reconcile_pool(metal_pool, nodes_desired=1)
     report_in(secret, {"inventory": {**INVENTORY, "gpu_driver": "560.28.03"}})
     for path in ("node-pools/metal/machines/box-1", "nodes/metal-0"):

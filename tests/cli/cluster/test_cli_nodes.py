@@ -3,7 +3,7 @@
 import httpx
 
 from tests.cli.terminal import Terminal
-from tests.client.stub_server import TIME, StubServer
+from tests.client.stub_server import TIME, StubServer, page
 
 HAS = {"gpu": 8.0, "cpu": 64.0, "memory_mib": 1024}
 
@@ -27,3 +27,22 @@ def test_node_description_shows_bootstrap_phases(terminal: Terminal) -> None:
     assert "          No matching\n          distribution " in result.stdout
     assert "  failed  start                    2 s   exit code 127\n          not found\n" in result.stdout
     assert "\x1b" not in result.stdout
+
+
+def test_upgrade_of_a_pool_selects_nodes_with_outdated_agents(terminal: Terminal) -> None:
+    def node(name: str, **agent: object) -> dict[str, object]:
+        amounts = {"free": HAS, "capacity": HAS, "since": TIME, "created_at": TIME}
+        inventory = {"agent_version": "0.1.0+abc", **agent} if agent else None
+        return {"name": name, "pool": "metal", "state": "ready", "inventory": inventory, **amounts}
+
+    old = node("metal-0", agent_outdated=True)
+    nodes = page([old, node("metal-1", agent_outdated=False), node("metal-2")])
+    server = StubServer(nodes, httpx.Response(200, json=old))
+    result = terminal.run("node", "upgrade", "--pool", "metal", server=server)
+    assert (result.exit_code, result.stdout.splitlines()[1].split()) == (0, ["metal-0", "0.1.0+abc"])
+    assert server.calls[1:] == ["POST /api/v1/nodes/metal-0/upgrade"]
+    server = StubServer(page([node("metal-2")]))
+    result = terminal.run("node", "upgrade", "--pool", "metal", server=server)
+    assert "All agents have the current version." in result.stdout + result.stderr
+    refused = terminal.run("node", "upgrade", server=StubServer())
+    assert (refused.exit_code, refused.stderr) == (2, "berth: name a node, or a pool with --pool\n")

@@ -171,7 +171,23 @@ def test_error_on_a_machine_with_an_older_python_states_the_required_version(tmp
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
     tools.mkdir()
-    for tool in ("sh", "cat", "sed", "tar", "gzip", "curl", "mkdir", "rm", "sleep", "kill", "tail"):
+    for tool in (
+        "sh",
+        "cat",
+        "sed",
+        "tar",
+        "gzip",
+        "curl",
+        "mkdir",
+        "rm",
+        "sleep",
+        "kill",
+        "tail",
+        "sha256sum",
+        "cut",
+        "ln",
+        "mv",
+    ):
         place = shutil.which(tool)
         if place is not None:  # `kill` may be a shell builtin
             (tools / tool).symlink_to(place)

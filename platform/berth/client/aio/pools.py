@@ -166,6 +166,10 @@ class AsyncNodes(AsyncResource):
         """Cordon a node: running pods continue, but new pods are not placed on it."""
         return await self._step(name, "cordon", {"reason": reason})
 
+    async def upgrade(self, name: str) -> Node:
+        """Upgrade the node's agent to the server's version. Its pods keep running."""
+        return await self._post(Node, f"nodes/{name}/upgrade")
+
     async def uncordon(self, name: str) -> Node:
         """Uncordon a node; this also stops a drain."""
         return await self._step(name, "uncordon")

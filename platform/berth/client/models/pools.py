@@ -73,6 +73,10 @@ class Gpu(Model):
 
 class Inventory(Model):
     agent_version: str = ""
+    agent_outdated: bool = False
+    """Whether the server has another version of the agent."""
+    upgrade_error: str = ""
+    """Reason the last upgrade of the agent failed."""
     python: str = ""
     os: str = ""
     kernel: str = ""

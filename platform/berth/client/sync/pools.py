@@ -165,6 +165,10 @@ class Nodes(Resource):
         """Cordon a node: running pods continue, but new pods are not placed on it."""
         return self._step(name, "cordon", {"reason": reason})
 
+    def upgrade(self, name: str) -> Node:
+        """Upgrade the node's agent to the server's version. Its pods keep running."""
+        return self._post(Node, f"nodes/{name}/upgrade")
+
     def uncordon(self, name: str) -> Node:
         """Uncordon a node; this also stops a drain."""
         return self._step(name, "uncordon")

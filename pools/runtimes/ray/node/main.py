@@ -9,7 +9,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -29,17 +28,23 @@ STOP_SECONDS = 5.0
 def main(path: str) -> int:
     node = node_settings(Path(path))
     node.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stopping = threading.Event()
+    (node.root / "main.pid").write_text(str(os.getpid()))
+    stopping, upgrading = threading.Event(), threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: upgrading.set())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     own_pid = os.getpid()
     pods = NodePods(node.root, f"{own_pid}:{start_time(own_pid)}", node.workspaces, node.environments)
     pods.try_images()
     agent = Agent((node.address, node.agent_port), pods, node.secret, lambda: raylet.obstacle(node, process))
-    process = raylet.start(node)
+    process = raylet.adopt() or raylet.start(node)
     threading.Thread(target=agent.serve_forever, daemon=True).start()
     try:
-        _wait_for_end(process, stopping)
+        _wait_for_end(process, stopping, upgrading)
+        if upgrading.is_set() and not stopping.is_set() and process.poll() is None:
+            agent.shutdown()
+            agent.server_close()
+            _run_new_code(process, path)
     finally:
         # Do not report pods that end from now on, because this shutdown ends them.
         agent.closing = True
@@ -51,10 +56,16 @@ def main(path: str) -> int:
     return 0 if stopping.is_set() else 1
 
 
-def _wait_for_end(process: subprocess.Popen[bytes], stopping: threading.Event) -> None:
+def _run_new_code(process: raylet.Process, path: str) -> None:
+    """Replace the code of this process, which remains the parent of Ray and the anchor of the pods."""
+    env = dict(os.environ, **{raylet.ADOPT_VARIABLE: str(process.pid)})
+    os.execve(sys.executable, [sys.executable, "-m", "pools.runtimes.ray.node.main", path], env)  # noqa: S606
+
+
+def _wait_for_end(process: raylet.Process, stopping: threading.Event, upgrading: threading.Event) -> None:
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
-    while process.poll() is None and not stopping.wait(POLL_SECONDS):
+    while process.poll() is None and not upgrading.is_set() and not stopping.wait(POLL_SECONDS):
         if anchor and (fd is None or select.select([fd], [], [], 0)[0]):
             return
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Union
 
 from pools.runtimes.ray.cluster import NODE_LABEL, device_resource
 from pools.runtimes.ray.node.settings import NodeSettings
@@ -19,6 +20,7 @@ from pools.runtimes.shim.processes import descendants, send_signal
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 STARTED = "Ray runtime started"  # appears in the output of `ray start`
 GRACE_SECONDS = 8.0
+ADOPT_VARIABLE = "BERTH_RAY_PROCESS"
 # The head detects a dead node after about 5 s and a hanging node after 30 s, instead of Ray's 15 s and 60 s.
 # With much shorter timeouts, a machine that is merely busy would lose all its pods.
 _HEALTH_CHECKS = {
@@ -40,6 +42,43 @@ _NO_OPEN_PORTS = {
 }
 
 
+class AdoptedProcess:
+    """Child of this process from before its code was replaced."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal, or None while the process runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def terminate(self) -> None:
+        send_signal(self.pid, signal.SIGTERM)
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code. Raises subprocess.TimeoutExpired."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("ray start", timeout)
+            time.sleep(0.05)
+        return code
+
+
+Process = Union["subprocess.Popen[bytes]", AdoptedProcess]
+
+
+def adopt() -> AdoptedProcess | None:
+    """Return the Ray process that this process started before its code was replaced, or None."""
+    pid = os.environ.pop(ADOPT_VARIABLE, "")
+    return AdoptedProcess(int(pid)) if pid else None
+
+
 def start(node: NodeSettings) -> subprocess.Popen[bytes]:
     # Orphans of Ray are reparented to this process.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -56,7 +95,7 @@ def start(node: NodeSettings) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-def obstacle(node: NodeSettings, process: subprocess.Popen[bytes]) -> str:
+def obstacle(node: NodeSettings, process: Process) -> str:
     """Return the reason Ray cannot run pods on this node yet, or an empty string.
 
     `ray start` reports that the runtime has started once the raylet has registered with the head.
@@ -97,7 +136,7 @@ def _environment(token: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: Process) -> None:
     """Stop Ray and all its processes. The agent has already stopped the pods."""
     if process.poll() is None:
         process.terminate()

@@ -204,5 +204,6 @@ def describe_inventory(inventory: Any) -> list[tuple[str, str]]:
         ("Disk", disk),
         ("System", f"{inventory.os}, kernel {inventory.kernel}, {inventory.architecture}"),
         ("Python", inventory.python),
-        ("Agent", inventory.agent_version),
+        ("Agent", inventory.agent_version + (" (outdated)" if inventory.agent_outdated else "")),
+        ("Upgrade", inventory.upgrade_error),
     ]

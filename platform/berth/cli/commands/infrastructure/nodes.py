@@ -11,7 +11,7 @@ from berth.cli.columns import phase_style
 from berth.cli.commands.infrastructure.machines import describe_inventory
 from berth.cli.exits import BadInput
 from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_one
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.text import format_age, format_time, now, number, safe
 
 if TYPE_CHECKING:
@@ -103,6 +103,39 @@ def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
     berth node uncordon train-3
     """
     _run_action(output, lambda client: client.nodes.uncordon(name))
+
+
+@node_app.command("upgrade")
+def upgrade(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", help="Name of the node.", autocompletion=node_names)
+    ] = None,
+    pool: PoolOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Upgrade the agent of a node, or all outdated agents of a pool, to the server's version.
+
+    Running pods continue. `berth node describe` shows the version of the agent, and the reason if the upgrade
+    failed. Agents of machines without a node upgrade themselves.
+
+    \b
+    berth node upgrade train-3
+    berth node upgrade --pool train
+    """
+    if (name is None) == (pool is None):
+        raise BadInput("name a node, or a pool with --pool")
+    with open_client() as client:
+        if name is not None:
+            upgraded = [client.nodes.upgrade(name)]
+        else:
+            nodes = [node for node in client.nodes.list(pool=pool) if _is_outdated(node)]
+            upgraded = [client.nodes.upgrade(node.name) for node in nodes]
+    columns = [Column("NAME", lambda n: n.name), Column("AGENT", lambda n: n.inventory.agent_version)]
+    show_list(upgraded, columns, output, "All agents have the current version.")
+
+
+def _is_outdated(node: Any) -> bool:
+    return node.inventory is not None and node.inventory.agent_outdated
 
 
 @node_app.command("drain")

@@ -1,0 +1,139 @@
+"""Tests for agents that upgrade themselves while pods run."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.joining.package import agent_version
+from pools.models import Machine, Node, NodePool
+from tests.agents import write_agent
+from tests.api.conftest import Caller
+from tests.api.pools.test_agent_service import Host, host, wait_until
+from tests.api.pools.test_inventory import INVENTORY, join
+from tests.api.pools.test_joining import metal_pool, reconcile_pool, report_in
+from tests.cast import Cast
+
+__all__ = ["host", "metal_pool"]  # fixtures
+
+OLD = "0.0.9+00000000"
+
+
+@pytest.fixture
+def serving(host: Host, metal_pool: NodePool) -> Host:
+    """Return a host with an old agent that serves as a node with a pod."""
+    write_agent(host.place, report_seconds=0.2, version=OLD)
+    NodePool.objects.update(nodes_desired=0)
+    join_as_node(host, metal_pool)
+    return host
+
+
+def join_as_node(host: Host, metal_pool: NodePool) -> None:
+    """Give the machine its node before its agent reports, because a free machine upgrades at once."""
+    host.unit.mkdir()  # the installation fails after the machine has joined
+    assert host.install().returncode == 1
+    host.unit.rmdir()
+    reconcile_pool(metal_pool, nodes_desired=1)
+    assert host.install().returncode == 0
+    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+    wait_until(lambda: Node.objects.get().inventory.get("agent_version") == OLD)
+
+
+def version_of_node() -> str:
+    return str(Node.objects.get().inventory["agent_version"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_agent_of_a_node_upgrades_on_request_and_keeps_its_process_and_pods(
+    serving: Host, alice: Caller
+) -> None:
+    agent, pod = serving.pid("service"), serving.pid("pod")
+    assert alice.get("nodes/metal-0").json()["inventory"]["agent_outdated"] is True
+    assert alice.post("nodes/metal-0/upgrade", None).status_code == 200
+    wait_until(lambda: version_of_node() == agent_version())
+    assert (serving.place / "upgrades").read_text() == "upgraded\n"
+    assert (serving.place / "starts").read_text() == "started\n"
+    assert (serving.pid("service"), serving.pid("pod")) == (agent, pod)
+    assert serving.is_running("pod")
+    inventory = alice.get("nodes/metal-0").json()["inventory"]
+    assert (inventory["agent_outdated"], inventory["upgrade_error"]) == (False, "")
+    again = alice.post("nodes/metal-0/upgrade", None)
+    assert again.status_code == 409
+    assert f"has the current version {agent_version()}" in again.json()["detail"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_agent_killed_during_its_upgrade_runs_the_old_version_and_then_upgrades(
+    serving: Host, alice: Caller
+) -> None:
+    (serving.place / "hold").touch()
+    alice.post("nodes/metal-0/upgrade", None)
+    wait_until((serving.place / "upgrades").exists)
+    former = serving.pid("service")
+    os.kill(former, signal.SIGKILL)
+    assert version_of_node() == OLD
+    (serving.place / "hold").unlink()
+    wait_until(lambda: version_of_node() == agent_version())
+    assert serving.pid("service") != former
+    assert (serving.place / "starts").read_text() == "started\n"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_failed_upgrade_keeps_the_old_agent_and_states_the_reason(
+    serving: Host, alice: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def error() -> str:
+        return str(alice.get("nodes/metal-0").json()["inventory"]["upgrade_error"])
+
+    with monkeypatch.context() as damaged:
+        damaged.setattr("pools.api.joining.agent_package", lambda: b"damaged")
+        alice.post("nodes/metal-0/upgrade", None)
+        wait_until(error)
+    assert error() == f"The upgrade to {agent_version()} failed: the downloaded agent has another checksum"
+    assert version_of_node() == OLD
+    (serving.place / "fail").touch()
+    os.kill(serving.pid("service"), signal.SIGKILL)  # a restarted agent tries again at once
+    wait_until(lambda: "the node's script exited with 1" in error())
+    assert serving.is_running("pod")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_agent_of_a_free_machine_upgrades_by_itself(host: Host) -> None:
+    write_agent(host.place, report_seconds=0.2, version=OLD)
+    NodePool.objects.update(nodes_desired=0)
+    host.install()
+    wait_until(lambda: Machine.objects.get().inventory.get("agent_version") == agent_version())
+
+
+def test_upgrade_is_offered_only_to_outdated_agents_of_free_machines_and_requested_nodes(
+    alice: Caller, metal_pool: NodePool
+) -> None:
+    def offer(version: str) -> Any:
+        return report_in(secret, {"inventory": {**INVENTORY, "agent_version": version}}).json()["upgrade"]
+
+    secret = join(alice)
+    assert offer(OLD)["version"] == agent_version()
+    assert offer(agent_version()) is None
+    assert report_in(secret).json()["upgrade"] is None
+    reconcile_pool(metal_pool, nodes_desired=1)
+    assert offer(OLD) is None
+    alice.post("nodes/metal-0/upgrade", None)
+    assert set(offer(OLD)) == {"version", "sha256", "script"}
+
+
+def test_node_without_an_agent_cannot_be_upgraded(
+    alice: Caller, cast: Cast, client: Client, metal_pool: NodePool
+) -> None:
+    secret = join(alice)
+    reconcile_pool(metal_pool, nodes_desired=1)
+    refused = alice.post("nodes/metal-0/upgrade", None)
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409, "Node metal-0 has no agent that reports to this server.",
+    )  # fmt: skip
+    report_in(secret, {"inventory": INVENTORY})
+    client.force_login(cast.alice.user)
+    assert "Upgrade agent" in client.get("/nodes/metal-0").content.decode()
+    assert client.post("/nodes/metal-0/upgrade").status_code == 302
+    assert Node.objects.get().upgrade_to == agent_version()
