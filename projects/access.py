@@ -7,6 +7,7 @@ user cannot see is reported as not found.
 """
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
@@ -61,7 +62,8 @@ def with_roles(actor: Actor) -> Actor:
     if actor.user is None or actor.roles is not None:
         return actor
     rows = Membership.objects.filter(user=actor.user).values_list("role", "department_id", "project_id")
-    return replace(actor, roles=tuple(GrantedRole(*row) for row in rows))
+    evaluated = copy(actor)  # the actor of a page is a lazy object, which is not a dataclass
+    return replace(evaluated, roles=tuple(GrantedRole(*row) for row in rows))
 
 
 def is_platform_admin(actor: Actor) -> bool:

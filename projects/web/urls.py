@@ -3,6 +3,7 @@
 from django.urls import path, re_path
 
 from projects.web import activity, notifications, secrets
+from projects.web.arrays import pages as arrays
 from projects.web.people import access, account, tokens
 from projects.web.quotas import budgets, tenants
 from projects.web.quotas import pages as quotas
@@ -18,6 +19,9 @@ urlpatterns = [
     path("workloads/views/new", saved_views.save, name="view-new"),
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),
+    path("arrays/<uuid:array_id>", arrays.detail, name="array"),
+    path("arrays/<uuid:array_id>/delete", arrays.delete, name="array-delete"),
+    re_path(r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<step>cancel|retry)$", arrays.change, name="array-step"),
     re_path(
         r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<step>cancel|suspend|resume|delete)$",
         workloads.act,

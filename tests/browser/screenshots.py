@@ -79,6 +79,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
         scene = busy()
         names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
         names |= {"cycle": create_cycle(), "eviction": scene.eviction.pk, "service": create_service(scene).pk}
+        names["array"] = scene.array.pk
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)
@@ -236,6 +237,7 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "workload-idle": lambda ids: f"/workloads/{ids['embedding-refresh']}",
     "workload-waiting": lambda ids: f"/workloads/{ids['asr-pretrain']}",
     "workload-evicted": lambda ids: f"/workloads/{ids['detr-long']}",
+    "array": lambda ids: f"/arrays/{ids['array']}",
     "submit": lambda _: "/submit",
     "submit-faults": lambda _: "/submit",
     "templates": lambda _: "/templates",

@@ -80,18 +80,25 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
     return rows
 
 
+def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
+    """Return the rows with only the first task of each array, which stands for the array."""
+    tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
+    return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
+
+
 def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
-    """Return each state's name, title and number of workloads that match the other filters."""
-    by_phase = dict(
-        filter_workloads(actor, filters, any_state=True)
-        .order_by()
-        .values_list("phase")
-        .annotate(count=Count("pk"))
-    )
-    return [
-        (word, title, sum(by_phase.get(phase, 0) for phase in phases))
-        for word, (title, phases) in STATES.items()
-    ]
+    """Return each state's name, title and number of rows that match the other filters.
+
+    An array is one row in each state that one of its tasks has.
+    """
+    counts = {}
+    for word, (_, phases) in STATES.items():
+        in_state = Q(phase__in=phases)
+        counts[word] = Count("pk", filter=in_state & Q(array__isnull=True)) + Count(
+            "array", filter=in_state, distinct=True
+        )
+    by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
+    return [(word, title, by_state[word]) for word, (title, _) in STATES.items()]
 
 
 def _search_condition(words: str) -> Q:

@@ -19,8 +19,15 @@ from projects.idle_gpus import idle_since
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
+from projects.web.arrays.progress import load_progress
 from projects.web.workloads.columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, csv_columns
-from projects.web.workloads.filters import SORTS, count_by_state, filter_workloads, parse_filters
+from projects.web.workloads.filters import (
+    SORTS,
+    count_by_state,
+    filter_workloads,
+    one_row_per_array,
+    parse_filters,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +89,17 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if request.GET.get("format") == "csv":
         return _as_csv(request, rows)
     row_slice = load_slice(
-        rows,
+        one_row_per_array(rows).select_related("array"),
         SORTS,
         sort=request.GET.get("sort", ""),
         default="-submitted",
         cursor=request.GET.get("cursor", ""),
     )
+    progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
     idle = idle_since((row.pk for row in row_slice.rows), timezone.now())
     for row in row_slice.rows:
         cast("Any", row).idle_since = idle.get(row.pk)
+        cast("Any", row).progress = row.array_id and progress[row.array_id]
     columns = chosen_columns(request.GET)
     context = {
         "filters": filters,

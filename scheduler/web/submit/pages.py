@@ -1,6 +1,8 @@
 """Submission page: form, document and preview."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.http import HttpResponse
 from django.urls import reverse
@@ -10,6 +12,8 @@ from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import Problem
 from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
+from projects.actor import Actor
+from projects.services import arrays
 from projects.services.workloads import submit_with_warnings
 from projects.services.workloads.prediction import Prediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
@@ -65,12 +69,11 @@ def index(request: Request) -> HttpResponse:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
         if step == SUBMIT:
-            stored = submit_with_warnings(actor=request.actor, document=document)
-            to = reverse("workload", args=[stored.workload.pk])
-            message = " ".join([f"Workload {stored.workload.name} submitted.", *stored.warnings])
-            return done(request, message, to=to, leave=True)
+            return _submit(request, document)
         if step == PREDICT:
-            answer.prediction = dry_run(actor=request.actor, document=document)
+            answer.prediction = _predict(request.actor, document)
+        elif _is_array(document):
+            arrays.validate(actor=request.actor, document=document)
         else:
             validate(actor=request.actor, document=document)
     except BerthError as error:
@@ -88,10 +91,34 @@ def prediction(request: Request) -> HttpResponse:
     answer = CheckResult()
     try:
         document = read_document(request.POST.get("document", ""))
-        answer.prediction = dry_run(actor=request.actor, document=document)
+        answer.prediction = _predict(request.actor, document)
     except BerthError as error:
         _add_error(answer, error)
     return page(request, "scheduler/submit/prediction.html", {"answer": answer})
+
+
+def _is_array(document: Mapping[str, Any]) -> bool:
+    return document.get("array") is not None
+
+
+def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
+    """Store a workload or an array, and open its page."""
+    if _is_array(document):
+        submission = arrays.submit(actor=request.actor, document=document)
+        to, name = reverse("array", args=[submission.array.pk]), f"Array {submission.array.name}"
+        warnings = submission.warnings
+    else:
+        stored = submit_with_warnings(actor=request.actor, document=document)
+        to, name = reverse("workload", args=[stored.workload.pk]), f"Workload {stored.workload.name}"
+        warnings = stored.warnings
+    return done(request, " ".join([f"{name} submitted.", *warnings]), to=to, leave=True)
+
+
+def _predict(actor: Actor, document: Mapping[str, Any]) -> Prediction:
+    """Predict the outcome for a workload, or for the first task of an array."""
+    if _is_array(document):
+        return arrays.predict(actor=actor, document=document)[1]
+    return dry_run(actor=actor, document=document)
 
 
 def _add_error(answer: CheckResult, error: BerthError) -> None:

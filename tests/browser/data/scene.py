@@ -10,11 +10,12 @@ from django.contrib.auth.models import User
 
 from pools.models import Node, NodePool
 from projects.actor import Actor
-from projects.models import Department, Membership, Phase, Project, Workload
+from projects.models import Department, Membership, Phase, Project, Workload, WorkloadArray
 from projects.services import quotas, tenants
 from projects.services.people import members
 from scheduler.models import Eviction
 from tests import factories as make
+from tests.browser.data.array import create_array
 from tests.browser.data.booting import create_booting_node
 from tests.browser.data.measurements import create_measurements
 from tests.browser.data.project_contents import create_project_contents
@@ -35,6 +36,7 @@ class Scene:
     departments: dict[str, Department] = field(default_factory=dict)
     pools: dict[str, NodePool] = field(default_factory=dict)
     eviction: Eviction | None = None
+    array: WorkloadArray | None = None
     slots: "itertools.chain[tuple[Node, int]]" = field(default_factory=itertools.chain)
 
 
@@ -58,6 +60,7 @@ def busy() -> Scene:
     create_usage_history(scene)
     create_project_contents(scene)
     create_measurements()
+    scene.array = create_array(scene.projects["vision"], Actor.for_user(scene.people["dave"]))
     scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
     return scene
 

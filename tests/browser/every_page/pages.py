@@ -41,7 +41,10 @@ def all_paths(scene: Scene) -> list[str]:
         f"/workloads/{scene.workloads[name].pk}" for name in ("diffusion-xl", "asr-pretrain", "detr-long")
     ]
     assert scene.eviction is not None
-    return [*PATHS, *workloads, f"/evictions/{scene.eviction.pk}"]
+    assert scene.array is not None
+    array = f"/arrays/{scene.array.pk}"
+    arrays = [array, f"{array}/cancel", f"{array}/retry", f"{array}/delete"]
+    return [*PATHS, *workloads, *arrays, f"/evictions/{scene.eviction.pk}"]
 
 
 def layout_faults(page: Page) -> list[str]:

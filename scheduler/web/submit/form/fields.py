@@ -28,6 +28,7 @@ PRIORITY_HINT = (
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
 )
 SECRETS_HINT = "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line"
+ARRAY_HINT = "Number of tasks. For lists of indexes or parameters, edit the YAML"
 DURATION_HINT = "90s, 30m, 2h or 7d"
 
 
@@ -189,6 +190,8 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
         Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
         Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
+        Field(("array", "tasks"), "Array tasks", field_kinds.AMOUNT, ARRAY_HINT),
+        Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
         Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("working_dir",), "Working directory"),
         Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),

@@ -33,6 +33,7 @@ register.filter("condition_titles", use_condition_titles)
 
 TONES = {
     "pending": "warn",
+    "active": "info",
     "reserved": "info",
     "starting": "info",
     "running": "good",

@@ -1,0 +1,181 @@
+"""Page of an array, and the forms that cancel, retry or delete its tasks."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.core.spec import ArraySpec
+from berth.core.spec.arrays import RANGES_ALLOWED, expand, parse_indexes
+from berth.core.words import format_count
+from berth.documents.ordered import dump_workload
+from berth.server.api.transport.streaming import csv_response
+from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
+from berth.server.web.lists.paging import load_slice
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from projects.access import Action, may, require
+from projects.models import ArrayState, Workload, WorkloadArray
+from projects.selectors import find_array, workloads
+from projects.services import arrays
+from projects.web.arrays.progress import load_progress
+from projects.web.workloads.filters import STATES
+
+SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
+CSV_COLUMNS = {
+    "Task": "name", "Index": "array_index", "State": "phase", "Reason": "reason", "Status": "message",
+    "Attempt": "attempt", "Runs": "run", "Started": "started_at", "Ended": "ended_at",
+    "Exit code": "exit_code", "ID": "pk",
+}  # fmt: skip
+Parameters = Mapping[int, Mapping[str, str]]
+
+
+class TasksForm(Form):
+    indexes = forms.CharField(
+        label="Tasks",
+        required=False,
+        max_length=2000,
+        help_text="Indexes and ranges such as 3, 0-99 or 0-99:10, separated by commas.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+    def clean_indexes(self) -> tuple[int, ...] | None:
+        text = self.cleaned_data["indexes"].strip()
+        if not text:
+            return None
+        try:
+            return expand(parse_indexes(text))
+        except ValueError as error:
+            raise forms.ValidationError(f'"{error}" is not a task. Enter {RANGES_ALLOWED}.') from None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change of some or all tasks of an array, with the texts of its form."""
+
+    title: str
+    label: str
+    text: str
+    result: str
+    run: Callable[..., int]
+
+
+CHANGES = {
+    "cancel": Change(
+        "Cancel tasks of {}?",
+        "Cancel tasks",
+        "Leave the field empty to cancel all tasks that have not ended. Running pods get the grace period.",
+        "{} of {} cancelled.",
+        arrays.cancel,
+    ),
+    "retry": Change(
+        "Retry tasks of {}?",
+        "Retry tasks",
+        "Leave the field empty to retry all failed tasks. The tasks named here must have ended.",
+        "{} of {} queued again.",
+        arrays.retry,
+    ),
+}
+
+
+@signed_in
+@require_GET
+def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHttpResponse:
+    array = find_array(request.actor, array_id)
+    state = request.GET.get("state", "all")
+    state = state if state in STATES else "all"
+    tasks = workloads(request.actor).filter(array=array, superseded=False)
+    progress = load_progress([array])[array.pk]
+    if state != "all":
+        tasks = tasks.filter(phase__in=STATES[state][1])
+    parameters = ArraySpec.model_validate(array.spec["array"]).parameters()
+    if request.GET.get("format") == "csv":
+        return _as_csv(request, array, tasks, parameters)
+    row_slice = load_slice(
+        tasks,
+        SORTS,
+        sort=request.GET.get("sort", ""),
+        default="index",
+        cursor=request.GET.get("cursor", ""),
+    )
+    context = {
+        "array": array,
+        "progress": progress,
+        "states": _tabs(progress.counts),
+        "state": state,
+        "slice": row_slice,
+        "sort": row_slice.sort,
+        "tasks": [(task, parameters.get(task.array_index or 0, {})) for task in row_slice.rows],
+        "document": dump_workload(array.spec),
+        "changes": _possible_changes(request, array),
+    }
+    return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
+    """Ask for the tasks (GET) or change them (POST)."""
+    array = find_array(request.actor, array_id)
+    require(request.actor, Action.OPERATE, array)
+    action, url = CHANGES[step], reverse("array", args=[array.pk])
+    form = TasksForm(request.POST or None, auto_id="tasks_%s")
+    if request.method == "POST" and form.is_valid():
+        with form_errors(form):
+            count = action.run(actor=request.actor, array=array, indexes=form.cleaned_data["indexes"])
+            return done(request, action.result.format(format_count(count, "task"), array.name), to=url)
+    return form_page(
+        request, form, title=action.title.format(array.name), label=action.label, back=url, text=action.text
+    )
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
+    array = find_array(request.actor, array_id)
+    require(request.actor, Action.OPERATE, array)
+    if request.method == "POST":
+        arrays.delete(actor=request.actor, array=array)
+        return done(request, f"Array {array.name} was deleted.", to=reverse("workloads"), leave=True)
+    return confirm_page(
+        request,
+        title=f"Delete {array.name}?",
+        warning=f"{format_count(array.task_count, 'task')} and their logs are deleted. The events and "
+        "evictions are kept in the history.",
+        label="Delete array",
+        danger=True,
+        back=reverse("array", args=[array.pk]),
+    )
+
+
+def _as_csv(
+    request: Request, array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters
+) -> StreamingHttpResponse:
+    """Return all tasks as CSV, with their parameters in the last columns."""
+    names = list(dict.fromkeys(name for values in parameters.values() for name in values))
+    lines = (
+        [getattr(task, column) for column in CSV_COLUMNS.values()]
+        + [parameters.get(task.array_index or 0, {}).get(name, "") for name in names]
+        for task in tasks.order_by("array_index").iterator(chunk_size=500)
+    )
+    return csv_response(request, array.name, [*CSV_COLUMNS, *names], lines)
+
+
+def _tabs(counts: arrays.TaskCounts) -> list[tuple[str, str, int]]:
+    """Return each state's name, title and number of tasks. Held tasks count as pending."""
+    by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
+    return [
+        (word, title, sum(by_phase.get(phase, 0) for phase in phases))
+        for word, (title, phases) in STATES.items()
+    ]
+
+
+def _possible_changes(request: Request, array: WorkloadArray) -> list[str]:
+    if not may(request.actor, Action.OPERATE, array):
+        return []
+    return ["cancel", "retry"] if array.state == ArrayState.ACTIVE else ["retry", "delete"]

@@ -1,0 +1,45 @@
+"""An array with completed, failed, running, pending and held tasks."""
+
+from projects.actor import Actor
+from projects.models import Project, Workload, WorkloadArray
+from projects.services import arrays
+from tests import factories as make
+
+
+def create_array(project: Project, actor: Actor) -> WorkloadArray:
+    document = {
+        "name": "lr-sweep",
+        "project": project.name,
+        "command": "python train.py --lr $LR --seed $SEED",
+        "pools": ["train"],
+        "array": {
+            "matrix": {"LR": ["1e-2", "3e-3", "1e-3"], "SEED": list(range(40))},
+            "max_running": 2,
+        },
+        "roles": [{"name": "worker", "gpu": 1}],
+    }
+    array = arrays.submit(actor=actor, document=document, now=make.ago(hours=3)).array
+    tasks = Workload.objects.filter(array=array)
+    columns = {
+        "first_started_at": make.ago(hours=2),
+        "started_at": make.ago(hours=2),
+        "run": 1,
+        "held": False,
+    }
+    ended = {**columns, "ended_at": make.ago(minutes=9), "since": make.ago(minutes=9)}
+    tasks.filter(array_index__lt=47).update(
+        phase="completed", reason="", message="All pods succeeded.", **ended
+    )
+    tasks.filter(array_index__in=(12, 30)).update(
+        phase="failed", reason="Failed", message="worker-0 exited with code 1.", exit_code=1, **ended
+    )
+    tasks.filter(array_index=31).update(
+        phase="cancelled", reason="Cancelled", message="Cancelled by dave.", **ended
+    )
+    tasks.filter(array_index__in=(47, 48)).update(
+        phase="pending",
+        reason="WaitingForCapacity",
+        message="Needs 1 GPU; 0 free in the pool train.",
+        held=False,
+    )
+    return array

@@ -1,0 +1,166 @@
+"""Tests for arrays in the workload list, their page, and their submission on the web."""
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from projects.models import Workload, WorkloadArray
+from projects.services import arrays
+from tests import factories as make
+from tests.cast import Cast, training
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+SignIn = Callable[[str], Client]
+DOCUMENT = """
+name: sweep
+project: vision
+command: "true"
+array: {matrix: {LR: [0.1, 0.01], SEED: [1, 2]}, max_running: 2}
+roles: [{name: worker, gpu: 1}]
+"""
+
+
+@pytest.fixture
+def sweep(cast: Cast) -> WorkloadArray:
+    """Return an array of 120 tasks: one completed, two failed, one running, the others pending or held."""
+    document = {**training("sweep", array={"tasks": 120, "max_running": 50}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    tasks = Workload.objects.filter(array=array)
+    tasks.filter(array_index=0).update(phase="completed", ended_at=make.ago(minutes=1))
+    tasks.filter(array_index__in=(1, 2)).update(phase="failed", ended_at=make.ago(minutes=1))
+    tasks.filter(array_index=3).update(phase="running")
+    return array
+
+
+def text(client: Client, path: str, **query: str) -> str:
+    answer = client.get(path, query)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_list_shows_an_array_as_one_row_with_its_progress(
+    sweep: WorkloadArray, cast: Cast, sign_in: SignIn
+) -> None:
+    make.workload(cast.vision, "alone")
+    page = text(sign_in("erin"), "/workloads")
+    assert page.count('<th scope="row">') == 2 and "alone" in page and "sweep-5" not in page
+    assert f"/arrays/{sweep.pk}" in page
+    assert "1 of 120 tasks completed" in page
+    assert "1 running, 116 pending, 2 failed" in page
+
+
+@pytest.mark.parametrize(
+    ("state", "count"), [("live", 2), ("pending", 2), ("running", 1), ("ended", 1), ("all", 2)]
+)
+def test_state_tabs_count_an_array_once(
+    sweep: WorkloadArray, cast: Cast, sign_in: SignIn, state: str, count: int
+) -> None:
+    make.workload(cast.vision, "alone")
+    page = sign_in("erin").get("/workloads", {"state": state})
+    assert {word: number for word, _, number in page.context["states"]}[state] == count
+    assert len(page.context["slice"].rows) == count
+
+
+def test_download_of_the_list_has_a_line_for_each_task(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    answer = sign_in("erin").get("/workloads?format=csv&state=all")
+    assert b"".join(answer.streaming_content).count(b"sweep-") == 120  # type: ignore[attr-defined]
+
+
+def test_list_takes_one_more_statement_for_all_arrays(cast: Cast, sign_in: SignIn) -> None:
+    client, counts = sign_in("erin"), []
+    for names in (("a",), ("b", "c", "d")):
+        for name in names:
+            document = {**training(name, array={"tasks": 3}), "project": "vision"}
+            arrays.submit(actor=cast.dave, document=document)
+        with CaptureQueriesContext(connection) as statements:
+            text(client, "/workloads")
+        counts.append(len(statements))
+    assert counts[0] == counts[1]
+
+
+def test_page_shows_counts_and_a_page_of_tasks(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
+    for words in (
+        "Array of 120 tasks, at most 50 running at a time",
+        "sweep-0",
+        "sweep-49",
+        "wait for earlier",
+    ):
+        assert words in page
+    assert "sweep-50" not in page and "Next" in page
+    failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="ended")
+    assert "sweep-2<" in failed and "sweep-3<" not in failed
+
+
+def test_page_offers_changes_only_to_people_who_may_make_them(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    assert "Cancel tasks" in text(sign_in("dave"), f"/arrays/{sweep.pk}")
+    assert "Cancel tasks" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
+    assert sign_in("erin").post(f"/arrays/{sweep.pk}/cancel").status_code == 403
+    for path in ("", "/cancel", "/retry", "/delete"):
+        assert sign_in("grace").get(f"/arrays/{sweep.pk}{path}").status_code == 404
+
+
+def test_part_of_an_array_is_cancelled_and_retried(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    answer = dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": "100-109, 119"}, **HTMX)
+    assert "11 tasks of sweep cancelled." in answer.headers["HX-Trigger"]
+    assert Workload.objects.filter(array=sweep, phase="cancelled").count() == 11
+    answer = dave.post(f"/arrays/{sweep.pk}/retry", {"indexes": ""}, **HTMX)
+    assert "2 tasks of sweep queued again." in answer.headers["HX-Trigger"]
+    assert Workload.objects.filter(array=sweep, attempt=2, phase="pending").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("indexes", "message"),
+    [("1,x", "&quot;x&quot; is not a task. Enter an index such as 7"), ("500", "500"), ("9-5", "9-5")],
+)
+def test_wrong_tasks_are_refused_on_their_field(
+    sweep: WorkloadArray, sign_in: SignIn, indexes: str, message: str
+) -> None:
+    answer = sign_in("dave").post(f"/arrays/{sweep.pk}/cancel", {"indexes": indexes}, **HTMX)
+    assert answer.status_code == 422 and message in answer.content.decode()
+    assert answer.context["form"].errors["indexes"]
+    assert not Workload.objects.filter(array=sweep, phase="cancelled").exists()
+
+
+def test_ended_array_is_deleted_after_a_confirmation(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    Workload.objects.filter(array=sweep, phase="running").update(
+        phase="completed", ended_at=make.ago(minutes=1)
+    )
+    dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": ""})
+    page = text(dave, f"/arrays/{sweep.pk}")
+    assert "Delete array" in page and "Cancel tasks" not in page
+    assert "120 tasks and their logs are deleted" in text(dave, f"/arrays/{sweep.pk}/delete")
+    assert dave.post(f"/arrays/{sweep.pk}/delete").headers["Location"] == "/workloads"
+    assert not WorkloadArray.objects.exists() and not Workload.objects.exists()
+
+
+def test_task_links_to_its_array(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    task = Workload.objects.get(array=sweep, array_index=7)
+    assert f'href="/arrays/{sweep.pk}"' in text(sign_in("erin"), f"/workloads/{task.pk}")
+
+
+def test_array_is_submitted_on_the_web(cast: Cast, sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    answer = dave.post("/submit", {"step": "submit", "document": DOCUMENT, "agreed": DOCUMENT})
+    array = WorkloadArray.objects.get()
+    assert answer.headers["Location"] == f"/arrays/{array.pk}"
+    assert (array.task_count, array.max_running) == (4, 2)
+    page = text(dave, f"/arrays/{array.pk}")
+    assert "LR=0.1, SEED=2" in page and "LR=0.01, SEED=1" in page
+    file = b"".join(dave.get(f"/arrays/{array.pk}?format=csv").streaming_content).decode()  # type: ignore[attr-defined]
+    header, *lines = file.splitlines()
+    assert header.endswith("ID,LR,SEED") and [line.split(",")[-2:] for line in lines][2] == ["0.01", "1"]
+    prediction = dave.post("/submit/prediction", {"document": DOCUMENT.replace("sweep", "other")})
+    assert prediction.status_code == 200 and WorkloadArray.objects.count() == 1
+
+
+def test_errors_of_an_array_appear_on_the_submission_page(cast: Cast, sign_in: SignIn) -> None:
+    wrong = DOCUMENT.replace("max_running: 2", "max_running: 0")
+    answer = sign_in("dave").post("/submit", {"step": "submit", "document": wrong, "agreed": wrong})
+    assert answer.status_code == 422 and "array.max_running" in answer.content.decode()
+    assert not WorkloadArray.objects.exists()
