@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 import pytest
 from django.test import Client
@@ -65,14 +65,14 @@ def test_submission_passes_through_the_tour_files_in_order(stage: Stage) -> None
 @contextmanager
 def record_calls(calls: list[tuple[str, str]]) -> Iterator[None]:
     """Append the (file, function) pair of each of our own functions to `calls` at its first call."""
-    recorded_calls: set[tuple[str, str]] = set()
+    root, called = f"{ROOT}/", set[CodeType]()
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and file.startswith(str(ROOT)):
-            call = (str(Path(file).relative_to(ROOT)), frame.f_code.co_name)
-            if call not in recorded_calls:
-                recorded_calls.add(call)
+        code = frame.f_code
+        if event == "call" and code not in called:
+            called.add(code)
+            call = (code.co_filename.removeprefix(root), code.co_name)
+            if code.co_filename.startswith(root) and call not in calls:
                 calls.append(call)
 
     sys.setprofile(profile)

@@ -1,5 +1,6 @@
 """Tests of client settings: files, environment, tokens and proxies."""
 
+import ssl
 import stat
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -116,6 +117,15 @@ def test_custom_certificate_file_applies_to_localhost(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
     with pytest.raises(InvalidSettings, match=r"SSL_CERT_FILE: .*nowhere\.pem cannot be read: No such file"):
         StubServer(page([])).client(Settings("https://localhost:9443", "berth_secret"))
+
+
+def test_connection_without_tls_loads_no_certificates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: pytest.fail("certificates were loaded"))
+    with Client(Settings("http://localhost:8000", "berth_secret")):
+        pass
 
 
 class Proxy(BaseHTTPRequestHandler):

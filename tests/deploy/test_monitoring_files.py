@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def expressions_of(board: dict[str, Any]) -> list[str]:
     return [target["expr"] for panel in panels_of(board) for target in panel.get("targets", ())]
 
 
+@cache
 def rules() -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 

@@ -18,6 +18,7 @@ from berth.documents import (
     remove_value,
     set_value,
 )
+from berth.documents.reading import SafeLoader
 
 TEXT = """\
 # trained every night
@@ -131,7 +132,7 @@ documents = st.dictionaries(keys, values, min_size=1, max_size=4)
 places = st.lists(keys | st.integers(0, 2), min_size=1, max_size=3).map(tuple)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents, places, values, st.booleans(), st.sampled_from([None, True, False]))
 def test_edit_is_exact_or_rejected(
     document: dict, at: Any, value: object, take: bool, flow: bool | None
@@ -139,17 +140,17 @@ def test_edit_is_exact_or_rejected(
     text = yaml.safe_dump(document, default_flow_style=flow, allow_unicode=True)
     text = "".join(f"{line}   # c{number}\n" if line.endswith(": 1") else f"{line}\n"
                    for number, line in enumerate(text.split("\n")))  # fmt: skip
-    if yaml.safe_load(text) != document:
+    if yaml.load(text, SafeLoader) != document:
         return  # the comment landed inside a string
     try:
         changed = edit_text(text, at) if take else edit_text(text, at, value)
     except CannotEdit:
         return
     expected = remove_value(document, at) if take else set_value(document, at, value)
-    assert yaml.safe_load(changed) == (expected or None)
+    assert yaml.load(changed, SafeLoader) == (expected or None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=60), places, scalar_values)
 def test_arbitrary_text_does_not_crash_the_editor(text: str, at: Any, value: object) -> None:
     with contextlib.suppress(CannotEdit):

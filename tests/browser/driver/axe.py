@@ -6,15 +6,16 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
 # Returns only the serious violations, because a report on every element is slow to send.
-RUN = """async options => (await axe.run({resultTypes: ['violations'], ...options})).violations
+RUN = """async ([part, options]) => (await axe.run(part, {resultTypes: ['violations'], ...options}))
+  .violations
   .filter(each => ['serious', 'critical'].includes(each.impact))
   .flatMap(each => each.nodes.slice(0, 3).map(
     node => `${each.id}: ${node.html.slice(0, 160)} ${(node.failureSummary ?? '').slice(0, 300)}`))"""
 
 
-def accessibility_faults(page: Page, **options: Any) -> list[str]:
-    """Return the serious violations on the page; `options` are those of `axe.run`."""
+def accessibility_faults(page: Page, part: str = "html", **options: Any) -> list[str]:
+    """Return the serious violations in a part of the page; `options` are those of `axe.run`."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
-    faults: list[str] = page.evaluate(RUN, options)
+    faults: list[str] = page.evaluate(RUN, [part, options])
     return faults

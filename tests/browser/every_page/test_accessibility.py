@@ -26,4 +26,4 @@ def test_dialogs_have_no_serious_axe_violation(opened: Open) -> None:
             open_settled(page, path)
             page.get_by_role("link", name=name).first.click()
             page.wait_for_selector("dialog[open]")
-            assert accessibility_faults(page) == [], path
+            assert accessibility_faults(page, "dialog[open]") == [], path
