@@ -1,0 +1,106 @@
+"""Tests for a web process that is killed between any two statements of a batch."""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+
+from berth.server.api.models import StoredResponse
+from projects.models import Audit, Event, RoleNode, Workload
+from tests.api.conftest import Caller
+from tests.cast import training
+
+PATH = "workloads:batch"
+GOOD = 2  # valid documents of each batch
+ALL = (GOOD, 2 * GOOD, GOOD, GOOD)  # workloads, rows of their trees, events and audit entries
+NOTHING = (0, 0, 0, 0)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Killer:
+    """Kills the process after a number of statements, or counts them."""
+
+    def __init__(self, after: int | None = None) -> None:
+        self.after, self.count = after, 0
+
+    def __call__(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        answer = execute(*arguments)
+        self.count += 1
+        if self.count == self.after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+
+def batch(name: str, atomic: bool) -> dict[str, Any]:
+    items: list[Any] = [training(f"{name}-{n}", project="vision") for n in range(GOOD)]
+    return {"items": items if atomic else [*items, {"name": "-"}], "atomic": atomic}
+
+
+def post_and_die(caller: Caller, body: dict[str, Any], key: str, after: int | None) -> None:
+    """Send the request in a forked process, and kill the process after a statement or after the response."""
+    connections.close_all()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with connection.execute_wrapper(Killer(after)):
+                caller.post(PATH, body, Idempotency_Key=key)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+def stored(prefix: str) -> tuple[int, int, int, int]:
+    """Return the numbers of workloads, rows of their trees, events and audit entries."""
+    workloads = Workload.objects.filter(name__startswith=f"{prefix}-")
+    return (
+        workloads.count(),
+        RoleNode.objects.filter(workload__in=workloads).count(),
+        Event.objects.filter(kind="submitted", subject__startswith=f"{prefix}-").count(),
+        Audit.objects.filter(action="submit", object_name__contains=f"{prefix}-").count(),
+    )
+
+
+def assert_stored_once(caller: Caller, body: dict[str, Any], key: str, *, is_replayed: bool) -> None:
+    """Repeat the request twice, and check that all its workloads exist once, with the same answer."""
+    first, second = (caller.post(PATH, body, Idempotency_Key=key) for _ in range(2))
+    assert (first.status_code, first.content) == (second.status_code, second.content)
+    assert (first.get("Idempotency-Replayed"), second["Idempotency-Replayed"]) == (
+        "true" if is_replayed else None, "true",
+    )  # fmt: skip
+    assert first.json()["stored"] == GOOD
+    assert first.json()["refused"] == len(body["items"]) - GOOD
+    assert stored(key) == ALL
+    answered = {item["workload"]["id"] for item in first.json()["items"] if item["workload"]}
+    assert answered == {str(row.pk) for row in Workload.objects.filter(name__startswith=f"{key}-")}
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_killed_batch_stores_all_or_nothing_and_its_repetition_nothing_twice(
+    dave: Caller, atomic: bool
+) -> None:
+    counter = Killer()
+    with connection.execute_wrapper(counter):
+        assert dave.post(PATH, batch("whole", atomic), Idempotency_Key="whole").json()["stored"] == GOOD
+    outcomes = []
+    for after in range(1, counter.count + 1):
+        name = f"killed-{after}"
+        post_and_die(dave, batch(name, atomic), name, after)
+        outcomes.append(stored(name))
+        has_committed = StoredResponse.objects.filter(key=name).exists()
+        assert outcomes[-1] == (ALL if has_committed else NOTHING), f"after statement {after}"
+        assert_stored_once(dave, batch(name, atomic), name, is_replayed=has_committed)
+    before_commit = outcomes.count(NOTHING)
+    assert before_commit >= 8
+    assert outcomes[before_commit:] == [ALL] * (len(outcomes) - before_commit)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_batch_whose_response_is_lost_is_not_stored_again(dave: Caller, atomic: bool) -> None:
+    post_and_die(dave, batch("lost", atomic), "lost", None)
+    assert stored("lost") == ALL
+    assert_stored_once(dave, batch("lost", atomic), "lost", is_replayed=True)
