@@ -9,7 +9,7 @@ from benchmarks.setup.arguments import TINY
 
 ALL = (
     "decide", "ticks", "turns", "tenants", "openb", "rest_submit", "pages", "dry_run",
-    "explaining", "smallest_change", "kueue", "pools_at_size", "elastic_service", "latency",
+    "explaining", "smallest_change", "kueue", "load", "pools_at_size", "elastic_service", "latency",
     "whole_system",
 )  # fmt: skip
 

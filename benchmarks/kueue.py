@@ -11,6 +11,7 @@ process, and the scheduler runs as a process of its own. The pods are timers in 
 
 import json
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,15 +21,13 @@ from typing import Any
 import httpx
 
 from benchmarks.setup.arguments import parser
+from benchmarks.setup.cluster import Cluster, await_nodes, create_cluster
 from benchmarks.setup.own_database import own_database
-from benchmarks.setup.server_processes import ServerProcesses, server_processes
+from benchmarks.setup.server_processes import server_processes, wait_until
 
-DEPARTMENTS, PROJECTS_EACH, QUOTA, LIMIT = 5, 6, 20, 120
-NODES, NODE_CPU = 10, 60
 SCALE = 0.1
 BATCH_SECONDS = 0.1  # the generator sends everything that is due together
 BATCH_MAX = 1000
-PATIENCE = 900.0  # seconds after the last submission
 
 
 @dataclass(frozen=True)
@@ -80,24 +79,23 @@ def main() -> None:
 
 def run(scale: float, settings: dict[str, str]) -> dict[str, Any]:
     """Run the benchmark in the current database. Print and return its measurements."""
-    token, projects = stage()
-    arrivals = sorted(_arrivals(projects, scale), key=lambda arrival: arrival[0])
+    token, projects = create_cluster(Cluster())
+    arrivals = sorted(arrivals_of(projects, scale), key=lambda arrival: arrival[0])
     with server_processes(settings) as processes, processes.client(token) as http:
-        _await_nodes()
+        await_nodes()
         before = processes.cpu_seconds()
-        processes.forget_rounds()
-        lag = _submit_in_time(http, arrivals)
+        processes.take_report()
+        lag = submit_in_time(http, arrivals)
         _await_ends(len(arrivals))
         cpu = {name: seconds - before[name] for name, seconds in processes.cpu_seconds().items()}
         row = {**_measurements(len(arrivals), cpu), "generator_lag_s": round(lag, 2)}
-        row["loop"] = _per_workload(processes, len(arrivals))
+        row["loop"] = _per_workload(processes.take_report(), len(arrivals))
     for key, value in row.items():
         print(f"{key:<18} {value}", flush=True)
     return row
 
 
-def _per_workload(processes: ServerProcesses, count: int) -> dict[str, Any]:
-    report = processes.end_loop()
+def _per_workload(report: dict[str, Any], count: int) -> dict[str, Any]:
     steps = {step: round(seconds / count * 1000, 2) for step, seconds in report.pop("steps_cpu_s").items()}
     return {
         **report,
@@ -106,37 +104,7 @@ def _per_workload(processes: ServerProcesses, count: int) -> dict[str, Any]:
     }
 
 
-def stage() -> tuple[str, list[str]]:
-    """Create the cluster. Return an admin's token and the names of the projects."""
-    from django.contrib.auth.models import User
-
-    from pools.models import NodePool
-    from projects.actor import Actor
-    from projects.models import Department, Project, Quota
-    from projects.services.people import tokens
-
-    pool = NodePool.objects.create(
-        name="bench", provider="fake", runtime="fake", nodes_min=NODES, nodes_max=NODES, gpus_per_node=0,
-        cpu_milli=NODE_CPU * 1000, memory_mib=1_000_000, max_pods=200,
-    )  # fmt: skip
-    departments = [Department.objects.create(name=f"d{i}") for i in range(DEPARTMENTS)]
-    projects = [
-        Project.objects.create(name=f"p{i:02}", department=departments[i % DEPARTMENTS])
-        for i in range(DEPARTMENTS * PROJECTS_EACH)
-    ]
-    Quota.objects.bulk_create(
-        [Quota(department=row, pool=pool, cpu_milli=QUOTA * PROJECTS_EACH * 1000) for row in departments]
-        + [
-            Quota(project=row, pool=pool, cpu_milli=QUOTA * 1000, limit_cpu_milli=LIMIT * 1000)
-            for row in projects
-        ]
-    )
-    admin = Actor.for_user(User.objects.create_superuser("bench"))
-    _, secret = tokens.issue(actor=admin, name="bench", scopes=["read", "write", "admin"], expires_at=None)
-    return secret, [row.name for row in projects]
-
-
-def _arrivals(projects: Sequence[str], scale: float) -> Iterator[tuple[float, dict[str, Any]]]:
+def arrivals_of(projects: Sequence[str], scale: float) -> Iterator[tuple[float, dict[str, Any]]]:
     """Yield the time in seconds and the document of each submission."""
     for size in CLASSES:
         for number in range(max(1, round(size.count * scale))):
@@ -148,7 +116,7 @@ def _arrivals(projects: Sequence[str], scale: float) -> Iterator[tuple[float, di
                 }  # fmt: skip
 
 
-def _submit_in_time(http: httpx.Client, arrivals: Sequence[tuple[float, dict[str, Any]]]) -> float:
+def submit_in_time(http: httpx.Client, arrivals: Sequence[tuple[float, dict[str, Any]]]) -> float:
     """Submit each document when it is due. Return the largest delay of a submission, in seconds."""
     began, sent, lag = time.monotonic(), 0, 0.0
     while sent < len(arrivals):
@@ -156,7 +124,7 @@ def _submit_in_time(http: httpx.Client, arrivals: Sequence[tuple[float, dict[str
         due = [document for at, document in arrivals[sent : sent + BATCH_MAX] if at <= passed]
         if due:
             lag = max(lag, passed - arrivals[sent][0])
-            key = {"Idempotency-Key": f"bench-{sent}"}
+            key = {"Idempotency-Key": str(uuid.uuid4())}
             answer = http.post("/api/v1/workloads:batch", json={"items": due}, headers=key)
             assert answer.status_code == httpx.codes.OK, answer.text[:2000]
             assert answer.json()["refused"] == 0, answer.text[:2000]
@@ -166,26 +134,13 @@ def _submit_in_time(http: httpx.Client, arrivals: Sequence[tuple[float, dict[str
     return lag
 
 
-def _await_nodes() -> None:
-    from pools.models import Node
-
-    _until(lambda: Node.objects.filter(state="ready").count() == NODES, "the nodes did not boot")
-
-
 def _await_ends(count: int) -> None:
     from projects.models import Workload
 
     ended = Workload.objects.filter(ended_at__isnull=False)
-    _until(lambda: ended.count() == count, "the workloads did not end")
+    wait_until(lambda: ended.count() == count, "the workloads did not end")
     phases = Counter(Workload.objects.values_list("phase", flat=True))
     assert phases == {"completed": count}, phases
-
-
-def _until(probe: Any, problem: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not probe():
-        assert time.monotonic() < deadline, problem
-        time.sleep(0.2)
 
 
 def _measurements(count: int, cpu: dict[str, float]) -> dict[str, Any]:
@@ -195,7 +150,7 @@ def _measurements(count: int, cpu: dict[str, float]) -> dict[str, Any]:
         wall = float(cursor.execute(WALL).fetchone()[0])
         allocated = float(cursor.execute(ALLOCATED).fetchone()[0])
         by_priority = {row[0]: row[1:] for row in cursor.execute(ADMISSION).fetchall()}
-    quota = QUOTA * DEPARTMENTS * PROJECTS_EACH
+    quota = Cluster().cpus
     return {
         "workloads": count,
         "wall_s": round(wall, 1),

@@ -1,8 +1,9 @@
 """The scheduler process of a benchmark: `python -m benchmarks.setup.loop_process REPORT`.
 
-It is `run_scheduler` with measurements. On SIGTERM, it writes a report as JSON: the rounds of the loop with
-their longest wall and CPU time, the CPU time by step, and the number of database statements. With
-BERTH_BENCH_PROFILE, it also writes a profile to that file. On SIGUSR1, it starts to measure again.
+It is `run_scheduler` with measurements. On SIGUSR1, it writes a report as JSON: the rounds of the loop since
+the last report with their longest wall and CPU time, the CPU time by step, and the number of database
+statements. On SIGUSR2, it ends all running pods within a second. With BERTH_BENCH_PROFILE, it writes a
+profile to that file when it ends.
 """
 
 import cProfile
@@ -46,6 +47,13 @@ class Rounds:
 
         return measured_work
 
+    def write(self, file: Path) -> None:
+        """Write the report to the file at once, and measure from here on."""
+        unfinished = file.with_suffix(".part")
+        unfinished.write_text(json.dumps(self.report()))
+        unfinished.rename(file)
+        self.forget()
+
     def report(self) -> dict[str, Any]:
         return {
             "rounds": len(self.wall),
@@ -67,11 +75,16 @@ def main() -> None:
     from django.core.management import call_command
     from django.db import connection
 
+    from benchmarks.setup.timed_pods import TimedRuntime
     from benchmarks.ticks import timed_steps
+    from berth.server.wiring import load_wiring
     from scheduler.loop.leader import Scheduler
 
     rounds, profile = Rounds(), os.environ.get("BERTH_BENCH_PROFILE")
-    signal.signal(signal.SIGUSR1, lambda *_: rounds.forget())
+    pods = load_wiring().runtimes["fake"]
+    assert isinstance(pods, TimedRuntime)
+    signal.signal(signal.SIGUSR1, lambda *_: rounds.write(Path(sys.argv[1])))
+    signal.signal(signal.SIGUSR2, lambda *_: pods.end_all(1.0))
     setattr(Scheduler, "work", rounds.measured(Scheduler.work))  # noqa: B010 - a method of a class
     profiler = cProfile.Profile()
     with timed_steps(rounds.spent), connection.execute_wrapper(rounds.count):
@@ -81,7 +94,6 @@ def main() -> None:
         profiler.disable()
     if profile:
         profiler.dump_stats(profile)
-    Path(sys.argv[1]).write_text(json.dumps(rounds.report()))
 
 
 if __name__ == "__main__":

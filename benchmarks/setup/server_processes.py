@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import psutil
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 900.0  # in seconds
 UNLIMITED = "1000000000"
 SETTINGS = {
     "BERTH_FAKE_POOLS": "benchmarks.setup.timed_pods",
@@ -46,16 +47,17 @@ class ServerProcesses:
         processes = {"web": _own_seconds(self.web), "loop": _own_seconds(self.loop)}
         return {**processes, **database, "generator": time.process_time()}
 
-    def forget_rounds(self) -> None:
-        """Let the scheduler process forget what it has measured so far."""
+    def take_report(self) -> dict[str, Any]:
+        """Return the scheduler's report since the last call. See `loop_process`."""
+        self.report_file.unlink(missing_ok=True)
         self.loop.send_signal(signal.SIGUSR1)
-
-    def end_loop(self) -> dict[str, Any]:
-        """Stop the scheduler process, and return its report. See `loop_process`."""
-        self.loop.terminate()
-        self.loop.wait(60)
+        wait_until(self.report_file.exists, "the scheduler process wrote no report")
         report: dict[str, Any] = json.loads(self.report_file.read_text())
         return report
+
+    def end_running_pods(self) -> None:
+        """End all running pods within a second."""
+        self.loop.send_signal(signal.SIGUSR2)
 
     def client(self, token: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"}
@@ -75,6 +77,14 @@ def server_processes(settings: Mapping[str, str]) -> Iterator[ServerProcesses]:
         address = socket_url(listening)
         assert wait_until_ready(address, should_continue=web.is_running), "the web process did not start"
         yield ServerProcesses(address, web, loop, _database(), report)
+
+
+def wait_until(probe: Callable[[], object], problem: str) -> None:
+    """Wait until `probe` returns something. Raises AssertionError after a long time."""
+    deadline = time.monotonic() + PATIENCE
+    while not probe():
+        assert time.monotonic() < deadline, problem
+        time.sleep(0.2)
 
 
 def _start(

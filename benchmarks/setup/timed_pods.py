@@ -1,7 +1,7 @@
 """Provider and runtime of a benchmark: nodes boot at once, and pods end by themselves after a set time.
 
-`BERTH_FAKE_POOLS` names this module. A pod runs for as many seconds as its variable SECONDS says, and its end
-wakes the scheduler, as the end of a process does.
+`BERTH_FAKE_POOLS` names this module. A pod runs for as many seconds as its variable SECONDS says, or without
+end. Its end wakes the scheduler, as the end of a process does.
 """
 
 import heapq
@@ -9,14 +9,14 @@ import os
 import threading
 import time
 from collections.abc import Collection
+from datetime import timedelta
 
 from berth.core.clock import Clock
-from pools.runtimes.base import PodOrder, PodReport
+from pools.runtimes.base import PodOrder, PodReport, PodState
 from tests.fakes.provider import FakeProvider
 from tests.fakes.runtime import FakeRuntime, Lifetime
 
 FOREVER = 1e9
-DEADLINE = "END_AT"  # a Unix time at which a pod ends, for pods that end together
 
 
 def provider() -> FakeProvider:
@@ -28,8 +28,6 @@ def runtime(clock: Clock) -> "TimedRuntime":
 
 
 def lifetime(order: PodOrder) -> Lifetime:
-    if DEADLINE in order.env:
-        return Lifetime(max(0.0, float(order.env[DEADLINE]) - time.time()))
     return Lifetime(float(order.env.get("SECONDS", FOREVER)))
 
 
@@ -48,6 +46,17 @@ class TimedRuntime(FakeRuntime):
         order = self._pods[pod_id].order
         with self._changed:
             heapq.heappush(self._ends, time.monotonic() + (lifetime(order).seconds if order else 0.0))
+            self._changed.notify()
+
+    def end_all(self, seconds: float) -> None:
+        """End the pods that run now, one after the other, within some seconds."""
+        running = [pod for pod in self._pods.values() if pod.report.state is PodState.RUNNING]
+        wall, monotonic = self.clock.now(), time.monotonic()
+        with self._changed:
+            for number, pod in enumerate(running, 1):
+                after = seconds * number / len(running)
+                pod.ends_at = wall + timedelta(seconds=after)
+                heapq.heappush(self._ends, monotonic + after)
             self._changed.notify()
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:

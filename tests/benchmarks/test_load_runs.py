@@ -2,15 +2,42 @@
 
 from pathlib import Path
 
-from benchmarks import kueue
-from projects.models import Event, Workload
+import pytest
+
+from benchmarks import kueue, load
+from projects.models import Event, QuotaChange, Workload
 
 
-def test_kueues_workloads_are_submitted_over_rest_and_all_complete(database_url: str, tmp_path: Path) -> None:
-    row = kueue.run(0.003, {"DATABASE_URL": database_url, "BERTH_HOME": str(tmp_path)})
+@pytest.fixture
+def settings_of_processes(database_url: str, tmp_path: Path) -> dict[str, str]:
+    return {"DATABASE_URL": database_url, "BERTH_HOME": str(tmp_path)}
+
+
+def test_kueues_workloads_are_submitted_over_rest_and_all_complete(
+    settings_of_processes: dict[str, str],
+) -> None:
+    row = kueue.run(0.003, settings_of_processes)
     assert set(Workload.objects.values_list("phase", flat=True)) == {"completed"}
     assert Event.objects.filter(kind="submitted", actor="bench").count() == row["workloads"] == 90
     assert 0 < row["quota_used"] <= 1
     assert set(row["admission_s"]) == {"small", "medium", "large"}
     assert {"web", "loop", "database", "generator"} <= row["cpu_s"].keys()
     assert row["loop"]["statements"] > 0
+
+
+def test_rounds_with_pending_workloads_are_measured(settings_of_processes: dict[str, str]) -> None:
+    row = load.pending(100, settings_of_processes)
+    assert Workload.objects.filter(phase="pending").count() == 101
+    assert row["one_change"]["longest_round_cpu_ms"] > 0
+
+
+def test_successors_of_workloads_that_end_together_run(settings_of_processes: dict[str, str]) -> None:
+    row = load.ends(30, settings_of_processes)
+    assert Workload.objects.filter(phase="completed").count() == 30
+    assert 0 < row["completed_s"] <= row["successors_run_s"]
+
+
+def test_quotas_are_edited_while_workloads_arrive(settings_of_processes: dict[str, str]) -> None:
+    row = load.edits(5, settings_of_processes)
+    assert QuotaChange.objects.count() == 5
+    assert row["with_edits"]["workloads_s"] > 0

@@ -17,7 +17,7 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
     "decide": "20 queues, 200 jobs, 50 nodes", "ticks": "nothing changed", "turns": "2 queues of 16",
     "tenants": "fair, the first 200 jobs", "openb": "fragmentation", "rest_submit": "database CPU ms",
     "pages": "/node-pools/train", "dry_run": "would never start", "explaining": "from_what_it_wrote",
-    "smallest_change": "20 kinds wait", "kueue": "statements_each",
+    "smallest_change": "20 kinds wait", "kueue": "statements_each", "load": "per_second",
     "pools_at_size": "leaks 0", "elastic_service": "drawn: ", "latency": "of 3 submissions took more than",
     "whole_system": "submit to running",
 }  # fmt: skip
