@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from projects.services import announce
 from projects.services.workloads.unschedulable import REASON, report_unschedulable
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
-from scheduler.engine.plan import Refusal
+from scheduler.engine.plan import Blocker, Refusal
 from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.visibility import redact_blocker
 
@@ -44,6 +44,8 @@ UPDATE_WORKLOADS = """
 
 QueueProgress = tuple[int, int, str]  # queue position, expected start and its reason
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
+State = tuple[int, QueueProgress]  # hash of the explanation without its progress
+Change = tuple[uuid.UUID, Refusal, Forecast, State]
 NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # id, reason, message, explanation
 
 
@@ -51,7 +53,7 @@ class ExplanationWriter:
     """Writer that remembers the stored explanations and writes only changes."""
 
     def __init__(self) -> None:
-        self._written: dict[uuid.UUID, tuple[int, QueueProgress]] = {}
+        self._written: dict[uuid.UUID, State] = {}
 
     def write(
         self,
@@ -61,30 +63,34 @@ class ExplanationWriter:
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> int:
         """Write explanations in the caller's transaction and return the number of rows written."""
-        changed, moved_up, current = [], [], {}
+        changed: list[Change] = []
+        moved_up: list[Change] = []
+        current: dict[uuid.UUID, State] = {}
+        hashes = _BlockerHashes()
         for refusal in refusals:
             workload = view.workloads.get(refusal.workload)
             if workload is None or workload.phase not in (Phase.PENDING, Phase.RESERVED):
                 continue
             expected = predicted.get(refusal.workload, Forecast(refusal.expected_start, ""))
-            row = _build_row(workload.pk, refusal, expected)
-            state = (_hash_explanation(refusal), (refusal.position or 0, expected.at or 0, expected.because))
+            progress = (refusal.position or 0, expected.at or 0, expected.because)
+            state = (hash((refusal.pool, refusal.key, hashes.hash_of(refusal.blockers))), progress)
             before = self._written.get(workload.pk)
             if before == state:
                 current[workload.pk] = state
             elif before is not None and before[0] == state[0]:
-                moved_up.append((row, state))
+                moved_up.append((workload.pk, refusal, expected, state))
                 current[workload.pk] = before
             else:
-                changed.append((row, state))
-        moved_up.sort(key=lambda entry: entry[1][1])
+                changed.append((workload.pk, refusal, expected, state))
+        moved_up.sort(key=lambda change: change[3][1])
         chosen = [*changed, *moved_up[:MAX_POSITION_UPDATES]]
-        _write_rows([row for row, _ in chosen], view.at, cycle)
-        unschedulable = {pk: message for (pk, reason, message, _), _ in changed if reason == REASON}
+        rows = [_build_row(pk, refusal, expected) for pk, refusal, expected, _ in chosen]
+        _write_rows(rows, view.at, cycle)
+        unschedulable = {pk: message for pk, reason, message, _ in rows[: len(changed)] if reason == REASON}
         report_unschedulable(unschedulable, actor=ACTOR, now=view.at)
-        current.update({row[0]: state for row, state in chosen})
+        current.update({pk: state for pk, _, _, state in chosen})
         self._written = current
-        _announce_changes([row[0] for row, _ in changed])
+        _announce_changes([pk for pk, *_ in changed])
         return len(chosen)
 
 
@@ -110,13 +116,22 @@ def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
     )
 
 
-def _hash_explanation(refusal: Refusal) -> int:
-    """Hash everything except the queue position and remaining seconds, which change by themselves."""
-    blockers = tuple(
-        (blocker.reason, blocker.message, *(item for item in blocker.numbers.items() if item[0] != "seconds"))
-        for blocker in refusal.blockers
-    )
-    return hash((refusal.pool, refusal.key, blockers))
+class _BlockerHashes:
+    """Hashes of blockers. Workloads of a pending group share their blockers, which are hashed once."""
+
+    def __init__(self) -> None:
+        self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}
+
+    def hash_of(self, blockers: Sequence[Blocker]) -> int:
+        """Hash everything except remaining seconds, which change by themselves."""
+        entry = self._by_identity.get(id(blockers))
+        if entry is None:
+            values = tuple(
+                (each.reason, each.message, *(item for item in each.numbers.items() if item[0] != "seconds"))
+                for each in blockers
+            )
+            entry = self._by_identity[id(blockers)] = (blockers, hash(values))  # `blockers` stay alive
+        return entry[1]
 
 
 def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> None:
