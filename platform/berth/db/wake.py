@@ -11,6 +11,8 @@ import psycopg
 from django.db import connection, transaction
 from psycopg import sql
 
+from berth.db import prepared
+
 RECONNECT_PAUSE_SECONDS = 0.25
 
 
@@ -30,10 +32,9 @@ def wake_for_all(name: str, reasons: Sequence[str]) -> None:
 
 
 def _notify(name: str, reasons: Sequence[str]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_notify(%s, reason) FROM unnest(%s::text[]) AS reason", [_channel(name), list(reasons)]
-        )
+    prepared.execute(
+        "SELECT pg_notify(%s, reason) FROM unnest(%s::text[]) AS reason", [_channel(name), list(reasons)]
+    )
 
 
 def _channel(name: str) -> str:

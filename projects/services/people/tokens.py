@@ -14,6 +14,7 @@ from django.utils.crypto import constant_time_compare
 
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, format_value
+from berth.db import prepared
 from projects.access import Action, may, require
 from projects.actor import SCOPES, Actor, GrantedRole
 from projects.models import ApiToken
@@ -24,7 +25,7 @@ MAX_LIFETIME = timedelta(days=366)
 LAST_USED_INTERVAL = timedelta(minutes=1)
 TOKEN_FIELDS = [field.attname for field in ApiToken._meta.concrete_fields]
 USER_FIELDS = [field.attname for field in User._meta.concrete_fields]
-# Every REST request runs this statement, so it does not pass through Django's query compiler.
+# Every REST request runs this statement.
 VALID_TOKEN = f"""
     SELECT {", ".join(f'token."{field.column}"' for field in ApiToken._meta.concrete_fields)},
         {", ".join(f'holder."{field.column}"' for field in User._meta.concrete_fields)},
@@ -136,9 +137,7 @@ def authenticate_with_roles(secret: str) -> tuple[ApiToken, tuple[GrantedRole, .
     Nothing is cached, so a revoked token or role ends with the next request.
     """
     now = timezone.now()
-    with connection.cursor() as cursor:
-        cursor.execute(VALID_TOKEN, [_hash_secret(secret), now])
-        row = cursor.fetchone()
+    row = prepared.fetch_one(VALID_TOKEN, [_hash_secret(secret), now])
     if row is None:
         return None
     values, roles = row[:-1], json.loads(row[-1])

@@ -5,11 +5,11 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Model
 from pydantic_core import to_json
 
 from berth.core.spec import GroupShape, RoleShape
+from berth.db import prepared
 from projects.models import Audit, Event, RoleNode, Workload
 
 
@@ -81,9 +81,7 @@ def store(
         to_json([_values(row, EVENT_COLUMNS) for row in events]).decode(),
         to_json([_values(row, AUDIT_COLUMNS) for row in entries]).decode(),
     ]
-    with connection.cursor() as cursor:
-        cursor.execute(INSERT, parameters)
-        return {row[0] for row in cursor.fetchall()}
+    return {row[0] for row in prepared.fetch_all(INSERT, parameters)}
 
 
 def _values(row: Model, columns: Sequence[str]) -> dict[str, Any]:

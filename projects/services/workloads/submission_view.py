@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.db.models import Model
 from berth.core.amounts import UNLIMITED, Bounds
 from berth.core.errors import NotFound
 from berth.core.spec import WorkloadSpec
+from berth.db import prepared
 from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING
 from projects.access import Action, can_see, may
@@ -25,31 +27,51 @@ NO_QUOTA = Bounds(0, None, None)
 POOL_COLUMNS = {"id", "name", "expires_at", "runtime", "image_policy", "built_environment_id"}
 POOL_FIELDS = [field.attname for field in NodePool._meta.concrete_fields if field.attname in POOL_COLUMNS]
 
-# These statements run for every submission, so they do not pass through Django's query compiler. The names
-# in them are those of the models.
-POOLS = f"SELECT {', '.join(POOL_FIELDS)} FROM pools_nodepool ORDER BY name"  # noqa: S608
-QUOTAS = """
-    SELECT coalesce(project.department_id, department.id), department.id IS NOT NULL,
-        coalesce(project.name, department.name), quota.pool_id,
-        quota.gpu_milli, quota.cpu_milli, quota.memory_mib,
-        quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib
-    FROM projects_quota quota
-    LEFT JOIN projects_project project ON project.id = quota.project_id
-    LEFT JOIN projects_department department ON department.id = quota.department_id
-    WHERE coalesce(project.department_id, department.id) = ANY(%s)
-"""
-
 
 def _columns(model: type[Model], alias: str) -> str:
     return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 
-PROJECTS = f"""
-    SELECT {_columns(Project, "project")}, {_columns(Department, "department")}
-    FROM projects_project project JOIN projects_department department ON department.id = project.department_id
-    WHERE project.name = ANY(%s)
+# These statements run for every submission. The names in them are those of the models.
+POOLS = f"""
+    SELECT coalesce(json_agg(json_build_array({", ".join(POOL_FIELDS)}) ORDER BY name), '[]')::text
+    FROM pools_nodepool
 """  # noqa: S608
-LOCKED_PROJECTS = f"{PROJECTS} FOR KEY SHARE OF project"
+QUOTAS = """
+    SELECT coalesce(json_agg(json_build_array(
+        quota.is_department, quota.owner, quota.pool_id, quota.gpu_milli, quota.cpu_milli, quota.memory_mib,
+        quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib
+    )), '[]')::text
+    FROM (
+        SELECT true AS is_department, '' AS owner, own.* FROM projects_quota own
+        WHERE own.department_id = (row.project).department_id
+        UNION ALL
+        SELECT false, sibling.name, each.* FROM projects_project sibling
+        JOIN projects_quota each ON each.project_id = sibling.id
+        WHERE sibling.department_id = (row.project).department_id
+    ) quota
+"""
+
+
+def _projects(lock: str) -> str:
+    """Return the statement that reads projects by name.
+
+    The quotas of each department and the list of all pools are in one row only.
+    """
+    return f"""
+        WITH row AS MATERIALIZED (
+            SELECT project, department FROM projects_project project
+            JOIN projects_department department ON department.id = project.department_id
+            WHERE project.name = ANY(%s) {lock}
+        )
+        SELECT {_columns(Project, "(row.project)")}, {_columns(Department, "(row.department)")},
+            CASE WHEN row_number() OVER (PARTITION BY (row.project).department_id) = 1 THEN ({QUOTAS}) END,
+            CASE WHEN row_number() OVER () = 1 THEN ({POOLS}) END
+        FROM row
+    """  # noqa: S608
+
+
+PROJECTS, LOCKED_PROJECTS = _projects(""), _projects("FOR KEY SHARE OF project")
 PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
 DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
 
@@ -75,18 +97,22 @@ class SubmissionView:
         self._allowances: dict[int, DepartmentAllowances] = {}
 
     def load_projects(self, names: Iterable[str]) -> None:
-        """Read the projects with these names, and the quotas of their departments."""
+        """Read the projects with these names, the quotas of their departments, and all pools."""
         missing = sorted(set(names) - self._projects.keys())
         if not missing:
             return
         rows: dict[str, Project] = {}
-        for values in _rows(LOCKED_PROJECTS if self._locks else PROJECTS, [missing]):
+        for row in prepared.fetch_all(LOCKED_PROJECTS if self._locks else PROJECTS, [missing]):
+            *values, quotas, pools = row
             project = _hydrate(Project, PROJECT_FIELDS, values[: len(PROJECT_FIELDS)])
             project.department = _hydrate(Department, DEPARTMENT_FIELDS, values[len(PROJECT_FIELDS) :])
             rows[project.name] = project
+            if quotas is not None:
+                self._allowances[project.department_id] = _allowances(project.department, json.loads(quotas))
+            if pools is not None:
+                self.__dict__["pools"] = _pools(json.loads(pools))
         self._projects.update({name: rows.get(name) for name in missing})
         self.__dict__.pop("_project_secrets", None)  # cached for the projects read so far
-        self._load_quotas({project.department_id for project in rows.values()})
 
     def visible_project(self, name: str) -> Project | None:
         """Return the project with this name, or None if the user cannot see it."""
@@ -111,12 +137,7 @@ class SubmissionView:
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:
         """All pools by name, in the order of their names."""
-        pools: dict[str, NodePool] = {}
-        for values in _rows(POOLS):
-            pool = _hydrate(NodePool, POOL_FIELDS, values)
-            pool.image_policy = None if pool.image_policy is None else json.loads(pool.image_policy)
-            pools[pool.name] = pool
-        return pools
+        return _pools(json.loads(prepared.fetch_all(POOLS, [])[0][0]))
 
     def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:
         """Return the allowances of the project and its department, and whether the department is oversold."""
@@ -183,23 +204,25 @@ class SubmissionView:
             for project, spec in batch
         ]
 
-    def _load_quotas(self, departments: set[int]) -> None:
-        missing = sorted(departments - self._allowances.keys())
-        if not missing:
-            return
-        self._allowances.update({pk: DepartmentAllowances() for pk in missing})
-        for home, is_department, owner, pool, *amounts in _rows(QUOTAS, [missing]):
-            allowance = Allowance(owner, Bounds(*amounts[:3]), Bounds(*amounts[3:]))
-            if is_department:
-                self._allowances[home].department[pool] = allowance
-            else:
-                self._allowances[home].projects.setdefault(pool, {})[owner] = allowance
+
+def _pools(rows: Iterable[Sequence[Any]]) -> dict[str, NodePool]:
+    pools: dict[str, NodePool] = {}
+    for values in rows:
+        pool = _hydrate(NodePool, POOL_FIELDS, values)
+        pool.expires_at = pool.expires_at and datetime.fromisoformat(pool.expires_at)
+        pools[pool.name] = pool
+    return pools
 
 
-def _rows(statement: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return cursor.fetchall()
+def _allowances(department: Department, rows: Iterable[Sequence[Any]]) -> DepartmentAllowances:
+    allowances = DepartmentAllowances()
+    for is_department, owner, pool, *amounts in rows:
+        bounds = Bounds(*amounts[:3]), Bounds(*amounts[3:])
+        if is_department:
+            allowances.department[pool] = Allowance(department.name, *bounds)
+        else:
+            allowances.projects.setdefault(pool, {})[owner] = Allowance(owner, *bounds)
+    return allowances
 
 
 def _hydrate(model: Any, fields: Sequence[str], values: Sequence[Any]) -> Any:

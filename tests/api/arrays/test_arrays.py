@@ -10,7 +10,7 @@ from tests.cast import Cast, training
 
 PATH = "arrays"
 # Token with roles, savepoint, projects, quotas, pools, array, its names, tasks, release, audit, counts.
-STATEMENTS = 13
+STATEMENTS = 11
 
 
 def document(name: str = "sweep", **changes: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.cast import Cast, training
 
 PATH = "workloads:batch"
 # Token with roles, savepoint, key, savepoint, projects, quotas, pools, INSERT, releases, stored response.
-STATEMENTS = 11
+STATEMENTS = 9
 
 
 def documents(names: Iterable[str], **changes: Any) -> list[dict[str, Any]]:

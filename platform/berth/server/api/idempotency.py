@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
@@ -21,6 +21,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
+from berth.db import prepared
 from berth.server.api.models import StoredResponse
 
 if TYPE_CHECKING:
@@ -91,9 +92,7 @@ def _fingerprint(request: Request, key: str) -> str:
 
 def _claim_key(user_id: int, key: str, fingerprint: str) -> int | None:
     now = timezone.now()
-    with connection.cursor() as cursor:
-        cursor.execute(CLAIM, [user_id, key, fingerprint, now, now - RETENTION])
-        row = cursor.fetchone()
+    row = prepared.fetch_one(CLAIM, [user_id, key, fingerprint, now, now - RETENTION])
     if row is not None and row[0] % SWEEP_EVERY == 0:
         delete_expired_responses()
     return None if row is None else row[0]
@@ -118,8 +117,7 @@ def _store_response(claim: int, response: Response) -> None:
         data = {name: None if name in SECRETS else value for name, value in data.items()}
     headers = {name: response.headers[name] for name in ("Location", "ETag") if name in response.headers}
     body = b"" if data is None else to_json(data, inf_nan_mode="null")
-    with connection.cursor() as cursor:
-        cursor.execute(COMPLETE, [response.status_code, to_json(headers).decode(), body, claim])
+    prepared.execute(COMPLETE, [response.status_code, to_json(headers).decode(), body, claim])
 
 
 def _replay(user_id: int, key: str, fingerprint: str) -> HttpResponse:

@@ -9,14 +9,15 @@ from typing import Any
 
 import uvicorn
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections
 
-from berth.db.pool import pool_connections
 from berth.server.front.protocol import ConnectionCounter, protocol_classes
 from berth.server.tracing.spans import set_process_name
 
 APPLICATION = "berth.server.asgi:application"
 RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
 CONNECTIONS_MIN = 64
+DATABASE_WAIT_SECONDS = 10
 
 
 def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
@@ -27,7 +28,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     """
     importlib.import_module("berth.server.asgi")  # loads the settings
     set_process_name("web")
-    pool_connections(settings.BERTH_DATABASE_POOL)
+    pool_database_connections(settings.BERTH_DATABASE_POOL)
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
     http, websockets = protocol_classes(
         ConnectionCounter(settings.BERTH_CONNECTIONS_PER_ADDRESS, network_matcher(proxies))
@@ -45,6 +46,17 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
         server_header=False,
         **options,
     )
+
+
+def pool_database_connections(size: int) -> None:
+    """Let all threads of this process share at most `size` connections, before any of them connects.
+
+    A web process serves requests on many threads. With a size of 0, each thread keeps its own connection.
+    """
+    if size:
+        database = connections.settings[DEFAULT_DB_ALIAS]
+        database["OPTIONS"]["pool"] = {"min_size": 1, "max_size": size, "timeout": DATABASE_WAIT_SECONDS}
+        database["CONN_MAX_AGE"] = 0  # pooled connections are returned after each request
 
 
 def network_matcher(proxies: list[str]) -> Callable[[str], bool]:

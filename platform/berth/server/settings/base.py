@@ -97,6 +97,8 @@ INSTALLED_APPS = [
 DATABASES = {"default": env.db_url("DATABASE_URL", default=EmbeddedCluster(BERTH_HOME / "postgres").url())}
 DATABASES["default"].setdefault("OPTIONS", {})
 DATABASES["default"]["CONN_MAX_AGE"] = 300
+# The statements of berth.db.prepared are prepared when a connection runs them for the second time.
+DATABASES["default"]["OPTIONS"]["prepare_threshold"] = 1
 # Detect a connection that PostgreSQL has closed before a request uses it.
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 # Number of connections that the threads of a web process share. With 0, each thread has its own.
