@@ -4,11 +4,11 @@ The statement has one JSON document as its only parameter. Thousands of paramete
 `bulk_update`, take most of the time of such a statement in Django and psycopg.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from django.db import connection
-from django.db.models import Field, Model, QuerySet
+from django.db.models import Field, Model
 from django.db.models.expressions import DatabaseDefault
 from pydantic_core import to_json
 
@@ -53,13 +53,14 @@ def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
         cursor.execute(statement, [to_parameter(values)])
 
 
-def share_related(rows: Sequence[Model], name: str, related: QuerySet[Any]) -> None:
-    """Load the objects of a foreign key. Rows with the same key get the same object.
+def share_related(rows: Sequence[Model], name: str, related: Callable[[list[Any]], Iterable[Model]]) -> None:
+    """Load the objects of a foreign key by their keys. Rows with the same key get the same object.
 
     `select_related` would create an object for each row.
     """
     key = f"{name}_id"
-    objects = related.in_bulk({getattr(row, key) for row in rows})
+    keys = [*{getattr(row, key) for row in rows}]
+    objects = {each.pk: each for each in related(keys)} if keys else {}
     for row in rows:
         setattr(row, name, objects[getattr(row, key)])
 

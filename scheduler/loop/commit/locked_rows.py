@@ -12,17 +12,63 @@ from django.db.models import Count, F, Q, Sum
 
 from berth.core.amounts import MILLI
 from berth.db.bulk_rows import share_related
+from berth.db.compiled import compiled_once
 from pools.models import Node
-from projects.models import Phase, Pod, Project, Quota, Workload
+from projects.models import Phase, Pod, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place
 from scheduler.loop.commit.bind import STOPPABLE_STATES
 from scheduler.loop.observe.isolation import ServedProjects, local_pools
 from scheduler.loop.observe.view import ClusterView
+from scheduler.loop.queries import PROJECTS
 from scheduler.models import Allocation, DeviceClaim, Reservation
 
 PLACEABLE_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING)
 USABLE_NODE_STATES = ("ready",)
 RESERVABLE_NODE_STATES = ("ready", "booting", "requested")
+
+WORKLOADS = compiled_once(
+    lambda keys: Workload.objects.select_for_update(of=("self",)).filter(pk__any=keys).order_by("pk")
+)
+NODES = compiled_once(
+    lambda keys: (
+        Node.objects.select_for_update(of=("self",))
+        .select_related("pool")
+        .filter(pk__any=keys)
+        .order_by("pk")
+    )
+)
+LOCKED_QUOTAS = compiled_once(
+    lambda projects, departments: (
+        Quota.objects.select_for_update(of=("self",), no_key=True)
+        .filter(Q(project_id__any=projects) | Q(department_id__any=departments))
+        .order_by("pk")
+        .values_list("pk")
+    )
+)
+QUOTA_VERSIONS = compiled_once(lambda: Quota.objects.order_by().values_list("pk", "version"))
+RESERVED = compiled_once(
+    lambda workloads: (
+        Reservation.objects.filter(workload_id__any=workloads)
+        .order_by()
+        .values_list("workload_id", "role", "index")
+    )
+)
+CLAIMED = compiled_once(
+    lambda nodes: (
+        DeviceClaim.objects.filter(node_id__any=nodes)
+        .values_list("node_id", "device")
+        .annotate(Sum("milli"))
+        .order_by("node_id", "device")
+    )
+)
+ALLOCATED = compiled_once(
+    lambda nodes: (
+        Allocation.objects.filter(node_id__any=nodes, released_at__isnull=True)
+        .values_list("node_id")
+        .annotate(Sum("cpu_milli"), Sum("memory_mib"), Count("pk"))
+        .order_by("node_id")
+    )
+)
 
 
 Key = tuple[str, str, int]  # workload, role, index
@@ -59,19 +105,14 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
     bundles = tuple(bundles)
     names = sorted({name for bundle in bundles for name in _workload_names(bundle)} & view.workloads.keys())
     by_pk = {view.workloads[name].pk: name for name in names}
-    rows = list(Workload.objects.select_for_update(of=("self",)).filter(pk__in=by_pk).order_by("pk"))
-    share_related(rows, "project", Project.objects.select_related("department"))
+    rows = list(WORKLOADS([*by_pk]))
+    share_related(rows, "project", PROJECTS)
     workloads = {by_pk[row.pk]: row for row in rows}
     steps = [step for bundle in bundles for step in bundle.steps]
     stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod_id(view, step))]
     pods = Pod.objects.select_for_update().filter(pk__in=stopped).order_by("pk") if stopped else ()
     places = {view.nodes[s.node] for s in steps if isinstance(s, Place) and s.node in view.nodes}
-    nodes = list(
-        Node.objects.select_for_update(of=("self",))
-        .select_related("pool")
-        .filter(pk__in=places)
-        .order_by("pk")
-    )
+    nodes = list(NODES([*places]))
     _lock_quotas(workloads.values())
     return LockedRows(
         workloads=workloads,
@@ -198,8 +239,7 @@ def _pod_id(view: ClusterView, step: Evict) -> uuid.UUID | None:
 
 
 def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
-    rows = Reservation.objects.filter(workload_id__in=names).values_list("workload_id", "role", "index")
-    return frozenset((names[pk], role, index) for pk, role, index in rows)
+    return frozenset((names[pk], role, index) for pk, role, index in RESERVED([*names]))
 
 
 def _used_ranks(
@@ -218,30 +258,21 @@ def _used_ranks(
 
 
 def _claimed_milli(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
-    sums = (
-        DeviceClaim.objects.filter(node_id__in=nodes).values_list("node_id", "device").annotate(Sum("milli"))
-    )
-    return {(node, device): milli for node, device, milli in sums.order_by("node_id", "device")}
+    return {(node, device): milli for node, device, milli in CLAIMED([*nodes])}
 
 
 def _allocated_resources(nodes: Iterable[int]) -> dict[int, NodeResources]:
-    active_allocations = Allocation.objects.filter(node_id__in=nodes, released_at__isnull=True).values_list(
-        "node_id"
-    )
-    sums = active_allocations.annotate(Sum("cpu_milli"), Sum("memory_mib"), Count("pk")).order_by("node_id")
-    return {node: (cpu, memory, pods) for node, cpu, memory, pods in sums}
+    return {node: (cpu, memory, pods) for node, cpu, memory, pods in ALLOCATED([*nodes])}
 
 
 def _lock_quotas(workloads: Iterable[Workload]) -> None:
     projects = {row.project for row in workloads}
-    owned = Q(project__in=projects) | Q(department__in={project.department_id for project in projects})
-    rows = Quota.objects.select_for_update(of=("self",), no_key=True).filter(owned).order_by("pk")
-    list(rows.values_list("pk"))
+    list(LOCKED_QUOTAS([each.pk for each in projects], [*{each.department_id for each in projects}]))
 
 
 def _changed_queues(view: ClusterView) -> frozenset[str]:
     """Return the queues whose quota was added, edited or deleted since the view was taken."""
-    current_versions = dict(Quota.objects.values_list("pk", "version"))
+    current_versions = dict(QUOTA_VERSIONS())
     edited = {
         pk
         for pk in current_versions.keys() | view.queues.versions.keys()

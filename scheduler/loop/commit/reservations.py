@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from berth.db.compiled import compiled_once
 from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
@@ -23,11 +24,14 @@ log = logging.getLogger(__name__)
 RESERVATION_EXPIRED = "The reserved resources did not become free in time."
 NODE_UNAVAILABLE = "A node with reserved resources was removed or no longer accepts pods."
 CLOSED_NODE_STATES = ("lost", "ended", "draining", "cordoned")
+RESERVATIONS = compiled_once(
+    lambda: Reservation.objects.select_related("node__pool", "workload").order_by("pk")
+)
 
 
 def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     """Drop reservations that can no longer be used. Return the number of affected workloads."""
-    reserved = list(Reservation.objects.select_related("node__pool", "workload").order_by("pk"))
+    reserved = list(RESERVATIONS())
     if not reserved:
         return 0
     dropped = {

@@ -12,12 +12,15 @@ from django.db.models import OuterRef, Subquery
 
 from berth.core.spec import RestartPolicy
 from berth.db.bulk_rows import share_related
-from projects.models import Phase, Pod, PodState, Project, Workload
+from berth.db.compiled import compiled_once
+from projects.models import Phase, Pod, PodState, Workload
+from projects.models.workloads import LIVE_POD_STATES
 from projects.services import announce
 from projects.services.workloads.moves import Move, move_all
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, verdict
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
+from scheduler.loop.queries import PROJECTS
 from scheduler.reports.usage.allocation_hours import update_gpu_totals
 
 log = logging.getLogger(__name__)
@@ -25,13 +28,33 @@ log = logging.getLogger(__name__)
 ACTOR = "scheduler"
 EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 MAX_TRANSITIONS = 4  # maximum per evaluation: starting, running, stopping, ended
+EVALUATED = compiled_once(
+    lambda keys: (
+        Workload.objects.select_for_update(of=("self",))
+        .filter(pk__any=keys, phase__in=EVALUATED_PHASES)
+        .order_by("pk")
+    )
+)
+STOPPING = compiled_once(
+    lambda: Workload.objects.filter(phase=Phase.STOPPING).order_by().values_list("pk", flat=True)
+)
+WITHOUT_PODS = compiled_once(
+    lambda: (
+        Workload.objects.filter(phase__in=(Phase.STARTING, Phase.RUNNING))
+        .exclude(pk__in=Pod.objects.filter(state__in=LIVE_POD_STATES).values("workload_id"))
+        .order_by()
+        .values_list("pk", flat=True)
+    )
+)
+PODS = compiled_once(
+    lambda keys: Pod.objects.filter(workload_id__any=keys).order_by("workload_id", "created_at", "pk")
+)
 
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
     """Lock the workloads to evaluate, before their pods. Requests lock rows in the same order."""
-    rows = Workload.objects.select_for_update(of=("self",)).filter(pk__in=ids, phase__in=EVALUATED_PHASES)
-    workloads = list(rows.order_by("pk"))
-    share_related(workloads, "project", Project.objects.select_related("department"))
+    workloads = list(EVALUATED([*ids]))
+    share_related(workloads, "project", PROJECTS)
     return workloads
 
 
@@ -97,7 +120,7 @@ def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
     """Return all pods in each workload's current run."""
     runs = {workload.pk: workload.run for workload in workloads}
     pods: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
-    for pod in Pod.objects.filter(workload_id__in=runs).order_by("workload_id", "created_at", "pk"):
+    for pod in PODS([*runs]):
         if pod.run == runs[pod.workload_id]:
             pods[pod.workload_id].append(pod)
     return pods
@@ -213,7 +236,4 @@ def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[s
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
     """Return IDs of workloads that always need a verdict: stopping, or active without a live pod."""
-    stopping = Workload.objects.filter(phase=Phase.STOPPING).values_list("pk", flat=True)
-    live = Pod.objects.filter(state__in=("starting", "running", "stopping")).values("workload_id")
-    empty = Workload.objects.filter(phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(pk__in=live)
-    return {*stopping, *empty.values_list("pk", flat=True)}
+    return {*STOPPING(), *WITHOUT_PODS()}

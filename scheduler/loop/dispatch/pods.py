@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from berth.db.bulk_rows import share_related
+from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes
 from pools.models import Node
 from pools.runtimes.base import RuntimeFailure
-from projects.models import Phase, Pod, PodState, Project
+from projects.models import Phase, Pod, PodState
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
@@ -20,10 +21,32 @@ from scheduler.loop.dispatch.orders import SecretReader, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 from scheduler.loop.dispatch.start_messages import show_messages
+from scheduler.loop.queries import PROJECTS
 
 log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
+
+STARTING = compiled_once(
+    lambda: (
+        Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
+        .select_related("workload__session", "workload__array", "allocation")
+        .defer("workload__session__setup", "workload__array__spec")
+        .order_by("workload_id", "rank", "pk")
+    )
+)
+STOPPING = compiled_once(
+    lambda: Pod.objects.filter(state=PodState.STOPPING).select_related("workload").order_by("pk")
+)
+GANGS = compiled_once(
+    lambda keys: (
+        Pod.objects.filter(workload_id__any=keys, state__in=("starting", "running", "succeeded"))
+        .only("workload_id", "run", "role", "rank", "node__address")
+        .select_related("node")
+        .order_by("workload_id", "rank", "pk")
+    )
+)
+NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_related("pool", "environment"))
 
 
 def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
@@ -73,8 +96,8 @@ def _store_failures(
 def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     """Stop every pod in state `stopping`. Return a note for each failure."""
     assert_no_transaction()
-    pods = list(Pod.objects.filter(state=PodState.STOPPING).select_related("workload").order_by("pk"))
-    share_related(pods, "node", Node.objects.select_related("pool"))
+    pods = list(STOPPING())
+    share_related(pods, "node", NODES)
     context.sent.stopped = {
         pk: at for pk, at in context.sent.stopped.items() if pk in {pod.pk for pod in pods}
     }
@@ -98,14 +121,9 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
 
 
 def _starting_pods() -> list[Pod]:
-    pods = list(
-        Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
-        .select_related("workload__session", "workload__array", "allocation")
-        .defer("workload__session__setup", "workload__array__spec")
-        .order_by("workload_id", "rank", "pk")
-    )
-    share_related([pod.workload for pod in pods], "project", Project.objects.all())
-    share_related(pods, "node", Node.objects.select_related("pool", "environment"))
+    pods = list(STARTING())
+    share_related([pod.workload for pod in pods], "project", PROJECTS)
+    share_related(pods, "node", NODES)
     return pods
 
 
@@ -130,9 +148,7 @@ def _gangs(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
     """Return the starting, running and succeeded pods in each workload's current run."""
     runs = {pod.workload_id: pod.run for pod in pods}
     gangs: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
-    rows = Pod.objects.filter(workload_id__in=runs, state__in=("starting", "running", "succeeded"))
-    rows = rows.only("workload_id", "run", "role", "rank", "node__address").select_related("node")
-    for pod in rows.order_by("workload_id", "rank", "pk"):
+    for pod in GANGS([*runs]):
         if pod.run == runs[pod.workload_id]:
             gangs[pod.workload_id].append(pod)
     return gangs

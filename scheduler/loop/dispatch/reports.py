@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange, change_rows
@@ -21,6 +22,7 @@ from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.dispatch.gangs import evaluate_gangs, lock_gangs, workloads_to_evaluate
 from scheduler.loop.dispatch.start_messages import progress_messages, show_messages
 from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY, WORKSPACE_FULL
+from scheduler.loop.observe.view import POOLS
 from scheduler.loop.observe.workloads import PodRow
 from scheduler.loop.reconcile.pod_warnings import find_warnings, record_warnings
 from scheduler.reports.usage.allocation_hours import release_allocations
@@ -39,6 +41,7 @@ class NodeSummary(NamedTuple):
     pool_id: int
 
 
+NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).values_list(*NodeSummary._fields))
 Nodes = Mapping[int, NodeSummary]
 Pools = Mapping[int, NodePool]
 
@@ -65,9 +68,9 @@ class Intake:
 def record_reports(now: datetime, context: SchedulerContext) -> Intake:
     """Query the runtimes for all live pods and update their rows. Idempotent."""
     pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
-    node_values = Node.objects.filter(pk__in={pod.node_id for pod in pods}).values_list(*NodeSummary._fields)
+    node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
     nodes = {row[0]: NodeSummary._make(row) for row in node_values}
-    pools = NodePool.objects.in_bulk({node.pool_id for node in nodes.values()})
+    pools = {pool.pk: pool for pool in POOLS()} if nodes else {}
     assert_no_transaction()
     reports, notes = _fetch_reports(pods, nodes, pools, context.runtimes)
     notes += _stop_pods_on_lost_or_ended_nodes(pods, nodes, reports, pools, context)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from berth.db.compiled import compiled_once
 from pools.models import Node, NodePool
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
@@ -45,10 +46,15 @@ class NodeRow(NamedTuple):
 
 def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
     """Return usable and booting nodes ordered by name, from one pool or from all pools."""
-    rows = Node.objects.filter(state__in=NODE_STATES)
-    if pool is not None:
-        rows = rows.filter(pool=pool)
-    return [NodeRow._make(row) for row in rows.order_by("name").values_list(*NodeRow._fields)]
+    rows = NODES() if pool is None else _usable_nodes().filter(pool=pool)
+    return [NodeRow._make(row) for row in rows]
+
+
+def _usable_nodes() -> Any:
+    return Node.objects.filter(state__in=NODE_STATES).order_by("name").values_list(*NodeRow._fields)
+
+
+NODES = compiled_once(_usable_nodes)
 
 
 @dataclass(slots=True)

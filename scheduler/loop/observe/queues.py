@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from berth.core.amounts import Bounds
+from berth.db.compiled import compiled_once
 from pools.models import NodePool
 from projects.models import Department, Project, Quota
 from scheduler.engine.from_spec import to_timestamp
@@ -19,6 +20,10 @@ from scheduler.reports.usage.decayed import decayed_usage
 from scheduler.reports.usage.window import window_starts
 
 DEPARTMENT_SUFFIX = " (department)"
+DEPARTMENTS = compiled_once(lambda: Department.objects.order_by("name"))
+PROJECTS = compiled_once(lambda: Project.objects.order_by("name"))
+QUOTAS = compiled_once(lambda: Quota.objects.order_by("pk"))
+USAGES = compiled_once(lambda pools: Usage.objects.filter(pool_id__any=pools))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,11 @@ def load_queues(
 ) -> Queues:
     """Return the queues. `expected_runtimes` maps project IDs to seconds."""
     expected = expected_runtimes or {}
-    departments = {row.pk: row for row in Department.objects.order_by("name")}
-    projects = {row.pk: row for row in Project.objects.order_by("name")}
+    departments = {row.pk: row for row in DEPARTMENTS()}
+    projects = {row.pk: row for row in PROJECTS()}
     project_names = {row.name for row in projects.values()}
     by_pool = {pool.pk: pool for pool in pools}
-    quotas = list(Quota.objects.all().order_by("pk"))
+    quotas = list(QUOTAS())
     entitlements_by_owner = _entitlements(quotas, by_pool, _usages(now, by_pool), departments, projects)
     department_names = {
         pk: row.name + (DEPARTMENT_SUFFIX if row.name in project_names else "")
@@ -158,7 +163,7 @@ def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, 
         (_owner_key(row.department_id, row.project_id), row.pool_id): decayed_usage(
             row, pools[row.pool_id], now, earlier_points.get(row.pk)
         )
-        for row in Usage.objects.filter(pool_id__in=pools)
+        for row in USAGES([*pools])
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from berth.db.compiled import compiled_once
 from pools.models import NodePool
 from projects.models import Phase
 from scheduler.engine import model
@@ -25,6 +26,11 @@ from scheduler.loop.observe.workloads import (
 )
 from scheduler.models import Reservation
 from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_below_threshold
+
+POOLS = compiled_once(lambda: NodePool.objects.order_by("name"))
+RESERVATIONS = compiled_once(
+    lambda: Reservation.objects.select_related("node").order_by("workload_id", "role", "index")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     minutes old.
     """
     cache = cache or ObservationCache()
-    pools = {pool.name: pool for pool in NodePool.objects.order_by("name")}
+    pools = {pool.name: pool for pool in POOLS()}
     pool_names = {pool.pk: pool.name for pool in pools.values()}
     nodes = [node for node in load_node_rows() if node.pool_id in pool_names]
     below_threshold = pools_below_threshold(pools.values(), nodes)
@@ -109,7 +115,6 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
 
 
 def _reservations(names: Mapping[uuid.UUID, str]) -> tuple[model.Reservation, ...]:
-    rows = Reservation.objects.select_related("node").order_by("workload_id", "role", "index")
     return tuple(
         model.Reservation(
             workload=names[row.workload_id],
@@ -120,6 +125,6 @@ def _reservations(names: Mapping[uuid.UUID, str]) -> tuple[model.Reservation, ..
             milli=row.gpu_milli,
             expires=to_timestamp(row.expires_at) if row.expires_at else None,
         )
-        for row in rows
+        for row in RESERVATIONS()
         if row.workload_id in names and row.node.state in NODE_STATES
     )

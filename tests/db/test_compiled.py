@@ -1,0 +1,75 @@
+"""Tests for queries that are compiled to SQL once."""
+
+from unittest.mock import patch
+
+import pytest
+from django.db import connection
+from django.db.models import Count, Q
+from django.db.models.sql.compiler import SQLCompiler
+from django.test.utils import CaptureQueriesContext
+
+from berth.db.compiled import compiled_once
+from projects.models import Department, Event, Project
+from tests.second_connection import run_on_second_connection
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def projects() -> list[Project]:
+    owners = [Department.objects.create(name=f"d{number}") for number in range(2)]
+    return [Project.objects.create(name=f"p{number}", department=owners[number % 2]) for number in range(4)]
+
+
+def test_query_returns_the_current_rows_for_each_list_of_values(projects: list[Project]) -> None:
+    query = compiled_once(
+        lambda keys, names: (
+            Project.objects.select_related("department")
+            .filter(Q(department_id__any=keys) | Q(name__any=names))
+            .order_by("pk")
+        )
+    )
+    first, second = projects[0].department, projects[1].department
+    assert list(query([first.pk], [])) == [projects[0], projects[2]]
+    assert list(query([first.pk], ["p3", "unknown"])) == [projects[0], projects[2], projects[3]]
+    assert list(query([], [])) == []
+    assert list(query([first.pk, second.pk], [])) == projects
+    Project.objects.filter(pk=projects[0].pk).update(title="changed")
+    with CaptureQueriesContext(connection) as queries:
+        row = next(iter(query([], ["p0"])))
+        assert (row.title, row.department.name) == ("changed", "d0")
+    assert len(queries) == 1
+
+
+def test_sql_is_composed_once(projects: list[Project]) -> None:
+    query = compiled_once(lambda keys: Project.objects.filter(pk__any=keys).order_by("name"))
+    with patch.object(SQLCompiler, "as_sql", autospec=True, side_effect=SQLCompiler.as_sql) as composed:
+        for project in projects:
+            assert list(query([project.pk])) == [project]
+    assert composed.call_count == 1
+
+
+def test_values_and_sums_are_compiled(projects: list[Project]) -> None:
+    query = compiled_once(
+        lambda names: (
+            Project.objects.filter(name__any=names)
+            .values_list("department__name")
+            .annotate(Count("pk"))
+            .order_by("department__name")
+        )
+    )
+    assert list(query(["p0", "p1", "p2"])) == [("d0", 2), ("d1", 1)]
+    assert list(query(["p1"])) == [("d1", 1)]
+
+
+def test_json_is_decoded(projects: list[Project]) -> None:
+    Event.objects.create(kind="k", subject="s", message="m", actor="a", data={"n": [1]})
+    query = compiled_once(lambda: Event.objects.filter(kind="k"))
+    assert [row.data for row in query()] == [{"n": [1]}]
+    assert [row.data for row in query()] == [{"n": [1]}]
+
+
+def test_each_thread_uses_its_own_connection(projects: list[Project]) -> None:
+    query = compiled_once(lambda: Project.objects.order_by("pk"))
+    assert list(query()) == projects
+    assert run_on_second_connection(lambda: list(query())) == projects
