@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import environ
+import hypothesis
 import pytest
 from django.conf import settings
 from django.core.servers.basehttp import WSGIRequestHandler
@@ -31,6 +32,11 @@ FAST_SETTINGS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all modules are loaded
+    # No test depends on the speed of the machine.
+    hypothesis.settings.register_profile(
+        "berth", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("berth")
     WSGIRequestHandler.disable_nagle_algorithm = True  # the live server writes headers and body separately
     # Every test client would search all static files; with this, they are searched when one is requested.
     settings.WHITENOISE_AUTOREFRESH = True

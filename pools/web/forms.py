@@ -105,9 +105,9 @@ class PoolForm(Form):
     disruption_budgets = JsonField(
         label="Disruption budgets",
         required=False,
-        help_text='JSON: [{"nodes": "10%"}] allows 10 % of the nodes to be disrupted at a time; '
+        help_text='JSON: [{"nodes": "10%"}] allows 10% of the nodes to be disrupted at a time; '
         '{"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"} allows none '
-        "during office hours. Reasons: empty, underutilised.",
+        'during office hours. Possible "reasons": empty, underutilised.',
     )
     image_mode = forms.ChoiceField(
         label="Container images",

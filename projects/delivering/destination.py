@@ -27,7 +27,7 @@ IPV4_EMBEDDING_NETWORKS = tuple(
 
 
 class ForbiddenAddress(Exception):
-    """The address must not be called."""
+    """Connections to this address are forbidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return the reason a URL must not be called, or None.
+    """Return the reason requests to a URL are forbidden, or None.
 
     Only literal addresses and names of this machine are checked. Other names are checked on delivery, when
     they are resolved.
@@ -90,7 +90,7 @@ def _is_ip_literal(host: str) -> bool:
 def find_refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Return the reason this address must not be called, or None."""
+    """Return the reason connections to this address are forbidden, or None."""
     target = embedded_ipv4(address)
     if any(target in network for network in FORBIDDEN_NETWORKS):
         return "which is never allowed"

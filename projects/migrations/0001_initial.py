@@ -2115,7 +2115,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="Browser session that requested the link; the visit ends with it.",
+                        help_text="Browser session that requested the link. The visit ends when the session does.",
                         max_length=40,
                     ),
                 ),
@@ -2132,7 +2132,7 @@ class Migration(migrations.Migration):
                     "token",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Token that requested the link; the visit ends with it.",
+                        help_text="Token that requested the link. The visit ends when the token does.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -2564,7 +2564,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("description", models.CharField(blank=True, max_length=200)),
-                ("text", models.TextField(help_text="YAML document of this project; the name is optional.")),
+                (
+                    "text",
+                    models.TextField(
+                        help_text="Workload document in YAML for this project. Its `name` is optional."
+                    ),
+                ),
                 ("changed_by", models.CharField(max_length=150)),
                 ("changed_at", models.DateTimeField(auto_now=True)),
                 ("version", models.BigIntegerField(editable=False)),

@@ -19,11 +19,11 @@ class PortLink(models.Model):
     session_hash = models.CharField(max_length=64, help_text="Changes with the user's password.")
     token = models.ForeignKey(
         ApiToken, null=True, blank=True, on_delete=models.CASCADE, related_name="+",
-        help_text="Token that requested the link; the visit ends with it.",
+        help_text="Token that requested the link. The visit ends when the token does.",
     )  # fmt: skip
     session_key = models.CharField(
         max_length=40, blank=True, default="", editable=False,
-        help_text="Browser session that requested the link; the visit ends with it.",
+        help_text="Browser session that requested the link. The visit ends when the session does.",
     )  # fmt: skip
     issued_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(help_text="Expiry of the link.")

@@ -306,7 +306,7 @@ class Template(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="templates")
     name = models.CharField(max_length=63, validators=[NAME])
     description = models.CharField(max_length=200, blank=True)
-    text = models.TextField(help_text="YAML document of this project; the name is optional.")
+    text = models.TextField(help_text="Workload document in YAML for this project. Its `name` is optional.")
     made_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )

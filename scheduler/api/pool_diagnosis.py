@@ -17,7 +17,7 @@ class FindingResponse(ResponseModel):
     severity: Literal["error", "warning", "note"]
     name: str
     finding: str = Field(description="A sentence with numbers.")
-    remedy: str = Field(description="What to do; empty if nothing is to be done.")
+    remedy: str = Field(description="Remedy; empty if no action is needed.")
 
 
 class PoolDiagnosisResponse(ResponseModel):

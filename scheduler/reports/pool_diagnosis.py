@@ -25,7 +25,7 @@ MACHINE_SILENCE = timedelta(seconds=60)
 class Severity(StrEnum):
     ERROR = "error"  # the pool cannot do its work
     WARNING = "warning"  # a part of the pool is unusable, or will be soon
-    NOTE = "note"  # intended, but a possible surprise
+    NOTE = "note"  # intended, but may be surprising
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +173,11 @@ def _remedy_for_missing_nodes(facts: PoolFacts) -> str:
 
 
 def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
-    if lost := facts.in_states(NodeState.LOST):
+    if lost_nodes := facts.in_states(NodeState.LOST):
         yield Finding(
             Severity.WARNING,
             "lost nodes",
-            f"{_named(lost)} {_is_or_are(lost)} lost: the provider no longer lists the instance.",
+            f"{_named(lost_nodes)} {_is_or_are(lost_nodes)} lost: the provider no longer lists the instance.",
             "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
         )
     interrupted = [node for node in facts.hosting if node.interruption_at is not None]

@@ -39,7 +39,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_checksums_cover_every_other_file(dist: Path) -> None:
+def test_checksums_cover_all_files_but_their_own(dist: Path) -> None:
     lines = (dist / "SHA256SUMS").read_text().splitlines()
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     names = {file.name for file in dist.iterdir()} - {"SHA256SUMS"}

@@ -107,7 +107,7 @@ def test_error_names_the_invalid_budget(document: Any, path: str, message: str) 
     assert (problem.path, problem.message[: len(message)]) == (path, message)
 
 
-def test_budget_is_stored_as_entered_and_described() -> None:
+def test_budget_is_normalized_and_described() -> None:
     stored = budgets.normalize_budgets([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
     assert stored == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
     assert budgets.normalize_budgets(stored) == stored

@@ -114,7 +114,7 @@ Step = tuple[str, int]
 STEPS = st.lists(st.tuples(st.sampled_from(["set", "remove"]), st.integers(0, 3)), min_size=2, max_size=10)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_each_version_of_a_quota_has_one_content(cast: Cast, steps: list[Step]) -> None:
     Quota.objects.filter(project=cast.vision).delete()

@@ -269,7 +269,7 @@ def test_invalid_loads_are_unreadable(start: Starts, body: str) -> None:
     assert error_kind(lambda: adapter.running_requests(server.address)) is ErrorKind.UNREADABLE
 
 
-def test_loads_without_counts_are_unknown(start: Starts) -> None:
+def test_running_requests_are_unknown_if_loads_have_no_valid_count(start: Starts) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/v1/loads"] = Fault(body='{"loads": [{"num_running_reqs": -1}]}')
     assert adapter.running_requests(server.address) is None

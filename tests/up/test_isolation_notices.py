@@ -54,7 +54,7 @@ def test_isolation_that_is_off_is_announced(tmp_path: Path, monkeypatch: pytest.
     assert "pods are not isolated, because BERTH_ISOLATION is off" in choose_isolation(tmp_path, demo=False)
 
 
-def test_invalid_policy_prevents_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_isolation_policy_prevents_startup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "yes")
     with pytest.raises(StartupError, match="Use require, auto or off"):
         choose_isolation(tmp_path, demo=True)

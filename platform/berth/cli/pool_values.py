@@ -105,7 +105,7 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Limit of roles that declare none: memory_from_request=false, memory_mib=4096, "
+            help="Default limit for roles that declare none: memory_from_request=false, memory_mib=4096, "
             "cpu_from_request=true or cpu=2; repeatable. Replaces all default limits of the pool; '' resets "
             "them.",
         ),

@@ -15,7 +15,7 @@ WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
 
 
 class Job:
-    """Script of which one run exists at a time. All its state is in files named after it."""
+    """Script that runs at most once at a time. All its state is in files named after it."""
 
     def __init__(self, name: str) -> None:
         self.path = os.path.join(STATE, name)

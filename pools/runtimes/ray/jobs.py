@@ -1,4 +1,4 @@
-"""HTTP client of a Ray head: jobs and nodes."""
+"""HTTP client for the jobs and nodes of a Ray head."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -65,7 +65,7 @@ class DraftedChange:
 
     @property
     def is_changed(self) -> bool:
-        return _document_values(self.before) != _document_values(self.after)
+        return _quota_values_or_none(self.before) != _quota_values_or_none(self.after)
 
 
 def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
@@ -162,7 +162,10 @@ def _write_changes(
             quota.save()
         written.append(
             WrittenQuota(
-                quota, item.change.owner, _document_values(item.before), _document_values(item.after)
+                quota,
+                item.change.owner,
+                _quota_values_or_none(item.before),
+                _quota_values_or_none(item.after),
             )
         )
     change = record(actor, written, comment=draft.comment, reverts=reverts)
@@ -213,7 +216,7 @@ def _edited_quota(change: Change, before: Quota | None) -> Quota | None:
     return after
 
 
-def _document_values(quota: Quota | None) -> dict[str, Any] | None:
+def _quota_values_or_none(quota: Quota | None) -> dict[str, Any] | None:
     return None if quota is None else quota_values(quota)
 
 
@@ -252,7 +255,7 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
         "pool": item.change.pool.name,
         "by": last.actor if last else "unknown",
         "at": last.at.isoformat() if last else None,
-        "current": _document_values(item.before),
+        "current": _quota_values_or_none(item.before),
     }
 
 

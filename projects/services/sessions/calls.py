@@ -18,7 +18,7 @@ from projects.services.sessions.leases import (
     lease_pending,
     locked_session,
     open_calls,
-    recover_lost_workers,
+    requeue_calls_of_lost_workers,
 )
 
 MAX_CALLS = 20_000  # maximum open calls per session
@@ -71,7 +71,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
     _check_sizes(calls)
     added = AddedCalls()
     with locked_session(session) as locked:
-        recover_lost_workers(locked, at)
+        requeue_calls_of_lost_workers(locked, at)
         existing = set(
             locked.calls.filter(key__in=[call.key for call in calls]).values_list("key", flat=True)
         )
@@ -102,7 +102,7 @@ def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = No
     """Return the calls that ended after number `after`, and delete those up to that number."""
     at = now or timezone.now()
     with locked_session(session) as locked:
-        recover_lost_workers(locked, at)
+        requeue_calls_of_lost_workers(locked, at)
         if after > locked.ended_count:
             raise Invalid([Problem("after", "is in the future", str(after), f"at most {locked.ended_count}")])
         if after > locked.received_count:

@@ -67,7 +67,7 @@ def lease_pending(session: Session) -> None:
     session.turn = assignment.turn
 
 
-def recover_lost_workers(session: Session, now: datetime) -> bool:
+def requeue_calls_of_lost_workers(session: Session, now: datetime) -> bool:
     """Requeue the calls of lost workers. Return whether anything changed."""
     if session.workload.phase in ENDED_PHASES:
         return _fail_open_calls(session)

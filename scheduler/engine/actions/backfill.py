@@ -21,7 +21,9 @@ from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
-FIRST_PERIOD = 1800  # seconds of the first hold without a known end; each further hold lasts twice as long
+FIRST_PERIOD = (
+    1800  # length in seconds of the first hold without a known end; each later hold is twice as long
+)
 MAX_WAIT = 24 * 3600  # maximum time until a known end in seconds; later ends count as unknown
 MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are searched
 MAX_STEPS = 32  # number of placements tried one by one; the gaps between later tries double

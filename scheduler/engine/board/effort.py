@@ -27,7 +27,7 @@ class PlacementAttempts:
     def __init__(self) -> None:
         self._spent: dict[str | QueueAccount, AttemptCount] = {}
 
-    def may_try(self, gang: Gang, replicas: int) -> bool:
+    def use_attempt(self, gang: Gang, replicas: int) -> bool:
         """Count another attempt to place `replicas` pods.
 
         Return False if the gang has used up its attempts.

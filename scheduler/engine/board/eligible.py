@@ -41,8 +41,7 @@ def first_pending(board: Board, group: PendingGroup) -> Gang | None:
 def remaining_preemption_delay(board: Board, workload: Workload) -> int:
     """Return the seconds until the workload may evict others.
 
-    The workload's own delay always applies. The pool's delay applies only while the pool can add
-    nodes.
+    The workload's own delay overrides the pool's, which applies only while the pool can add nodes.
     """
     delay = workload.preemption_delay
     if delay is None:
@@ -59,7 +58,7 @@ def is_still_pending(board: Board, gang: Gang) -> bool:
 def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None.
 
-    Those of the project come first.
+    Limits are checked before quotas, and a project's before its department's.
     """
     return next(exceeded_bounds(gang, requested), None)
 

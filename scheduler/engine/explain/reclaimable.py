@@ -41,7 +41,7 @@ class Unit(NamedTuple):
     core: Amount
 
     @property
-    def extra_replicas_total(self) -> Amount:
+    def extra_replicas_amount(self) -> Amount:
         result = NOTHING
         for extra, count in self.extras:
             result = result.plus(extra.times(count))
@@ -53,7 +53,7 @@ class Unit(NamedTuple):
 
     @property
     def total(self) -> Amount:
-        return self.extra_replicas_total.plus(self.core)
+        return self.extra_replicas_amount.plus(self.core)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def max_freed(units: Mapping[Unit, int], excess: int) -> int:
         others = Counter(units)
         others[last] = count - 1
         if last.core.charged:  # the core is evicted after the extra replicas
-            best = max(best, last.core.freed + _max_freed_below(others, excess, last.extra_replicas_total))
+            best = max(best, last.core.freed + _max_freed_below(others, excess, last.extra_replicas_amount))
         for number, (extra, spare) in enumerate(last.extras):
             rest = (*last.extras[:number], (extra, spare - 1), *last.extras[number + 1 :])
             best = max(

@@ -25,7 +25,7 @@ def find_room(
     for need in arrangement:
         replicas += need.count
         scoped = scoped or bool(need.scopes)
-    if gang.group is not None and not board.cycle.placement_attempts.may_try(gang, replicas):
+    if gang.group is not None and not board.cycle.placement_attempts.use_attempt(gang, replicas):
         return False
     within = available_nodes(board, gang, within)
     if scoped:

@@ -1,7 +1,7 @@
-"""Search for places of all movable pods and a pending gang on a few nodes, by backtracking.
+"""Backtracking search that places all movable pods and a pending gang on a few nodes.
 
-Packing by size misses some arrangements. On a few nodes, a search finds them. Pods stay where they run if
-possible. Equal states are tried once, and the number of steps per cycle is limited.
+It finds arrangements that packing by size misses. Pods stay on their nodes if possible. Equivalent states
+are tried once, and the number of steps per cycle is limited.
 """
 
 from collections.abc import Hashable, Iterator, Sequence

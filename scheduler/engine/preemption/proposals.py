@@ -49,7 +49,7 @@ def propose(
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
         alternatives = _Alternatives(board, policy, arrangement)
-        while budget.spend() and board.cycle.placement_attempts.may_try(policy.gang, replicas):
+        while budget.spend() and board.cycle.placement_attempts.use_attempt(policy.gang, replicas):
             board.attempt()
             selection = VictimSelection(board, policy)
             if not _propose_by_node(selection, arrangement, banned, offer_cache):

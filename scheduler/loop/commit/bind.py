@@ -64,7 +64,7 @@ class NewRows:
     def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
         """Delete the reservations of a locked workload, and return it to pending if it was only reserved."""
         if workload.pk in self.reserved:
-            self.insert()  # the reservations may be new
+            self.insert()  # the reservations may not have been inserted yet
         self.reserved.add(workload.pk)
         if workload.phase == Phase.RESERVED:
             data = {"cycle": cycle}

@@ -41,7 +41,8 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
             reserved_load.has_reservations and name in view.below_threshold
         ):  # the current nodes are not enough
             queued = max(queued, 1)
-        # Rows include stopping pods; the plan counts pods at their CPU and memory limits.
+        # Use the higher of both: `allocated` includes stopping pods, and `standing` counts pods at their CPU
+        # and memory limits.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.standing))
         changed += report_pressure(
             pool.pk,

@@ -56,7 +56,7 @@ def _yaml(text: str) -> object:
 
 
 class _DocumentCheck:
-    """Check of a YAML document for duplicate keys, recursion and alias bombs."""
+    """Checker for duplicate keys, recursion and alias bombs in a YAML document."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

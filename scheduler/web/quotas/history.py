@@ -63,7 +63,7 @@ COLUMNS: tuple[Column[ListedChange], ...] = (
     Column("what", "Changes", lambda row: row.description),
     Column("comment", "Comment", lambda row: row.change.comment, order="comment"),
     Column("expires", "Expires", lambda row: row.expiry.due_at if row.expiry else None, in_file=True),
-    Column("reverted", "Reverted by No.", lambda row: row.reverted_by, in_file=True),
+    Column("reverted", "Reverted by change", lambda row: row.reverted_by, in_file=True),
 )
 
 

@@ -101,8 +101,8 @@ def test_filters_of_arrays_leave_the_others_out(alice: Caller, dave: Caller, key
     ],
 )
 def test_invalid_array_is_refused_with_the_key(dave: Caller, section: Any, path: str, message: str) -> None:
-    given = document(array=section, env={"SEED": "1"}, secrets=[{"name": "token", "env": "TOKEN"}])
-    answer = dave.post(PATH, given)
+    sent = document(array=section, env={"SEED": "1"}, secrets=[{"name": "token", "env": "TOKEN"}])
+    answer = dave.post(PATH, sent)
     assert (answer.status_code, problem(answer)) == (422, (path, message))
     assert not WorkloadArray.objects.exists()
 
@@ -139,8 +139,8 @@ def test_array_is_refused_where_one_workload_is_expected(cast: Cast, dave: Calle
 
 def test_names_of_arrays_and_tasks_are_unique_while_live(dave: Caller) -> None:
     submit(dave)
-    for taken in ("sweep", "sweep-1"):
-        answer = dave.post("workloads", training(taken, project="vision"))
+    for name in ("sweep", "sweep-1"):
+        answer = dave.post("workloads", training(name, project="vision"))
         assert (answer.status_code, problem(answer)[0]) == (409, "name")
     assert dave.post(PATH, document()).status_code == 409
     dave.post("workloads", training("other-2", project="vision"))

@@ -39,7 +39,7 @@ def test_tag_is_resolved_to_the_registrys_digest(registry: Registry) -> None:
         assert f"{registry.address}/team/train@{look_up(image, registry.auth)}" == pushed
 
 
-def test_tag_of_several_architectures_is_resolved_to_their_index(registry: Registry) -> None:
+def test_multi_arch_tag_resolves_to_its_index(registry: Registry) -> None:
     first = registry.push("team/multi", layers=[])
     index = registry.push_index("team/multi", {"amd64": first})
     manifest = registry.request("GET", f"team/multi/manifests/{index.partition('@')[2]}", accept=INDEX).read()

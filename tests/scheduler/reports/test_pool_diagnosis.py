@@ -47,25 +47,27 @@ def test_errors_come_before_warnings_and_notes(cast: Cast) -> None:
     ("columns", "name", "severity", "words"),
     [
         ({"last_error": "no subnet"}, "provider", "error", "The provider fake reports: no subnet."),
-        ({"ticked_at": timezone.now() - timedelta(minutes=10)}, "reconciler", "error", "10 minutes ago"),
+        ({"ticked_at": timedelta(minutes=10)}, "reconciler", "error", "10 minutes ago"),
         (
             {"boot_failures": 5, "boot_error": "apt failed"},
             "boots", "error", "5 boots in a row failed, the last one with: apt failed.",
         ),
         ({"boot_failures": 1}, "boots", "warning", "1 boot in a row failed."),
         ({"paused": True}, "paused", "warning", "does not scale"),
-        ({"expires_at": timezone.now() - timedelta(hours=3)}, "expired", "warning", "3 hours ago"),
+        ({"expires_at": timedelta(hours=3)}, "expired", "warning", "3 hours ago"),
         ({"nodes_max": 1, "gpus_per_node": 2}, "quotas", "warning", "4 GPUs exceed the pool's 4 GPUs"),
     ],
 )  # fmt: skip
-def test_problem_of_the_pool_is_found(
+def test_problem_of_the_pool_is_reported(
     cast: Cast, columns: dict[str, object], name: str, severity: str, words: str
 ) -> None:
     pool = healthy_pool(cast)
     if name == "quotas":
         make.quota(cast.product, pool, 0.001)
         words = "4.001 GPUs exceed the pool's 4 GPUs"
-    NodePool.objects.filter(pk=pool.pk).update(**columns)
+    now = timezone.now()
+    values = {key: now - value if isinstance(value, timedelta) else value for key, value in columns.items()}
+    NodePool.objects.filter(pk=pool.pk).update(**values)
     finding = findings(pool)[name]
     assert finding.severity == severity and words in finding.finding
 
@@ -75,22 +77,22 @@ def test_nodes_that_cannot_be_used_are_named_with_their_gpus(cast: Cast) -> None
     make.node(pool, state="cordoned", isolation=REPORT)
     make.node(pool, state="lost")
     make.node(pool, state="booting", created_at=timezone.now() - timedelta(minutes=14))
-    found = findings(pool)
-    assert "train-1 is cordoned: 4 GPUs" in found["cordoned nodes"].finding
-    assert "train-2 is lost" in found["lost nodes"].finding
+    by_name = findings(pool)
+    assert "train-1 is cordoned: 4 GPUs" in by_name["cordoned nodes"].finding
+    assert "train-2 is lost" in by_name["lost nodes"].finding
     assert (
-        found["slow boots"].finding
+        by_name["slow boots"].finding
         == "train-3 is not ready after up to 14 minutes; the timeout is 15 minutes."
     )
-    assert found.keys() == {"cordoned nodes", "lost nodes", "slow boots"}
+    assert by_name.keys() == {"cordoned nodes", "lost nodes", "slow boots"}
 
 
 def test_pool_without_ready_nodes_is_an_error_unless_it_is_scaled_to_zero(cast: Cast) -> None:
     pool = make.pool("idle", ticked_at=timezone.now())
     assert findings(pool)["no nodes"].severity is Severity.NOTE
     make.node(pool, state="cordoned")
-    found = findings(pool)["no nodes"]
-    assert found.severity is Severity.ERROR and "berth node uncordon" in found.remedy
+    by_name = findings(pool)["no nodes"]
+    assert by_name.severity is Severity.ERROR and "berth node uncordon" in by_name.remedy
 
 
 def test_missing_image_support_is_an_error_only_where_images_are_required(cast: Cast) -> None:
@@ -122,6 +124,6 @@ def test_pending_workloads_are_counted_by_reason(cast: Cast) -> None:
     pool = healthy_pool(cast, nodes_max=1)
     for number in range(3):
         make.workload(cast.vision, f"waits-{number}", pools=["train"], reason="InsufficientResources")
-    found = findings(pool)
-    assert found["pending workloads"].finding == "3 workloads are pending: 3 InsufficientResources."
-    assert "maximum of 1 node" in found["maximum size"].finding
+    by_name = findings(pool)
+    assert by_name["pending workloads"].finding == "3 workloads are pending: 3 InsufficientResources."
+    assert "maximum of 1 node" in by_name["maximum size"].finding

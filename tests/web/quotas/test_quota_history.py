@@ -45,7 +45,7 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     assert gpus()["vision"] == 0, "a preview changes nothing"
     assert bob.post(address, **HTMX)["HX-Redirect"] == "/quotas/changes"
     assert gpus()["vision"] == 2000
-    assert f"reverted by {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
+    assert f"reverted by change {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
     again = bob.get(address)
     assert again.status_code == 200
     assert bob.post(address).status_code == 409

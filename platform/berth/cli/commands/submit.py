@@ -42,7 +42,7 @@ def submit(flags: SubmitFlags) -> None:
     berth submit -f train.yaml --dry-run      predict the decision without submitting
     berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
-    berth submit --array 0-999%50 sweep.yaml  an array of 1,000 tasks, of which 50 run at a time
+    berth submit --array 0-999%50 sweep.yaml  an array of 1,000 tasks, at most 50 at a time
 
     All documents are validated before the first is sent, and several are sent with one request. Requests
     are retried after a lost connection; a retry never submits a workload twice.

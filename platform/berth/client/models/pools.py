@@ -318,7 +318,7 @@ class Finding(Model):
     finding: str = ""
     """A sentence with numbers."""
     remedy: str = ""
-    """What to do; empty if nothing is to be done."""
+    """Remedy; empty if no action is needed."""
 
 
 class PoolDiagnosis(Model):

@@ -48,7 +48,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     if spec.burst_after is not None and len(spec.pools) < 2:
         yield Problem(
             "burst_after", "needs a pool to wait for and a pool to burst to", f"{len(spec.pools)} in pools",
-            "two or more pools, of which the last is used only after this time",
+            "two or more pools; only the last one waits for this time",
         )  # fmt: skip
     if spec.name in spec.depends_on:
         yield Problem(

@@ -133,7 +133,9 @@ def current(place: Any, path: str) -> bool:
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
-def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan: int = 1) -> dict[str, Any]:
+def sortable_header(
+    context: Context, key: str, title: str, classes: str = "", rowspan: int = 1
+) -> dict[str, Any]:
     """Render a column header that sorts by its column. Sorting again reverses the order."""
     current_sort = context["sort"]
     down = current_sort == f"-{key}"
@@ -239,7 +241,7 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
         "default": field.default_text,
     }
     return {
-        **sort_head(context, f"{name}.{pool}", field.title, "num"),
+        **sortable_header(context, f"{name}.{pool}", field.title, "num"),
         "unit": field.unit,
         "data": data,
     }
