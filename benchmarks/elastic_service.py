@@ -33,7 +33,8 @@ def main() -> None:
         print(f"drawn: {len(chart(record_run(tiny=True)))} characters")
         return
     if not arguments.draw:
-        DATA.write_text(json.dumps(record_run(), indent=1) + "\n")
+        lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record_run().items()]
+        DATA.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     CHART.write_text(chart(json.loads(DATA.read_text())))
 
 

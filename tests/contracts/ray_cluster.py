@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import httpx
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, RayNode, node_label
 from pools.runtimes.ray.node.raylet import GRACE_SECONDS
 from pools.runtimes.shim.processes import descendants
+from tests.journeys.installation import free_port
 
 SECRET = "5ec2e7" * 10
 BOOT_SECONDS = 180.0
@@ -146,9 +146,3 @@ def _sockets(root: int) -> set[str]:
                 if kind == "socket":
                     sockets.add(number.strip("[]"))
     return sockets
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

@@ -94,7 +94,17 @@ def test_no_process_connects_as_a_database_superuser(berth: Installation) -> Non
         psycopg.connect(bare)
 
 
-@pytest.mark.parametrize("name", ["web", "database", "tasks", "scheduler", "services", "preload"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "web",
+        "database",
+        "scheduler",
+        "preload",
+        pytest.param("tasks", marks=pytest.mark.heavy),  # the next test kills it too
+        pytest.param("services", marks=pytest.mark.heavy),
+    ],
+)
 def test_killed_process_is_restarted_and_users_can_sign_in(berth: Installation, name: str) -> None:
     address = berth.running()
     victim = until(lambda: berth.children().get(name))

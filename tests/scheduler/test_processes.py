@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ from projects.models import Phase, Pod, Workload
 from projects.services.workloads import submission
 from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
+from tests.journeys.installation import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 180.0  # in seconds; processes start slowly on a busy machine
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -90,15 +89,6 @@ def schedulers(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[Schedu
     made = Schedulers(tmp_path, database_url)
     yield made
     made.close()
-
-
-def until(
-    condition: Callable[[], object], seconds: float = PATIENCE, details: Callable[[], object] = str
-) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {details()}"
-        time.sleep(0.05)
 
 
 def submit(cast: Cast, name: str, command: str, replicas: int = 2) -> Workload:

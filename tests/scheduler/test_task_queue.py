@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -26,6 +25,7 @@ from scheduler.management.commands import prune
 from scheduler.models import Cycle
 from scheduler.schedules import PERIODIC_TASKS, sync_schedules
 from tests.cast import Cast, make_cast
+from tests.journeys.installation import until
 from tests.scheduler.stage import Stage
 
 FILES = 4000
@@ -56,13 +56,6 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     except ProcessLookupError:
         return
     process.wait()
-
-
-def until(true: Callable[[], bool], seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.005)
 
 
 @pytest.mark.heavy

@@ -1,7 +1,6 @@
 """Routers for tests: the real sglang-router, and a router with its older API."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -15,15 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from projects.serving.base import ServingError
 from projects.serving.wire import Wire
+from tests.journeys.installation import free_port
 from tests.serving.conftest import HERE
 
 PATIENCE = 60.0
 WIRE = Wire(HERE, seconds=5.0)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

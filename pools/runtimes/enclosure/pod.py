@@ -60,7 +60,7 @@ def add_own_files(
         writable.append(Mount.at(MPS_PIPES))
     return replace(
         view, writable=(*view.writable, *writable), devices=devices,
-        shared_memory=_shared_memory(files.workspace), readable=(*view.readable, *files.readable),
+        shared_memory=_shared_memory_target(files.workspace), readable=(*view.readable, *files.readable),
         secrets=env.get(VARIABLE, ""),
     )  # fmt: skip
 
@@ -84,7 +84,8 @@ def shared_memory_path(workspace: Path) -> Path:
     return SHARED_MEMORY / f"berth-{hashlib.sha256(str(workspace).encode()).hexdigest()[:20]}"
 
 
-def _shared_memory(workspace: Path) -> str:
+def _shared_memory_target(workspace: Path) -> str:
+    """Return the pod's shared memory directory, or an empty string if the machine has none to write to."""
     return str(shared_memory_path(workspace)) if os.access(SHARED_MEMORY, os.W_OK) else ""
 
 

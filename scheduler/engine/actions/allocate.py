@@ -111,7 +111,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
     original_requests = [(part.milli, part.amounts, part.mask) for part in parts]
-    for min_memory_mib in matcher.sizes() if parts else ():
+    for min_memory_mib in matcher.larger_memory_sizes() if parts else ():
         for part in parts:
             part.milli, part.mask = (
                 matcher.milli(part.role, min_memory_mib, part.project),

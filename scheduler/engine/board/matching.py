@@ -135,16 +135,16 @@ class Matcher:
         if key not in self._millis:
             mask = self.mask(role, min_memory_mib, project)
             open_nodes = (node for i, node in enumerate(self._nodes) if mask is None or mask[i])
-            sizes = [
+            memory_sizes = [
                 node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= requested
             ]
             self._millis[key] = (
-                (-(-MILLI * requested // min(sizes)), -(-MILLI * requested // max(sizes)))
-                if sizes
+                (-(-MILLI * requested // min(memory_sizes)), -(-MILLI * requested // max(memory_sizes)))
+                if memory_sizes
                 else (MILLI, MILLI)
             )
         return self._millis[key]
 
-    def sizes(self) -> list[int]:
+    def larger_memory_sizes(self) -> list[int]:
         """Return the distinct device memory sizes in MiB, except the smallest."""
         return sorted({node.gpu_memory_mib for node in self._nodes if node.gpus})[1:]

@@ -71,7 +71,7 @@ def max_gpus_saved_by_moves(board: Board) -> int:
     """
     cache = board.nodes.static_cache
     if "larger devices" not in cache:
-        cache["larger devices"] = bool(board.matcher.sizes())
+        cache["larger devices"] = bool(board.matcher.larger_memory_sizes())
     if not cache["larger devices"]:
         return 0
     return sum(
