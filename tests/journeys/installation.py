@@ -42,7 +42,7 @@ class Installation:
         default_factory=lambda: {
             "database": "bin/postgres",
             "preload": "berth.server.up.preload",
-            "web": "berth: web",
+            "web": "berth: web ",
             "scheduler": "berth: scheduler",
             "tasks": "berth: tasks",
             "services": "berth: services",

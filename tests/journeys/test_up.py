@@ -10,6 +10,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -32,7 +33,10 @@ def berth() -> Iterator[Installation]:
     The home is outside pytest's directory, which the database user cannot enter.
     """
     with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
-        installation = Installation(Path(place) / "home", settings={"BERTH_DECLARED_GPUS": "8"})
+        installation = Installation(
+            Path(place) / "home", settings={"BERTH_DECLARED_GPUS": "8", "BERTH_WEB_PROCESSES": "2"}
+        )
+        installation.names["web-2"] = "berth: web-2 "
         installation.start("--demo")
         yield installation
         installation.clear()
@@ -98,6 +102,7 @@ def test_no_process_connects_as_a_database_superuser(berth: Installation) -> Non
     "name",
     [
         "web",
+        pytest.param("web-2", marks=pytest.mark.heavy),
         "database",
         "scheduler",
         "preload",
@@ -114,6 +119,33 @@ def test_killed_process_is_restarted_and_users_can_sign_in(berth: Installation, 
     others = {pid for child, pid in berth.children().items() if child != name}
     assert victim not in berth.processes()
     assert others
+
+
+def test_both_web_processes_take_connections(berth: Installation) -> None:
+    berth.running()
+    webs = until(lambda: [pid for name, pid in berth.children().items() if name in ("web", "web-2")])
+    assert len(webs) == 2
+    before = [open_sockets(pid) for pid in webs]
+    with ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(("127.0.0.1", berth.port), timeout=30))
+        until(lambda: sum(open_sockets(pid) for pid in webs) >= sum(before) + 60)
+        assert all(open_sockets(pid) > earlier for pid, earlier in zip(webs, before, strict=True))
+
+
+def open_sockets(pid: int) -> int:
+    return sum(str(file.readlink()).startswith("socket:") for file in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def test_invalid_number_of_web_processes_prevents_the_start(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [sys.executable, "-m", "berth.server.up"], cwd="/", capture_output=True, text=True, check=False,
+        env={**Installation(tmp_path / "home").env(), "BERTH_WEB_PROCESSES": "many"},
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert (
+        "BERTH_WEB_PROCESSES is 'many'. Set it to a number of web processes from 1 to 32." in refused.stderr
+    )
 
 
 def test_processes_share_the_memory_of_what_they_load(berth: Installation) -> None:

@@ -9,6 +9,7 @@ from berth.server.up.errors import StartupError
 
 FIRST_PORT = 8000
 TRIES = 50
+WAITING_CONNECTIONS = 512
 
 
 def bind_socket(host: str, port: int | None) -> socket.socket:
@@ -30,7 +31,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(512)
+        listening.listen(WAITING_CONNECTIONS)
     except OSError:
         listening.close()
         raise

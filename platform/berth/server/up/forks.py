@@ -62,24 +62,25 @@ class Forks:
                 raise StartupError("Berth could not be loaded.")
         self._requests.recv(MESSAGE_MAX)
 
-    def launcher(self, program: str, *sockets: socket.socket) -> Callable[[BinaryIO], ForkedProcess]:
-        """Return a function that forks a process of this program with a log file, see `fork`."""
-        return lambda log: self.fork(program, log, sockets)
+    def launcher(self, name: str, *sockets: socket.socket) -> Callable[[BinaryIO], ForkedProcess]:
+        """Return a function that forks a process with a log file, see `fork`."""
+        return lambda log: self.fork(name, log, sockets)
 
-    def fork(self, program: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
+    def fork(self, name: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
         """Start a process that writes to the log and uses the sockets. Raises OSError if it does not start.
 
+        The name is that of a program, such as `web`, and may end with a number, such as `web-2`.
         The new process reports its id, then waits until this process has received it. A process whose id is
         lost, for example because the preloaded process is killed, therefore ends before it does anything.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
             files = [theirs.fileno(), log.fileno(), *(each.fileno() for each in sockets)]
-            socket.send_fds(self._requests, [program.encode()], files)
+            socket.send_fds(self._requests, [name.encode()], files)
             theirs.close()
             ours.settimeout(START_SECONDS)
             pid = ours.recv(MESSAGE_MAX)
             if not pid:
-                raise ConnectionError(f"The process {program} ended before it started.")
+                raise ConnectionError(f"The process {name} ended before it started.")
             ours.send(READY)
         return ForkedProcess(int(pid))

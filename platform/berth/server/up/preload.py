@@ -92,7 +92,7 @@ def _prepare(name: str, files: Sequence[int]) -> Program:
             is_expected = b""
     if not is_expected:
         sys.exit(0)
-    return _programs([socket.socket(fileno=file) for file in sockets])[name]
+    return _programs([socket.socket(fileno=file) for file in sockets])[name.partition("-")[0]]
 
 
 def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:

@@ -10,9 +10,13 @@ from socket import socket
 from berth.db.embedded import EmbeddedCluster
 from berth.home import CHECKOUT, is_checkout
 from berth.server.up.child import Child, command_launcher
+from berth.server.up.errors import StartupError
 from berth.server.up.forks import Forks
 from berth.server.up.orphans import process_identity
 from berth.tied import tie_to_parent
+
+WEB_PROCESSES_VARIABLE = "BERTH_WEB_PROCESSES"
+WEB_PROCESSES_MAX = 32
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -53,10 +57,25 @@ def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
     return Child("preload", launch, home / "logs" / "preload.log")
 
 
-def programs(home: Path, forks: Forks, listening: socket) -> list[Child]:
-    """Return the processes to fork: the scheduler, the task queue, services and the web server."""
-    sockets = {"scheduler": (), "tasks": (), "services": (), "web": (listening,)}
+def programs(home: Path, forks: Forks, listening: socket, web_processes: int) -> list[Child]:
+    """Return the processes to fork. All web processes accept requests on the same socket."""
+    webs = ["web", *(f"web-{number}" for number in range(2, web_processes + 1))]
     return [
-        Child(name, forks.launcher(name, *shared), home / "logs" / f"{name}.log")
-        for name, shared in sockets.items()
+        *(_forked(home, forks, name) for name in ("scheduler", "tasks", "services")),
+        *(_forked(home, forks, name, listening) for name in webs),
     ]
+
+
+def web_process_count() -> int:
+    """Return the number of web processes. Raises StartupError if it is not valid."""
+    text = os.environ.get(WEB_PROCESSES_VARIABLE) or "1"
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= WEB_PROCESSES_MAX:
+        raise StartupError(
+            f"{WEB_PROCESSES_VARIABLE} is {text!r}. Set it to a number of web processes from 1 to "
+            f"{WEB_PROCESSES_MAX}."
+        )
+    return int(text)
+
+
+def _forked(home: Path, forks: Forks, name: str, *sockets: socket) -> Child:
+    return Child(name, forks.launcher(name, *sockets), home / "logs" / f"{name}.log")

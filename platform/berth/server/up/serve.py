@@ -7,6 +7,7 @@ import socket
 import uvicorn
 
 from berth.server.front.server import config
+from berth.server.up.address import WAITING_CONNECTIONS
 
 GRACE = 10  # seconds for open requests and pages after SIGTERM
 SUPERVISED_GRACE = 3
@@ -27,7 +28,17 @@ def main() -> None:
 
 def serve(listening: socket.socket) -> None:
     """Serve HTTP and WebSockets on a socket that the supervisor opened, which other processes may share."""
-    uvicorn.Server(config(timeout_graceful_shutdown=SUPERVISED_GRACE)).run(sockets=[listening])
+    # asyncio accepts as many connections at a time as may wait, so the first process would take all of them.
+    SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
+
+
+class SharedServer(uvicorn.Server):
+    """Web server that accepts one connection at a time, so that other processes get their part."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(WAITING_CONNECTIONS)  # asyncio has set it to the number accepted at a time
 
 
 if __name__ == "__main__":

@@ -20,7 +20,13 @@ from berth.server.up.errors import StartupError
 from berth.server.up.forks import Forks
 from berth.server.up.isolation import choose_isolation
 from berth.server.up.orphans import adopt_orphans
-from berth.server.up.processes import database, environment, preloaded, programs
+from berth.server.up.processes import (
+    database,
+    environment,
+    preloaded,
+    programs,
+    web_process_count,
+)
 from berth.server.up.supervisor import Supervisor
 from berth.tied import tie_to_parent
 
@@ -28,6 +34,7 @@ DEFAULT_HOST = "127.0.0.1"
 HOSTS_VARIABLE = "BERTH_ALLOWED_HOSTS"
 DEMO_GPUS = "8"
 FORMER_SERVER_WAIT = 15.0
+OTHER_CONNECTIONS, CONNECTIONS_PER_WEB_PROCESS = 68, 12  # to the embedded database
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
@@ -49,8 +56,10 @@ class Startup:
     listening: socket
     lock: TextIO
     notice: str = ""
+    web_processes: int = 1
 
     def run(self, demo: bool) -> None:
+        self.web_processes = web_process_count()
         self.notice = choose_isolation(self.home, demo)
         (self.home / "logs").mkdir(mode=0o700, exist_ok=True)
         supervisor = Supervisor(lambda text: print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True))
@@ -68,7 +77,8 @@ class Startup:
             supervisor.stop(last_children)
 
     def _start_database(self, supervisor: Supervisor) -> Child:
-        cluster = EmbeddedCluster(self.home / "postgres")
+        connections = OTHER_CONNECTIONS + CONNECTIONS_PER_WEB_PROCESS * self.web_processes
+        cluster = EmbeddedCluster(self.home / "postgres", {"max_connections": str(connections)})
         deadline = time.monotonic() + FORMER_SERVER_WAIT
         while (pid := cluster.server_pid()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -98,7 +108,7 @@ class Startup:
             forks.wait_until_loaded(preload.process)
         except StartupError as error:
             raise StartupError(f"{error}\n{preload.log_tail()}") from None
-        for child in programs(self.home, forks, self.listening):
+        for child in programs(self.home, forks, self.listening, self.web_processes):
             supervisor.start(child)
 
     def _prepare(self, demo: bool) -> None:
