@@ -229,3 +229,18 @@ def test_statements_of_a_tick_do_not_depend_on_the_number_of_tasks_or_arrays(sta
             "completed"
         }
     assert by_size[1] == by_size[10]
+
+
+def test_dependent_waits_until_all_tasks_have_completed(stage: Stage) -> None:
+    large_node(stage)
+    array = submit_array(stage, array={"tasks": 2})
+    document = training("report", project="vision", roles=ONE_CPU, depends_on=["sweep"])
+    submitted = workloads.submit_with_warnings(actor=stage.cast.dave, document=document)
+    assert submitted.warnings == []
+    stage.tick(2)
+    end(stage, array, 0)
+    stage.tick(2)
+    assert (stage.phase(submitted.workload), submitted.workload.reason) == ("pending", "DependencyNotMet")
+    end(stage, array, 1)
+    stage.tick(3)
+    assert stage.phase(submitted.workload) == Phase.RUNNING

@@ -11,6 +11,7 @@ from django.utils import timezone
 from berth.core.errors import Conflict, NotFound
 from berth.core.spec import parse_workload
 from berth.core.spec.arrays import compress
+from berth.db.crash_points import crash_point
 from berth.db.wake import wake
 from projects.access import Action, require, with_roles
 from projects.actor import Actor
@@ -58,6 +59,7 @@ def cancel(
         for task in tasks:
             task.project, task.array = locked.project, locked
         move_all([_cancel_move(task, message) for task in moved], actor=actor.name, now=at)
+        crash_point("array.cancelled")
         _turn_to_cancelled(turned, message, actor)
         progress.release([locked.pk])
         progress.end([locked.pk], at)
@@ -97,8 +99,10 @@ def retry(
         (warnings,) = collect_warnings(view, [model])
         _reopen(locked)
         Workload.objects.filter(pk__in=[pk for pk, *_ in tasks]).update(superseded=True)
+        crash_point("array.superseded")
         attempts = {index: attempt + 1 for _, index, attempt, _ in tasks if index is not None}
         store_tasks(locked, model, attempts, actor, warnings)
+        crash_point("array.stored")
         progress.release([locked.pk])
         _audit(actor, "retry", locked, len(tasks), attempts)
         wake("scheduler")

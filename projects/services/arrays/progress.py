@@ -29,6 +29,8 @@ RELEASED = f"""
 """  # noqa: S608
 ROOM = "least(%(most)s - released.pending, coalesce(array_.max_running, 2147483647) - released.counted)"
 HAS_HELD = "EXISTS (SELECT FROM projects_workload AS task WHERE task.array_id = array_.id AND task.held)"
+_HAS_TASK = """EXISTS (SELECT FROM projects_workload AS task
+    WHERE task.array_id = array_.id AND NOT task.superseded AND task.phase {})"""
 DUE = f"""
     SELECT array_.id FROM projects_workloadarray AS array_ {RELEASED}
      WHERE array_.state = 'active' AND CASE WHEN {HAS_HELD} THEN {ROOM} > 0 ELSE released.live = 0 END
@@ -51,18 +53,10 @@ RELEASE = f"""
 END = f"""
     UPDATE projects_workloadarray AS array_
        SET ended_at = %(now)s,
-           state = CASE WHEN ended.failed > 0 THEN 'failed' WHEN ended.cancelled > 0 THEN 'cancelled'
+           state = CASE WHEN {_HAS_TASK.format("= 'failed'")} THEN 'failed'
+                        WHEN {_HAS_TASK.format("= 'cancelled'")} THEN 'cancelled'
                         ELSE 'completed' END
-      FROM (
-        SELECT array_.id, count(*) FILTER (WHERE task.phase IN {LIVE}) AS live,
-               count(*) FILTER (WHERE task.phase = 'failed') AS failed,
-               count(*) FILTER (WHERE task.phase = 'cancelled') AS cancelled
-          FROM projects_workloadarray AS array_
-          LEFT JOIN projects_workload AS task ON task.array_id = array_.id AND NOT task.superseded
-         WHERE array_.id = ANY(%(arrays)s)
-         GROUP BY array_.id
-      ) AS ended
-     WHERE array_.id = ended.id AND array_.state = 'active' AND ended.live = 0
+     WHERE array_.id = ANY(%(arrays)s) AND array_.state = 'active' AND NOT {_HAS_TASK.format(f"IN {LIVE}")}
     RETURNING array_.id
 """  # noqa: S608
 

@@ -15,6 +15,7 @@ from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import ArraySpec, WorkloadSpec, parse_workload
 from berth.core.spec.array_rules import task_name
+from berth.db.crash_points import crash_point
 from berth.db.wake import wake
 from projects.access import with_roles
 from projects.actor import Actor
@@ -70,6 +71,7 @@ def submit(
         _insert(array)
         (warnings,) = collect_warnings(view, [draft.model])
         store_tasks(array, draft.model, dict.fromkeys(draft.section.indexes, 1), actor, warnings)
+        crash_point("array.stored")
         release([array.pk])
         if not actor.is_system:
             audit.write_entry(actor, "submit", array, after=_audited(array), project=array.project)

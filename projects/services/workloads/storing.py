@@ -30,7 +30,8 @@ AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "me
 
 # A row whose name a live workload or an active array of the project has is skipped, with everything that
 # belongs to it.
-# `parent_id` holds the position of the parent until the roles have ids.
+# `parent_id` holds the position of the parent until the roles have ids. A join that finds the parents would
+# compare all roles with each other, because the planner does not know their number.
 INSERT = f"""
 WITH stored AS (
     INSERT INTO projects_workload ({_listed(WORKLOAD_COLUMNS)})
@@ -47,9 +48,11 @@ WITH stored AS (
     JOIN stored ON stored.id = role.workload_id
 ), nodes AS (
     INSERT INTO projects_rolenode (id, parent_id, {_listed(ROLE_COLUMNS)})
-    SELECT node.new_id, parent.new_id, {_listed(ROLE_COLUMNS, "node.")}
+    SELECT new_id, nth_value(new_id, (parent_id + 1)::integer) OVER tree, {_listed(ROLE_COLUMNS)}
     FROM node
-    LEFT JOIN node parent ON parent.workload_id = node.workload_id AND parent.position = node.parent_id
+    WINDOW tree AS (
+        PARTITION BY workload_id ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    )
 ), events AS (
     INSERT INTO projects_event ({_listed(EVENT_COLUMNS)})
     SELECT {_listed(EVENT_COLUMNS, "event.")}

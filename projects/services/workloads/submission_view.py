@@ -19,7 +19,7 @@ from pools.models.node import HOSTING
 from projects.access import Action, can_see, may
 from projects.actor import Actor
 from projects.engine.admission import Allowance, oversold
-from projects.models import Department, Project, ProjectSecret, Workload
+from projects.models import Department, Project, ProjectSecret, Workload, WorkloadArray
 from projects.selectors import projects as projects_of
 
 NO_QUOTA = Bounds(0, None, None)
@@ -193,8 +193,10 @@ class SubmissionView:
         existing = {(project.pk, spec.name) for project, spec in batch}
         if named - existing:
             projects, names = {pk for pk, _ in named}, {name for _, name in named}
-            rows = Workload.objects.filter(project__in=projects, name__in=names)
-            existing |= set(rows.values_list("project_id", "name"))
+            filters = {"project__in": projects, "name__in": names}
+            workloads = Workload.objects.filter(**filters).order_by().values_list("project_id", "name")
+            arrays = WorkloadArray.objects.filter(**filters).order_by().values_list("project_id", "name")
+            existing |= set(workloads.union(arrays))
         return [
             [
                 f"The dependency {project.name}/{name} does not exist yet."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from projects.models import Phase, Workload
+from projects.models import Phase, Workload, WorkloadArray
 from scheduler.engine import model
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import NOTHING_TO_RUN, ParsedSpec
@@ -56,14 +56,15 @@ def find_dependencies(
 
 
 def _newest_phases(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:
-    """Return the phase of the newest workload with each name."""
+    """Return the phase of the newest workload, or the state of the newest array, with each name."""
     filters = Q()
     for row, names in dependents:
         filters |= Q(project_id=row.project_id, name__in=names)
-    rows = Workload.objects.filter(filters).order_by("submitted_at", "pk")
-    return {
-        (project, name): phase for project, name, phase in rows.values_list("project_id", "name", "phase")
-    }
+    columns = ("submitted_at", "pk", "project_id", "name")
+    workloads = Workload.objects.filter(filters).order_by().values_list(*columns, "phase")
+    arrays = WorkloadArray.objects.filter(filters).order_by().values_list(*columns, "state")
+    rows = workloads.union(arrays, all=True).order_by("submitted_at", "pk")
+    return {(project, name): phase for _, _, project, name, phase in rows}
 
 
 def _stand_in(handle: str, project: str, pools: tuple[str, ...]) -> model.Workload:

@@ -1,16 +1,15 @@
 """Tests for recovery after the scheduler is killed between any two steps."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from django.db import connection
 
 from berth.db import crash_points, lease
 from berth.db.lease import LeadershipLost
-from projects.models import Phase, Pod, Workload
+from projects.models import Phase, Pod
 from scheduler.models import Eviction
-from scheduler.reports.invariants import check_invariants
+from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 
 POINTS = (
@@ -44,65 +43,12 @@ AFTER_WRITES = {
     "dispatch.stopped",
 }
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
-MOST_TICKS = 60
-
-
-class Killed(BaseException):
-    """Simulates a crash. It is not an `Exception`, so no handler in the scheduler catches it."""
 
 
 @pytest.fixture(autouse=True)
 def reset_crash_points() -> Iterator[None]:
     yield
     crash_points.set_listener(None)
-
-
-class CrashingScheduler:
-    """A scheduler process that dies at the crash point, and its successor, which completes one tick."""
-
-    def __init__(self, stage: Stage, name: str) -> None:
-        self.stage, self.name = stage, name
-        self.deaths = self.ticks = 0
-        self.just_died = False
-
-    def tick(self) -> None:
-        self.ticks += 1
-        assert self.ticks < MOST_TICKS, "the scheduler never came to rest"
-        crash_points.set_listener(None if self.just_died else self._die)
-        self.just_died = False
-        try:
-            self.stage.loop.tick()
-        except Killed:
-            self.deaths, self.just_died = self.deaths + 1, True
-            assert not connection.in_atomic_block
-            self.stage.loop = self.stage.new_loop()
-        crash_points.set_listener(None)
-        self.stage.clock.advance(1)
-        self.assert_invariants()
-
-    def _die(self, name: str) -> None:
-        if name == self.name:
-            raise Killed(name)
-
-    def assert_invariants(self) -> None:
-        broken = [law for law in check_invariants(self.stage.clock.now() - timedelta(days=1)) if not law.ok]
-        assert not broken, broken
-        started = {what for call, what in self.stage.runtime.calls if call == "start"}
-        assert started <= {str(pk) for pk in Pod.objects.values_list("pk", flat=True)}
-        self._no_device_is_shared()
-
-    def _no_device_is_shared(self) -> None:
-        seen: set[tuple[str, str]] = set()
-        for pod_id in self.stage.runtime.running():
-            order = self.stage.runtime.order(pod_id)
-            assert order is not None
-            held = {(order.instance_id, device) for device in order.devices}
-            assert not held & seen
-            seen |= held
-
-    def until(self, workload: Workload, phase: str) -> None:
-        while self.stage.phase(workload) != phase:
-            self.tick()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""Tests that a crash at any point of the work on an array loses, doubles and leaks nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from berth.db import crash_points
+from projects.models import ArrayState, Audit, Delivery, Event, Phase, Subscription, Workload, WorkloadArray
+from projects.services import arrays
+from tests.cast import training
+from tests.scheduler.crashes import CrashingScheduler, Killed
+from tests.scheduler.stage import Stage
+from tests.scheduler.test_arrays import ACTIVE_PHASES, ONE_CPU, counts, end, submit_array
+
+POINTS = ("arrays.before_end", "arrays.done")
+OTHER_POINTS = ("reports.written", "reports.done", "commit.bound", "commit.done", "dispatch.started")
+MAX_RUNNING = 3
+
+
+@pytest.fixture(autouse=True)
+def reset_crash_points() -> Iterator[None]:
+    yield
+    crash_points.set_listener(None)
+
+
+@pytest.mark.parametrize(
+    "name", [*POINTS, *(pytest.param(name, marks=pytest.mark.heavy) for name in OTHER_POINTS)]
+)
+def test_array_survives_a_crash_of_the_scheduler(stage: Stage, name: str) -> None:
+    Subscription.objects.create(user=None, to="ops@example.org", channel="mail", events=["completed"])
+    array = submit_array(stage, array={"tasks": 8, "max_running": MAX_RUNNING})
+    life = CrashingScheduler(stage, name)
+    while array.state == ArrayState.ACTIVE:
+        life.tick()
+        assert Workload.objects.filter(array=array, phase__in=ACTIVE_PHASES).count() <= MAX_RUNNING
+        end(stage, array)
+        array.refresh_from_db()
+    assert life.deaths
+    assert (array.state, counts(array)) == ("completed", {"completed": 8})
+    assert {(task.run, task.restarts) for task in array.tasks.all()} == {(1, 0)}
+    assert Delivery.objects.count() == 1
+    assert stage.runtime.running() == ()
+
+
+def rows() -> list[Any]:
+    """Return the state of all rows that a change of an array writes."""
+    tasks = Workload.objects.order_by("pk").values_list("pk", "phase", "held", "superseded", "next_phase")
+    arrays_ = WorkloadArray.objects.order_by("pk").values_list("pk", "state", "ended_at")
+    return [list(tasks), list(arrays_), Event.objects.count(), Audit.objects.count()]
+
+
+@pytest.mark.parametrize(
+    ("change", "point"),
+    [
+        ("submit", "array.stored"),
+        ("cancel", "array.cancelled"),
+        ("retry", "array.superseded"),
+        ("retry", "array.stored"),
+    ],
+)
+def test_crash_in_the_middle_of_a_change_leaves_nothing_behind(stage: Stage, change: str, point: str) -> None:
+    dave = stage.cast.dave
+    array = submit_array(stage, array={"tasks": 4, "max_running": 2})
+    stage.tick(2)
+    arrays.cancel(actor=dave, array=array, indexes=[0, 3])
+    stage.tick(4)
+    before = rows()
+    document = training("other", project="vision", roles=ONE_CPU, array={"tasks": 3})
+    calls = {
+        "submit": lambda: arrays.submit(actor=dave, document=document),
+        "cancel": lambda: arrays.cancel(actor=dave, array=array),
+        "retry": lambda: arrays.retry(actor=dave, array=array, indexes=[0, 3]),
+    }
+
+    def die(name: str) -> None:
+        if name == point:
+            raise Killed(name)
+
+    crash_points.set_listener(die)
+    with pytest.raises(Killed):
+        calls[change]()
+    crash_points.set_listener(None)
+    assert rows() == before
+    calls[change]()
+    assert rows() != before
+    assert Workload.objects.filter(array=array, held=True).exclude(phase=Phase.PENDING).count() == 0
