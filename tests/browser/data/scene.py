@@ -110,14 +110,8 @@ def _machines(scene: Scene) -> None:
     scene.slots = itertools.chain(
         ((n, d) for n in nodes for d in range(8)), ((n, d) for n in small for d in range(2))
     )
-    make.scaling(
-        train,
-        "autoscale",
-        "8 GPU slots queued: 1 node on top of 3 ready",
-        at=make.ago(seconds=50),
-        before=3,
-        after=4,
-    )
+    queued = "8 GPU slots queued: 1 node on top of 3 ready"
+    make.scaling(train, "autoscale", queued, at=make.ago(seconds=50), before=3, after=4)
     make.scaling(train, "provision", "provider returned 1 of 1 nodes", at=make.ago(seconds=49), after=4)
 
 
