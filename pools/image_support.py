@@ -7,7 +7,10 @@ from pools.runtimes.capabilities import runtime_capabilities
 
 def image_refusal(pool: NodePool, image: str | None) -> str:
     """Return why the pool does not accept a workload with this image, as a clause, or an empty string."""
-    if image is not None and not runtime_capabilities(pool.runtime).runs_images:
+    capabilities = runtime_capabilities(pool.runtime)
+    if image is None and capabilities.requires_images:
+        return f"pool {pool.name} only runs workloads with a container image"
+    if image is not None and not capabilities.runs_images:
         return f"pool {pool.name} does not run container images"
     if refusal := read_policy(pool.image_policy).refusal(pool.name, image):
         return refusal

@@ -24,7 +24,7 @@ def annotate_allocated(nodes: QuerySet[Node]) -> QuerySet[Node]:
 
 
 def node_capacity(node: Node) -> Amounts:
-    return to_amounts(node.gpus * 1000, node.cpu_milli, node.memory_mib)
+    return to_amounts(node.usable_gpus * 1000, node.cpu_milli, node.memory_mib)
 
 
 def node_free_capacity(node: Node) -> Amounts:
@@ -37,7 +37,9 @@ def pool_capacity(pool_ids: Iterable[int]) -> dict[int, tuple[Amounts, Amounts]]
     rows_by_pool: dict[int, list[Sequence[int]]] = {pool_id: [] for pool_id in pool_ids}
     ready = Node.objects.filter(pool__in=list(rows_by_pool), state=NodeState.READY)
     for node in annotate_allocated(ready).order_by("pk"):
-        rows_by_pool[node.pool_id].append((node.gpus * 1000, node.cpu_milli, node.memory_mib, *_free(node)))
+        rows_by_pool[node.pool_id].append(
+            (node.usable_gpus * 1000, node.cpu_milli, node.memory_mib, *_free(node))
+        )
     return {pool_id: _sum_capacity(rows) for pool_id, rows in rows_by_pool.items()}
 
 
@@ -51,7 +53,7 @@ def _free(node: Node) -> tuple[int, int, int]:
         return 0, 0, 0
     allocated: tuple[int, int, int] = (node.allocated_gpu, node.allocated_cpu, node.allocated_memory)  # type: ignore[attr-defined]
     return (
-        max(0, node.gpus * 1000 - allocated[0]),
+        max(0, node.usable_gpus * 1000 - allocated[0]),
         max(0, node.cpu_milli - allocated[1]),
         max(0, node.memory_mib - allocated[2]),
     )

@@ -14,7 +14,7 @@ from berth.core.problems import format_value
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query
-from berth.server.api.responses import Amounts, ResponseModel
+from berth.server.api.responses import Amounts, ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
@@ -64,6 +64,15 @@ class IsolationResponse(ResponseModel):
     )
 
 
+class ForeignUsage(ResponseModel):
+    """Requests of pods that Berth does not own. The node's capacity excludes them."""
+
+    gpus: int
+    cpu: float
+    memory_mib: int
+    pods: int
+
+
 class NodeResponse(ResponseModel):
     name: str
     pool: str
@@ -93,6 +102,13 @@ class NodeResponse(ResponseModel):
     )
     inventory: InventoryResponse | None = Field(
         description="Inventory of the machine; null unless you are a platform admin and an agent reported it."
+    )
+    obstacle: str = Field(
+        description="Reason for which the machine accepts no new pods, for example that it is cordoned in "
+        "Kubernetes; empty if there is none."
+    )
+    foreign: ForeignUsage | None = Field(
+        description="Resources that pods of others use on the machine; null if it has none."
     )
     instance_id: str | None = Field(description="Null unless you are a platform admin.")
     address: str | None = Field(description="Null unless you are a platform admin.")
@@ -215,8 +231,20 @@ def _node_response(node: Node, is_admin: bool, work: list[str]) -> NodeResponse:
         work=work if is_admin else None,
         environment_digest=node.environment_id,
         inventory=inventory_response(node.inventory) if is_admin else None,
+        foreign=_foreign_usage(node.foreign),
         isolation=_isolation_response(node.isolation, is_admin),
         phases=[_phase_response(phase, is_admin) for phase in node.phases],
+    )
+
+
+def _foreign_usage(foreign: dict[str, int]) -> ForeignUsage | None:
+    if not foreign.get("pods"):
+        return None
+    return ForeignUsage(
+        gpus=foreign["gpus"],
+        cpu=from_milli(foreign["cpu_milli"]) or 0,
+        memory_mib=foreign["memory_mib"],
+        pods=foreign["pods"],
     )
 
 

@@ -19,18 +19,19 @@ from pools.engine.budgets import DisruptionReason
 from pools.engine.image_policy import MODES, PATTERN_MAX, PATTERNS_MAX, read_policy
 from pools.engine.node_spec import FIELDS
 from pools.engine.pod_limits import DefaultLimits
+from pools.kubernetes.settings import Kubeconfig
 from pools.models import NodePool
 from pools.selectors import PoolState, pool_state
 
 INT_MAX = 2**31 - 1
 Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
-ProviderChoice = Literal["local", "static", "fake", "aws"]
-RuntimeChoice = Literal["local", "fake", "ray"]
+ProviderChoice = Literal["local", "static", "fake", "aws", "kubernetes"]
+RuntimeChoice = Literal["local", "fake", "ray", "kubernetes"]
 # Accept `fake`, although the schema does not list it. The service checks whether the pool may use it.
 AllowFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
-OfferedProvider = Annotated[Literal["local", "static", "aws"], AllowFake]
-OfferedRuntime = Annotated[Literal["local", "ray"], AllowFake]
+OfferedProvider = Annotated[Literal["local", "static", "aws", "kubernetes"], AllowFake]
+OfferedRuntime = Annotated[Literal["local", "ray", "kubernetes"], AllowFake]
 PlacementChoice = Literal["binpack", "spread", "fragmentation", "auto"]
 ConsolidationChoice = Literal["never", "when_empty", "when_underutilised"]
 FairShareChoice = Literal["point_in_time", "time_based"]
@@ -188,6 +189,7 @@ class PoolValues(Body):
     provider_settings: dict[str, Any] = Field(
         default={}, description="Provider settings such as the region; must not contain secrets."
     )
+    kubeconfig: Kubeconfig = None
     nodes: Nodes = 1
     nodes_min: Count = 1
     ready_threshold: Count | None = None

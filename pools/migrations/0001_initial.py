@@ -54,7 +54,13 @@ class Migration(migrations.Migration):
                 (
                     "provider",
                     models.CharField(
-                        choices=[("local", "Local"), ("static", "Static"), ("fake", "Fake"), ("aws", "Aws")],
+                        choices=[
+                            ("local", "Local"),
+                            ("static", "Static"),
+                            ("fake", "Fake"),
+                            ("aws", "Aws"),
+                            ("kubernetes", "Kubernetes"),
+                        ],
                         default="local",
                         max_length=16,
                     ),
@@ -62,7 +68,12 @@ class Migration(migrations.Migration):
                 (
                     "runtime",
                     models.CharField(
-                        choices=[("local", "Local"), ("fake", "Fake"), ("ray", "Ray")],
+                        choices=[
+                            ("local", "Local"),
+                            ("fake", "Fake"),
+                            ("ray", "Ray"),
+                            ("kubernetes", "Kubernetes"),
+                        ],
                         default="local",
                         max_length=16,
                     ),
@@ -71,6 +82,14 @@ class Migration(migrations.Migration):
                     "provider_settings",
                     models.JSONField(
                         blank=True, default=dict, help_text="Provider settings; must not contain secrets."
+                    ),
+                ),
+                (
+                    "kubeconfig_sealed",
+                    models.TextField(
+                        blank=True,
+                        editable=False,
+                        help_text="Credentials for the Kubernetes cluster, encrypted.",
                     ),
                 ),
                 ("nodes_min", models.PositiveIntegerField(default=1)),
@@ -416,7 +435,7 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
-                ("instance_id", models.CharField(max_length=128)),
+                ("instance_id", models.CharField(max_length=300)),
                 (
                     "client_token",
                     models.CharField(
@@ -435,6 +454,30 @@ class Migration(migrations.Migration):
                 (
                     "devices",
                     models.JSONField(blank=True, default=list, help_text="Physical ID of each device."),
+                ),
+                (
+                    "obstacle",
+                    models.CharField(
+                        blank=True,
+                        help_text="Reason for which the provider's machine accepts no new pods.",
+                        max_length=500,
+                    ),
+                ),
+                (
+                    "foreign",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Resources that pods of others use: gpus, cpu_milli and so on.",
+                    ),
+                ),
+                (
+                    "foreign_devices",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="Indexes of devices that are not available because of them.",
+                    ),
                 ),
                 (
                     "phases",
@@ -967,6 +1010,44 @@ class Migration(migrations.Migration):
                         condition=models.Q(("ended_at__isnull", True)),
                         fields=("machine",),
                         name="machine_used_once_at_a_time",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="NodeClaim",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("node_name", models.CharField(max_length=253)),
+                ("node_uid", models.CharField(max_length=64)),
+                (
+                    "client_token",
+                    models.CharField(help_text="Token of the order that claimed the node.", max_length=64),
+                ),
+                ("ordinal", models.PositiveIntegerField()),
+                ("began_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="node_claims",
+                        to="pools.nodepool",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["pool", "pk"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at__isnull", True)),
+                        fields=("node_uid",),
+                        name="node_claimed_once",
                     )
                 ],
             },

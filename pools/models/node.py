@@ -32,7 +32,7 @@ class Node(models.Model):
     name = models.CharField(max_length=64)
     ordinal = models.PositiveIntegerField(help_text="0 is the pool's head node.")
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.REQUESTED)
-    instance_id = models.CharField(max_length=128)
+    instance_id = models.CharField(max_length=300)
     client_token = models.CharField(
         max_length=64, blank=True, help_text="Token of the order that created the node."
     )
@@ -47,6 +47,17 @@ class Node(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     taints = models.JSONField(default=list, blank=True)
     devices = models.JSONField(default=list, blank=True, help_text="Physical ID of each device.")
+
+    # Machines that others use, too.
+    obstacle = models.CharField(
+        max_length=500, blank=True, help_text="Reason for which the provider's machine accepts no new pods."
+    )
+    foreign = models.JSONField(
+        default=dict, blank=True, help_text="Resources that pods of others use: gpus, cpu_milli and so on."
+    )
+    foreign_devices = models.JSONField(
+        default=list, blank=True, help_text="Indexes of devices that are not available because of them."
+    )
 
     environment = models.ForeignKey(
         "pools.Environment", on_delete=models.PROTECT, null=True, related_name="nodes"
@@ -116,3 +127,8 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def usable_gpus(self) -> int:
+        """Number of devices that foreign pods do not use."""
+        return self.gpus - len(self.foreign_devices)

@@ -14,11 +14,13 @@ class NodePool(models.Model):
         STATIC = "static"
         FAKE = "fake"
         AWS = "aws"
+        KUBERNETES = "kubernetes"
 
     class Runtime(models.TextChoices):
         LOCAL = "local"
         FAKE = "fake"
         RAY = "ray"
+        KUBERNETES = "kubernetes"
 
     class Placement(models.TextChoices):
         BINPACK = "binpack"
@@ -40,6 +42,9 @@ class NodePool(models.Model):
     runtime = models.CharField(max_length=16, choices=Runtime, default=Runtime.LOCAL)
     provider_settings = models.JSONField(
         default=dict, blank=True, help_text="Provider settings; must not contain secrets."
+    )
+    kubeconfig_sealed = models.TextField(
+        blank=True, editable=False, help_text="Credentials for the Kubernetes cluster, encrypted."
     )
 
     # Size. Without `nodes_max`, the pool has a fixed size of `nodes_min` nodes.

@@ -52,6 +52,20 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedMachine:
+    """Properties of a machine that others use, too. The instance's shape excludes what they use.
+
+    Devices are an exception: the shape counts all of them, and `foreign` says how many others use. `foreign`
+    is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`. `labels` are
+    the machine's own.
+    """
+
+    max_pods: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    foreign: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """One machine of a provider.
 
@@ -60,7 +74,8 @@ class Instance:
     `prepared` is true once the provider knows that the environment is installed; it stays false if the
     machine reports the installation itself. `phases` is the progress of the installation, or None if the
     provider does not know it. `message` explains why an instance is gone or still booting, if known. `shape`
-    is the machine's own capacity, or None if it is the one that was ordered.
+    is the machine's own capacity, or None if it is the one that was ordered. `obstacle` is the reason that
+    the machine accepts no new pods for now, or empty. `shared` is set if others use the machine, too.
     """
 
     instance_id: str
@@ -74,6 +89,8 @@ class Instance:
     phases: tuple[Mapping[str, Any], ...] | None = None
     message: str = ""
     shape: Shape | None = None
+    obstacle: str = ""
+    shared: SharedMachine | None = None
 
 
 UNNUMBERED = -1

@@ -9,6 +9,7 @@ from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import long_drains, orphans, terminations
+from pools.reconciler.capacity import store_capacity
 from pools.reconciler.rows import PassContext, clear_error, load_pool_nodes, lock_pool, record_error
 from pools.services.failed_boots import orders_are_delayed, record_failed_boot, reset_failed_boots
 from pools.services.nodes import interrupt_node
@@ -79,9 +80,10 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
         return _mark_lost(node, reason or "instance is gone", context)
     if instance.interruption is not None and node.state != NodeState.LOST:
         return interrupt_node(node, instance.interruption, at=context.now)
+    has_stored = store_capacity(node, instance)
     if node.state not in PENDING:
-        return False
-    has_stored = _store_phases(node, instance) | _store_address(node, instance, context)
+        return has_stored
+    has_stored |= _store_phases(node, instance) | _store_address(node, instance, context)
     has_stored |= _store_reason(node, instance)
     if _is_ready(node, instance, context):
         return _mark_ready(node, instance, context)

@@ -19,6 +19,7 @@ from pools.providers.base import (
     Shape,
 )
 from pools.reconciler import terminations
+from pools.reconciler.capacity import capacity_columns
 from pools.reconciler.rows import PassContext, load_living_nodes, lock_pool, record_error, retry_is_delayed
 from pools.services.failed_boots import reset_failed_boots
 
@@ -154,7 +155,6 @@ def _create_node(
 ) -> Node:
     prepared = instance.prepared or not order.environment
     ready = instance.state == InstanceState.READY and prepared and not context.provider.machines_join
-    shape = instance.shape or order.shape
     node = Node.objects.create(
         pool=pool,
         name=f"{pool.name}-{instance.ordinal}",
@@ -164,13 +164,7 @@ def _create_node(
         client_token=order.client_token,
         address=instance.address,
         devices=list(instance.devices),
-        gpus=shape.gpus,
-        gpu_model=shape.gpu_model or order.shape.gpu_model,
-        gpu_memory_mib=shape.gpu_memory_mib or order.shape.gpu_memory_mib,
-        cpu_milli=shape.cpu_milli,
-        memory_mib=shape.memory_mib,
-        max_pods=pool.max_pods,
-        labels=pool.labels,
+        **capacity_columns(pool, instance, order.shape),
         taints=pool.taints,
         environment_id=order.environment or None,
         phases=list(instance.phases or ()),

@@ -26,6 +26,10 @@ class PodOrder:
     space of the workspace and of the pod's own directories. `secret_env` extends and overrides `env`, and
     `secret_files` are contents by file name. Both are kept out of records and logs.
 
+    `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a scheduler of
+    their own. `address_env` names the variables that contain the pod's own address, on runtimes whose pods
+    have addresses.
+
     `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the node.
     `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of an
     auth.json for the pull, or empty for an anonymous one.
@@ -52,6 +56,10 @@ class PodOrder:
     image: str = ""
     image_pull_policy: str = "if_not_present"
     registry_auth: str = field(default="", repr=False)
+    pool: str = ""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    address_env: tuple[str, ...] = ()
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -88,6 +96,7 @@ class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
 
     `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB".
+    `address` is the pod's own network address, if it has one that differs from its node's.
     `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the warnings about a
     running pod, and `warning` is the latest one.
     """
@@ -103,6 +112,7 @@ class PodReport:
     memory_peak_mib: int | None = None
     warnings: int = 0
     warning: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True)

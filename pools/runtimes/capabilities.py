@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 
-REMOTE_PROVIDERS = ("aws", "static")
+KUBERNETES = "kubernetes"  # the name of a provider and of a runtime
+REMOTE_PROVIDERS = ("aws", "static", "kubernetes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +16,26 @@ class Capabilities:
     """Features of a runtime.
 
     `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes enforce the
-    CPU and memory limits of roles, or refuse to start a pod that has limits.
+    CPU and memory limits of roles, or refuse to start a pod that has limits. `requires_images`: every
+    workload needs an image. `shares_gpus`: pods can use a part of a GPU. `pods_have_addresses`: each pod has
+    a network address of its own, which is known once it runs.
     """
 
     runs_images: bool = False
     enforces_limits: bool = False
+    requires_images: bool = False
+    shares_gpus: bool = True
+    pods_have_addresses: bool = False
 
 
 # Keyed by `NodePool.runtime`. Nodes report whether they have what images and limits need.
 CAPABILITIES: Mapping[str, Capabilities] = {
     "local": Capabilities(runs_images=True, enforces_limits=True),
     "ray": Capabilities(runs_images=True, enforces_limits=True),
+    "kubernetes": Capabilities(
+        runs_images=True, enforces_limits=True, requires_images=True, shares_gpus=False,
+        pods_have_addresses=True,
+    ),
     "fake": Capabilities(),
 }  # fmt: skip
 
@@ -36,6 +46,10 @@ def runtime_capabilities(runtime: str) -> Capabilities:
 
 def check_runtime(provider: str, runtime: str) -> None:
     """Raise Invalid if the runtime does not work with the provider or is not installed."""
+    if (runtime == KUBERNETES) != (provider == KUBERNETES):
+        message = "does not work with this provider: the kubernetes provider and runtime need each other"
+        allowed = KUBERNETES if provider == KUBERNETES else "local or ray"
+        raise Invalid([Problem("runtime", message, runtime, allowed)])
     if runtime == "local" and provider in REMOTE_PROVIDERS:
         message = "runs pods on the scheduler's machine, but nodes of this provider are other machines"
         raise Invalid([Problem("runtime", message, runtime, "ray")])

@@ -1,5 +1,6 @@
 """Validate pool settings and describe them in the audit log."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from pools.engine.pod_limits import normalize_default_limits
 from pools.models import NodePool
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime
+from pools.services.kubernetes_access import check_credentials, set_kubeconfig
 from pools.services.offered import check_offered
 
 EDITABLE = frozenset(
@@ -42,13 +44,14 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
             )
         spec = parse_node_spec(fields.pop("nodes"))
         fields |= {"nodes_min": spec.min, "ready_threshold": spec.desired, "nodes_max": spec.max}
-    unknown = sorted(set(fields) - EDITABLE)
+    unknown = sorted(set(fields) - EDITABLE - {"kubeconfig"})
     if unknown:
         raise Invalid(
             Problem(name, "cannot be set", allowed=suggest(name, sorted(EDITABLE | {"nodes"})))
             for name in unknown
         )
     check_offered(pool, fields)
+    has_kubeconfig, kubeconfig = "kubeconfig" in fields, fields.pop("kubeconfig", None)
     if "disruption_budgets" in fields:
         fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
     if "image_policy" in fields:
@@ -57,6 +60,8 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         fields["default_limits"] = normalize_default_limits(fields["default_limits"])
     for name, value in fields.items():
         setattr(pool, name, value)
+    if has_kubeconfig:
+        set_kubeconfig(pool, kubeconfig)
     with _report_by_requested_field(values):
         check_pool(pool)
     return pool
@@ -81,6 +86,7 @@ def check_pool(pool: NodePool) -> None:
     pool_node_spec(pool)
     check_settings(pool.provider, pool.provider_settings)
     check_runtime(pool.provider, pool.runtime)
+    check_credentials(pool)
     misnamed = list(_name_problems(pool))
     problems = [
         *misnamed,
@@ -117,7 +123,11 @@ def pool_node_spec(pool: NodePool) -> NodeSpec:
 def pool_settings(pool: NodePool) -> dict[str, Any]:
     """Return all settings of the pool as JSON values."""
     names = sorted(EDITABLE | {"name", "nodes_desired", "paused"})
-    return {name: _to_json(getattr(pool, name)) for name in names}
+    settings = {name: _to_json(getattr(pool, name)) for name in names}
+    if pool.kubeconfig_sealed:
+        # Each kubeconfig that is set has another ciphertext, so that the audit log shows the change.
+        settings["kubeconfig"] = f"set ({hashlib.sha256(pool.kubeconfig_sealed.encode()).hexdigest()[:8]})"
+    return settings
 
 
 def _to_json(value: Any) -> Any:

@@ -33,6 +33,8 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
     `nodes` may use any of the node spec notations.
     """
+    if values.get("provider") == NodePool.Provider.KUBERNETES:
+        values.setdefault("runtime", NodePool.Runtime.KUBERNETES.value)
     columns, plugins = environments.split_values(values)
     with transaction.atomic():
         pool = NodePool(name=name)
@@ -201,7 +203,7 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
         before, built = pool_settings(locked), locked.built_environment_id
         yield locked
         after = pool_settings(locked)
-        names = [name for name in after if after[name] != before[name]]
+        names = [name for name in after | before if after.get(name) != before.get(name)]
         if names or locked.built_environment_id != built:
             locked.version += 1
             locked.save()
@@ -210,8 +212,8 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
             actor=actor,
             action=action,
             obj=locked,
-            before={name: before[name] for name in names},
-            after={name: after[name] for name in names},
+            before={name: before.get(name) for name in names},
+            after={name: after.get(name) for name in names},
         )
 
 

@@ -46,6 +46,13 @@ class PoolForm(Form):
         required=False,
         help_text='JSON, for example {"region": "eu-central-1", ...}. Leave empty if none are needed.',
     )
+    kubeconfig = forms.CharField(
+        label="Kubeconfig",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"}),
+        help_text="Only for the provider kubernetes: credentials for the cluster, without references to "
+        "files. Stored encrypted and never shown. Leave empty to keep the stored ones.",
+    )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
         label="Maximum nodes",
@@ -167,6 +174,8 @@ class PoolForm(Form):
         values["default_limits"] = {key: self.cleaned_data[name] for name, key in LIMIT_FIELDS.items()}
         values["provider_settings"] = values["provider_settings"] or {}
         values["disruption_budgets"] = values["disruption_budgets"] or []
+        if not values["kubeconfig"]:
+            del values["kubeconfig"]
         mode, patterns = self.cleaned_data["image_mode"], self.cleaned_data["patterns"]
         values["image_policy"] = {"mode": mode, "patterns": patterns}
         return {**values, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}

@@ -77,7 +77,7 @@ def _process(engine: InferenceEngine, pods: Pods) -> Process:
         return Process(ProcessState.PENDING)
     if pod.endpoint is None or (engine.pod_id not in (None, pod.pk) and engine.state != "CREATING"):
         return Process(ProcessState.PENDING)
-    address = pod.endpoint["address"] or pod.node.address
+    address = pod.endpoint["address"] or pod.address or pod.node.address
     return Process(ProcessState.RUNNING, f"http://{address}:{pod.endpoint['port']}", pod.pk)
 
 

@@ -718,6 +718,14 @@ class Migration(migrations.Migration):
                 ("signal", models.IntegerField(blank=True, null=True)),
                 ("message", models.TextField(blank=True)),
                 (
+                    "address",
+                    models.CharField(
+                        blank=True,
+                        help_text="The pod's own network address; empty for its node's.",
+                        max_length=64,
+                    ),
+                ),
+                (
                     "endpoint",
                     models.JSONField(blank=True, help_text="Address and port for serving.", null=True),
                 ),

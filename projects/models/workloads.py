@@ -266,6 +266,9 @@ class Pod(models.Model):
     exit_code = models.IntegerField(null=True, blank=True)
     signal = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True)
+    address = models.CharField(
+        max_length=64, blank=True, help_text="The pod's own network address; empty for its node's."
+    )
     endpoint = models.JSONField(null=True, blank=True, help_text="Address and port for serving.")
     ports = models.JSONField(
         null=True, blank=True, help_text="Address and port number of each opened port, by name."

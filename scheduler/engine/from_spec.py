@@ -2,11 +2,13 @@
 
 from datetime import datetime
 
+from berth.core.amounts import MILLI
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
 from berth.core.spec import Toleration as TolerationSpec
 from berth.core.spec import Topology as TopologySpec
 from scheduler.engine.model import (
     IMAGES,
+    SHARED_GPUS,
     Group,
     Request,
     Role,
@@ -76,8 +78,13 @@ def to_role(shape: RoleShape) -> Role:
         spread_per_node=shape.spread_per_node,
         topology=_topology(shape.topology),
         scale_with=None if shape.scale_with is None else ScaleWith(*shape.scale_with),
-        requires=(IMAGES,) if shape.has_image else (),
+        requires=_required_features(shape),
     )
+
+
+def _required_features(shape: RoleShape) -> tuple[str, ...]:
+    shares_gpus = 0 < shape.gpu < MILLI or shape.gpu_memory_mib > 0
+    return (*((IMAGES,) if shape.has_image else ()), *((SHARED_GPUS,) if shares_gpus else ()))
 
 
 def to_timestamp(when: datetime) -> int:

@@ -13,7 +13,7 @@ from berth.core.backports import StrEnum
 NO_GPUS = Bounds(0, None, None)
 RESERVATION_AFTER = 600  # default seconds after which nodes are held for a pending workload
 # Features that a node may lack. Every role requires isolation, where nodes must isolate pods.
-IMAGES, ISOLATION = "images", "isolation"
+IMAGES, ISOLATION, SHARED_GPUS = "images", "isolation", "shared_gpus"
 
 
 class Strategy(StrEnum):
@@ -128,10 +128,15 @@ class Node:
     ready_at: int | None = None  # expected time at which a booting node is ready
     lacks: Mapping[str, str] = field(default_factory=dict)  # features that the node lacks, with the reasons
     only_project: str = ""  # project whose pods it cannot separate from others; empty if it serves all
+    foreign_devices: tuple[int, ...] = ()  # devices that pods of others use
+
+    @property
+    def usable_gpus(self) -> int:
+        return self.gpus - len(self.foreign_devices)
 
     @property
     def capacity(self) -> Amounts:
-        return Amounts(self.gpus * MILLI, self.cpu, self.memory_mib)
+        return Amounts(self.usable_gpus * MILLI, self.cpu, self.memory_mib)
 
     @property
     def shape(self) -> NodeShape:

@@ -50,10 +50,22 @@ def running(runtime: Runtime, pod_id: str) -> PodReport:
 
 
 class Stage(Protocol):
-    """Control over a runtime's pods for the contract tests."""
+    """Control over a runtime's pods for the contract tests.
+
+    `line_end` completes a line on runtimes that pass on only complete lines of logs, and is empty on others.
+    `line_break` is a line break that the runtime passes on unchanged.
+    `measures_usage` is false if the runtime does not measure pods.
+    """
+
+    line_end: bytes
+    line_break: bytes
+    measures_usage: bool
 
     @property
     def runtime(self) -> Runtime: ...
+
+    def order(self, pod_id: str, *command: str) -> PodOrder:
+        """Return the order of a pod with a command."""
 
     def long(self, pod_id: str) -> PodOrder:
         """Return the order of a pod that runs until `end_pod` or SIGTERM."""
@@ -80,11 +92,15 @@ class Stage(Protocol):
 class LocalStage:
     """Stage whose pods are shells that read commands from a pipe."""
 
+    line_end, line_break, measures_usage = b"", b"\r\n", True
     SHELL = 'mkfifo "$BERTH_POD_DIR/do"; while :; do . "$BERTH_POD_DIR/do"; done'
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runtime: Any = LocalRuntime(root, anchor="")
+
+    def order(self, pod_id: str, *command: str) -> PodOrder:
+        return order(pod_id, *command)
 
     def long(self, pod_id: str) -> PodOrder:
         return order(pod_id, "sh", "-c", self.SHELL)
@@ -156,8 +172,13 @@ class RayStage(LocalStage):
 
 
 class FakeStage:
+    line_end, line_break, measures_usage = b"", b"\r\n", True
+
     def __init__(self) -> None:
         self.runtime: FakeRuntime = FakeRuntime()
+
+    def order(self, pod_id: str, *command: str) -> PodOrder:
+        return order(pod_id, *command)
 
     def long(self, pod_id: str) -> PodOrder:
         return order(pod_id, "sleep", "inf")

@@ -1,12 +1,16 @@
 """Contract tests for every provider."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from pools import services
+from pools.kubernetes.cluster import Clusters, PoolAccess
+from pools.kubernetes.credentials import Connection
+from pools.kubernetes.settings import KubernetesSettings
 from pools.providers.base import (
     InstanceState,
     Provider,
@@ -16,9 +20,12 @@ from pools.providers.base import (
     Shape,
 )
 from pools.providers.hardware import Machine, simulated_devices
+from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
+from tests import factories
+from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.provider import FakeProvider
 from tests.pools.aws.ec2_account import ec2_account
 from tests.pools.stage import START, SYSTEM
@@ -31,7 +38,7 @@ def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=["local", "fake", "static", "aws", "aws on bare moto"])
+@pytest.fixture(params=["local", "fake", "static", "aws", "aws on bare moto", "kubernetes"])
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
@@ -43,6 +50,9 @@ def provider(
             yield LocalProvider(tmp_path / "instances", Machine(4000, 8192, simulated_devices(8)))
         case "static":
             yield static_provider()
+        case "kubernetes":
+            with kubernetes_provider() as provider:
+                yield provider
         case "aws":
             with ec2_account(monkeypatch) as place:
                 place.proxy.capacity["on-demand"] = 4
@@ -50,6 +60,21 @@ def provider(
         case "aws on bare moto":
             with ec2_account(monkeypatch, with_proxy=False) as place:
                 yield place.provider()
+
+
+@contextmanager
+def kubernetes_provider() -> Iterator[Provider]:
+    """Yield the provider of a cluster with four nodes, which two pools select."""
+    cluster = FakeCluster()
+    for number in range(4):
+        cluster.add_node(f"node-{number}", gpus=2)
+    for name in ("small", "large"):
+        factories.pool(name, gpus=2)
+    with serve(cluster) as url:
+        clusters = Clusters(lambda: "test")
+        access = PoolAccess(clusters.get(Connection(url)), KubernetesSettings())
+        yield KubernetesProvider(lambda: access, lambda: START)
+        clusters.close()
 
 
 def static_provider() -> Provider:

@@ -9,8 +9,8 @@ import pytest
 from pools.runtimes import pod_dir
 from pools.runtimes.base import PodCause, PodOrder
 from pools.runtimes.pod_dir import PodDir
-from pools.runtimes.ray.wire import decode_order, encode_order
 from pools.runtimes.shim.processes import process_ids
+from pools.runtimes.wire import decode_order, encode_order
 from tests.contracts.pods import LocalStage, ended, kill, order, running
 
 PASSWORD, KEY = "password-in-a-variable", "first line\nsecond = line\n"

@@ -33,8 +33,19 @@ class PoolValues:
             metavar="NODES", help="Number of nodes: 4 (fixed), 2:16 (elastic) or min=4,desired=2,max=16."
         ),
     ] = None
-    provider: Annotated[Text, typer.Option(help="Node provider: local, static or aws.")] = None
-    runtime: Annotated[Text, typer.Option(help="Pod runtime: local or ray.")] = None
+    provider: Annotated[Text, typer.Option(help="Node provider: local, static, aws or kubernetes.")] = None
+    runtime: Annotated[Text, typer.Option(help="Pod runtime: local, ray or kubernetes.")] = None
+    context: Annotated[
+        Text, typer.Option(metavar="NAME", help="Context of your kubeconfig, for a pool on Kubernetes.")
+    ] = None
+    kubeconfig: Annotated[
+        Text,
+        typer.Option(metavar="FILE", help="Kubeconfig that the server stores; default: $KUBECONFIG."),
+    ] = None
+    node_selector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Label of the cluster's nodes in the pool; repeatable."),
+    ] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None
     gpu_model: Annotated[Text, typer.Option(help="GPU model, for example H100.")] = None
     cpu: Annotated[
@@ -146,7 +157,19 @@ class PoolValues:
         installed = self._environment()
         if installed:
             options["environment"] = {**values.get("environment", {}), **installed}
-        return {**values, **options, **_parse_settings(self.sets or ())}
+        values = {**values, **options, **_parse_settings(self.sets or ())}
+        return {**values, **self._kubernetes(values)}
+
+    def _kubernetes(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a pool on Kubernetes. `values` are all other fields."""
+        settings = dict(values.get("provider_settings") or {})
+        if self.node_selector:
+            settings["node_selector"] = parse_key_values("--node-selector", self.node_selector)
+        is_new = values.get("provider") == "kubernetes" and not settings.get("in_cluster")
+        fields: dict[str, Any] = {"provider_settings": settings} if self.node_selector else {}
+        if self.kubeconfig or self.context or (is_new and "kubeconfig" not in values):
+            fields["kubeconfig"] = _read_kubeconfig(self.kubeconfig, self.context)
+        return fields
 
     def _image_policy(self) -> dict[str, Any] | None:
         if self.image_policy is None and self.image_pattern is None:
@@ -238,6 +261,15 @@ def _read_pool(file: str) -> dict[str, Any]:
     if len(documents) != 1:
         raise BadInput(f"{file} contains {len(documents)} documents. Use a file with one pool.")
     return dict(documents[0])
+
+
+def _read_kubeconfig(file: str | None, context: str | None) -> str:
+    from berth.client.kubeconfig import read_kubeconfig
+
+    try:
+        return read_kubeconfig(file, context)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
 
 
 PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,12 +16,15 @@ from pools.environments.local import LocalEnvironments
 from pools.environments.recipes import load_pending_recipes, load_recipe
 from pools.joining import secrets
 from pools.joining.user_data import user_data
+from pools.kubernetes.cluster import Clusters
+from pools.kubernetes.runtime import KubernetesRuntime
 from pools.models import NodePool
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
 from pools.providers.hardware import Machine, measure_this_machine
+from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.providers.reachable import ReachableNodes
@@ -31,6 +34,7 @@ from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.local_nodes import LocalRayNodes
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import installation, pending_instances, ray_nodes
+from pools.services.kubernetes_access import KubernetesAccess
 
 T = TypeVar("T")
 
@@ -68,16 +72,24 @@ def _build_wiring(fakes: str) -> Wiring:
     static = StaticProvider(clock.now)
     raylets = prepared(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
     plain = prepared(local_provider)
+    clusters = Clusters(installation)
+    access = KubernetesAccess(clusters)
+    kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools)
+    clusters.listen(kubernetes.notify, kubernetes.record_deletion)
     wiring = Wiring(
         clock=clock,
         providers={
             NodePool.Provider.LOCAL.value: lambda pool: raylets if pool.runtime == "ray" else plain,
             NodePool.Provider.STATIC.value: lambda pool: static,
             NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
+            NodePool.Provider.KUBERNETES.value: lambda pool: KubernetesProvider(
+                partial(access.for_pool, pool), clock.now
+            ),
         },
         runtimes={
             NodePool.Runtime.LOCAL.value: LocalRuntime(home / "run"),
             NodePool.Runtime.RAY.value: RayRuntime(home / "ray", ray_nodes),
+            NodePool.Runtime.KUBERNETES.value: kubernetes,
         },
     )
     return _with_fakes(wiring, import_module(fakes)) if fakes else wiring

@@ -53,7 +53,7 @@ class Isolation:
     the reason others are not. With `ignores_limits`, a pod starts even if its limits are not enforced.
     `images` is the version of podman if a test has shown that the node runs container images; otherwise
     `images_obstacle` is the reason, with a remedy. `seccomp` is true if the system calls of enclosed pods are
-    filtered; otherwise `seccomp_obstacle` is the reason.
+    filtered; otherwise `seccomp_obstacle` is the reason. With `whole_devices`, pods cannot share a GPU.
     """
 
     level: Level
@@ -66,6 +66,7 @@ class Isolation:
     images_obstacle: str = ""
     seccomp: bool = False
     seccomp_obstacle: str = ""
+    whole_devices: bool = False
 
     @property
     def encloses(self) -> bool:

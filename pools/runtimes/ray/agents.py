@@ -8,7 +8,7 @@ import httpx
 
 from pools.runtimes.base import LogChunk, Measurements, PodOrder, PodReport, RuntimeFailure
 from pools.runtimes.enclosure.levels import Isolation
-from pools.runtimes.ray.wire import (
+from pools.runtimes.wire import (
     LOG_HEADER,
     decode_chunk,
     decode_isolation,

@@ -22,11 +22,11 @@ from pools.runtimes.base import (
     RuntimeFailure,
 )
 from pools.runtimes.enclosure.levels import Isolation
+from pools.runtimes.ledger import Entry, Ledger
 from pools.runtimes.local import validate_name
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, RayNode, device_resource, node_label
 from pools.runtimes.ray.jobs import Jobs
-from pools.runtimes.ray.ledger import Entry, Ledger
 from pools.runtimes.ray.probes import ProbePods
 from pools.runtimes.ray.scripts import CHECK, STOP, UPGRADE, start_script
 from pools.runtimes.ray.watch import PodWatcher

@@ -19,7 +19,7 @@ _PARTS = (
     "pools/runtimes/rendezvous.py", "pools/runtimes/shims.py", "pools/runtimes/shim/*.py",
     "pools/runtimes/enclosure/*.py", "pools/runtimes/images/*.py",
     "pools/runtimes/ray/__init__.py",
-    "pools/runtimes/ray/cluster.py", "pools/runtimes/ray/wire.py", "pools/runtimes/ray/node/*.py",
+    "pools/runtimes/ray/cluster.py", "pools/runtimes/wire.py", "pools/runtimes/ray/node/*.py",
 )  # fmt: skip
 _PLACE = 'place="${BERTH_MACHINE_STATE:-/var/lib/berth-machine}/ray"'
 STOP = f"""set -eu

@@ -138,7 +138,7 @@ def _pod_address(link: PortLink) -> PortAddress:
     address = (pod.ports or {}).get(link.port) if pod is not None else None
     if pod is None or address is None:
         raise PortClosed
-    host = str(address["address"] or pod.node.address)
+    host = str(address["address"] or pod.address or pod.node.address)
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -57,8 +57,11 @@ class Nodes:
         self.memory_unrequested = list(self.memory)
         self.pods = [node.max_pods for node in self.nodes]
         self.devices = [[MILLI] * node.gpus for node in self.nodes]
-        self.gpu = [node.gpus * MILLI for node in self.nodes]
-        self.whole = [node.gpus for node in self.nodes]  # number of devices that are entirely free
+        for devices, node in zip(self.devices, self.nodes, strict=True):
+            for device in node.foreign_devices:
+                devices[device] = 0
+        self.gpu = [node.usable_gpus * MILLI for node in self.nodes]
+        self.whole = [node.usable_gpus for node in self.nodes]  # number of devices that are entirely free
         self.leaving: dict[int, LeavingPods] = {}
         # Changed nodes in order of change; None if changes are not recorded.
         self.touched: list[int] | None = None
@@ -103,7 +106,7 @@ class Nodes:
     def _sum_capacity(self) -> tuple[int, int, int]:
         counted = [node for node, r, b in zip(self.nodes, self.ready, self.booting, strict=True) if r or b]
         return (
-            sum(node.gpus * MILLI for node in counted),
+            sum(node.usable_gpus * MILLI for node in counted),
             sum(node.cpu * self.cpu_load_limit // MILLI for node in counted),
             sum(node.memory_mib for node in counted),
         )

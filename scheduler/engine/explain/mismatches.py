@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from berth.core.words import format_count
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, missing_feature, serves_project, tolerates
-from scheduler.engine.model import IMAGES, ISOLATION, Node, NodeState, Role, Taint
+from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS, Node, NodeState, Role, Taint
 from scheduler.engine.plan import Numbers
 
 MAX_OBSTACLES = 6  # maximum number of obstacles per message, most frequent first
-_FEATURES = {IMAGES: "run images", ISOLATION: "isolate pods"}
+_FEATURES = {IMAGES: "run images", ISOLATION: "isolate pods", SHARED_GPUS: "share GPUs between pods"}
 _STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
 
 Obstacle = tuple[str, str]  # kind and description
@@ -80,6 +80,7 @@ def _clause(obstacle: Obstacle, count: int) -> str:
         "drain": f"{nodes} {'is' if one else 'are'} draining",
         IMAGES: f"{nodes} cannot {_FEATURES[IMAGES]} ({detail})",
         ISOLATION: f"{nodes} cannot {_FEATURES[ISOLATION]}, but must ({detail})",
+        SHARED_GPUS: f"{nodes} cannot {_FEATURES[SHARED_GPUS]} ({detail})",
         "project": f"{nodes} cannot isolate pods and {'serves' if one else 'serve'} only project {detail}",
     }[kind]
 

@@ -191,6 +191,10 @@ def _place_conflict(step: Place, locked: LockedRows) -> str:
         return f"node {step.node} no longer accepts pods"
     if any(device >= node.gpus for device in step.devices):
         return f"node {step.node} has only {node.gpus} devices"
+    if node.obstacle and not step.reserved:
+        return f"node {step.node} accepts no pods: {node.obstacle}"
+    if not set(step.devices).isdisjoint(node.foreign_devices):
+        return f"devices of node {step.node} are used by foreign pods"
     if not step.reserved and locked.workloads[step.workload].phase not in PLACEABLE_PHASES:
         return f"{step.workload} is {locked.workloads[step.workload].phase}"
     only_project = locked.served.project_on(node.pk)

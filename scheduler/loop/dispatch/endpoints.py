@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.capabilities import runtime_capabilities
 from projects.models import Pod, WorkloadKind
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.assign_once import assign_once
@@ -25,4 +26,6 @@ def _free_endpoint(pod: Pod, context: SchedulerContext) -> dict[str, str | int] 
     except (RuntimeFailure, LookupError, OSError) as error:
         log.warning("no port for pod %s: %s", pod.pk, error)
         return None
+    if runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
+        return {"address": "", "port": port}  # the pod's own address, once it runs
     return {"address": address or pod.node.address, "port": port}

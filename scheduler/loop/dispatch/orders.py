@@ -16,6 +16,7 @@ from pools.joining import secrets
 from pools.joining.sealed import UnsealError
 from pools.models.secret import Secret
 from pools.runtimes.base import PodOrder
+from pools.runtimes.capabilities import runtime_capabilities
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
@@ -52,12 +53,14 @@ def build_pod_order(
 ) -> PodOrder:
     """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set.
 
-    Pods of idle roles are processes of their node, even if the workload has an image.
+    Pods of idle roles are processes of their node, even if the workload has an image, unless the runtime
+    requires images.
     """
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
     declared = _declared_secrets(pod, spec.role_secrets(role), reader)
-    if role.idle:
+    capabilities = runtime_capabilities(pod.node.pool.runtime)
+    if role.idle and not capabilities.requires_images:
         image = NO_IMAGE
     return PodOrder(
         pod_id=str(pod.pk),
@@ -87,6 +90,10 @@ def build_pod_order(
         image=image.reference,
         image_pull_policy=spec.image_pull_policy,
         registry_auth=image.auth,
+        pool=pod.node.pool.name,
+        cpu_milli=pod.allocation.cpu_milli,
+        memory_mib=pod.allocation.memory_mib,
+        address_env=_address_env(pod, gang) if capabilities.pods_have_addresses else (),
         cpu_limit_milli=limits["cpu_milli"],
         memory_limit_mib=limits["memory_mib"],
         workspace_limit_mib=pod.node.pool.workspace_limit_mib or 0,
@@ -135,6 +142,21 @@ def _pod_secrets(pod: Pod) -> dict[str, str]:
     return values
 
 
+def awaits_address(pod: Pod, gang: Sequence[Pod]) -> bool:
+    """Return whether the pod needs the address of the pod with the lowest rank, which is not known yet."""
+    if not runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
+        return False
+    lowest = _lowest_rank_pod(gang, pod)
+    return lowest.pk != pod.pk and not lowest.address
+
+
+def _address_env(pod: Pod, gang: Sequence[Pod]) -> tuple[str, ...]:
+    """Return the variables that contain the pod's own address."""
+    listens = ("BERTH_HOST",) if pod.endpoint is not None or pod.ports else ()
+    is_lowest = _lowest_rank_pod(gang, pod).pk == pod.pk
+    return ("BERTH_NODE_ADDRESS", *listens, *(("MASTER_ADDR",) if is_lowest else ()))
+
+
 def _lowest_rank_pod(gang: Sequence[Pod], pod: Pod) -> Pod:
     """Return the pod with the lowest rank in the gang."""
     return min([*gang, pod], key=lambda other: other.rank)
@@ -144,6 +166,11 @@ def device_ids(pod: Pod) -> tuple[str, ...]:
     """Return physical device IDs, or device indices if the node has no device names."""
     names = pod.node.devices
     return tuple(str(names[i]) if i < len(names) else str(i) for i in pod.allocation.devices)
+
+
+def pod_address(pod: Pod) -> str:
+    """Return the pod's own address or, without one, its node's."""
+    return str(pod.address or pod.node.address)
 
 
 def _endpoint_env(pod: Pod) -> dict[str, str]:
@@ -184,7 +211,7 @@ def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, st
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "NODE_RANK": str(pod.rank),
-        "MASTER_ADDR": str(rendezvous["address"] or _lowest_rank_pod(gang, pod).node.address),
+        "MASTER_ADDR": str(rendezvous["address"] or pod_address(_lowest_rank_pod(gang, pod))),
         "MASTER_PORT": str(rendezvous["port"]),
         "BERTH_WORKLOAD": workload.name,
         "BERTH_WORKLOAD_ID": str(workload.pk),

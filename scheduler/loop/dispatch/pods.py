@@ -17,7 +17,7 @@ from projects.models import Phase, Pod, PodState
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
-from scheduler.loop.dispatch.orders import SecretReader, build_pod_order
+from scheduler.loop.dispatch.orders import SecretReader, awaits_address, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 from scheduler.loop.dispatch.start_messages import show_messages
@@ -41,7 +41,7 @@ STOPPING = compiled_once(
 GANGS = compiled_once(
     lambda keys: (
         Pod.objects.filter(workload_id__any=keys, state__in=("starting", "running", "succeeded"))
-        .only("workload_id", "run", "role", "rank", "node__address")
+        .only("workload_id", "run", "role", "rank", "address", "node__address")
         .select_related("node")
         .order_by("workload_id", "rank", "pk")
     )
@@ -64,6 +64,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     show_messages(images.pending, now, context)
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs(due_pods), SecretReader()
+    due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
     for pod in due_pods:
         if not context.leads():
             return [*notes, "This scheduler lost leadership while starting pods."]

@@ -117,7 +117,7 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
     if report.state is Reported.RUNNING:
         started = {"started_at": report.started_at or now}
         if pod.state == PodState.STARTING:
-            return PodChange(pod, PodState.RUNNING, {**started, "message": ""})
+            return PodChange(pod, PodState.RUNNING, {**started, "address": report.address, "message": ""})
         return PodChange(pod, pod.state, started) if pod.started_at is None else None
     return PodChange(pod, _end_state(pod, report), _end_columns(pod, report, now))
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from pools.image_support import image_refusal
 from pools.models import NodePool
+from pools.runtimes.capabilities import runtime_capabilities
 
 Refusals = Mapping[str, str]  # reason by pool
 NONE: Refusals = {}
@@ -14,7 +15,9 @@ class ImagePolicies:
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._pools = list(pools)
-        self._restricts = any(pool.image_policy for pool in self._pools)
+        self._restricts = any(
+            pool.image_policy or runtime_capabilities(pool.runtime).requires_images for pool in self._pools
+        )
         self._refusals: dict[str | None, Refusals] = {}
 
     def refusals(self, image: str | None) -> Refusals:

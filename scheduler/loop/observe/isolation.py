@@ -9,7 +9,7 @@ from pools.models import NodePool
 from pools.runtimes.enclosure.levels import Level, Policy
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
-from scheduler.engine.model import IMAGES, ISOLATION
+from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS
 
 Report = Mapping[str, Any]  # a node's `isolation`
 Features = Mapping[str, str]  # feature and the reason the node lacks it
@@ -35,6 +35,8 @@ def lacked_features(report: Report | None) -> Features:
         features[IMAGES] = _first_sentence(report["images_obstacle"])
     if report["level"] == Level.NONE and report["policy"] == Policy.REQUIRE:
         features[ISOLATION] = _first_sentence(report["obstacle"])
+    if report.get("whole_devices"):
+        features[SHARED_GPUS] = "they assign whole GPUs only"
     return features
 
 

@@ -42,6 +42,8 @@ class NodeRow(NamedTuple):
     taints: list[dict[str, str]]
     ready_at: datetime | None
     isolation: dict[str, Any] | None
+    obstacle: str
+    foreign_devices: list[int]
 
 
 def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
@@ -128,8 +130,14 @@ def engine_pool(row: NodePool, now: datetime, lacks: Features = NO_FEATURES) -> 
 
 
 def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str) -> model.Node:
-    """Convert one node. In a pool below its ready threshold, a ready node counts as booting."""
+    """Convert one node.
+
+    A ready node counts as cordoned if its machine accepts no pods, and as booting in a pool below its ready
+    threshold.
+    """
     state = NODE_STATES[row.state]
+    if state is model.NodeState.READY and row.obstacle:
+        state = model.NodeState.CORDONED
     if state is model.NodeState.READY and not is_open:
         state = model.NodeState.BOOTING
     return model.Node(
@@ -148,6 +156,7 @@ def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str) -> model
         ready_at=to_timestamp(row.ready_at) if row.ready_at else None,
         lacks=lacked_features(row.isolation),
         only_project=only_project,
+        foreign_devices=tuple(device for device in row.foreign_devices if device < row.gpus),
     )
 
 

@@ -150,6 +150,15 @@ class Isolation(Model):
     """Reason calls of enclosed pods are not filtered; only for platform admins."""
 
 
+class ForeignUsage(Model):
+    """Requests of pods that Berth does not own. The node's capacity excludes them."""
+
+    gpus: int = 0
+    cpu: float = 0
+    memory_mib: int = 0
+    pods: int = 0
+
+
 class Node(Model):
     name: str
     pool: str = ""
@@ -178,6 +187,11 @@ class Node(Model):
     """Isolation of the node's pods; None until its agent has reported it."""
     inventory: Inventory | None = None
     """Inventory of the machine; None unless you are a platform admin and an agent reported it."""
+    obstacle: str = ""
+    """Reason for which the machine accepts no new pods, for example that it is cordoned in Kubernetes;
+    empty if there is none."""
+    foreign: ForeignUsage | None = None
+    """Resources that pods of others use on the machine; None if it has none."""
     instance_id: str | None = None
     """None unless you are a platform admin."""
     address: str | None = None

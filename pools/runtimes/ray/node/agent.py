@@ -11,7 +11,7 @@ from typing import Any
 
 from pools.runtimes.base import LogChunk, RuntimeFailure
 from pools.runtimes.ray.node.pods import NodePods
-from pools.runtimes.ray.wire import (
+from pools.runtimes.wire import (
     LOG_HEADER,
     THIS_INSTANCE,
     decode_order,

@@ -64,8 +64,10 @@ def _describe_node(node: Any) -> None:
         ("State", f"{node.state}, since {format_time(node.since)}"),
         ("Reason", node.drain_reason),
         ("Not ready", node.not_ready_reason),
+        ("Closed", node.obstacle),
         ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
+        ("Foreign pods", _format_foreign(node.foreign)),
         ("Isolation", format_isolation(node)),
         ("Limits", _format_limits(node)),
         ("Images", _format_images(node)),
@@ -83,6 +85,13 @@ def _describe_node(node: Any) -> None:
         print(f"  {phase.state:<8}{safe(phase.phase):<20}{phase.seconds:>6} s{ended}")
         for line in phase.message.splitlines():
             print(f"          {safe(line)}")
+
+
+def _format_foreign(foreign: Any) -> str:
+    if foreign is None:
+        return ""
+    use = f"{foreign.gpus} GPUs, {number(foreign.cpu)} cores, {foreign.memory_mib} MiB"
+    return f"{foreign.pods}, which request {use}"
 
 
 @node_app.command("cordon")
@@ -215,6 +224,8 @@ def _format_limits(node: Any) -> str:
 def _format_images(node: Any) -> str:
     if node.isolation is None:
         return ""
+    if node.isolation.images == "kubernetes":
+        return "run by Kubernetes"
     runs = f"podman {node.isolation.images}" if node.isolation.images else "none"
     return f"{runs}. {node.isolation.images_obstacle}".rstrip(". ")
 

@@ -28,7 +28,9 @@ def encode_order(order: PodOrder) -> dict[str, Any]:
 
 
 def decode_order(fields: dict[str, Any]) -> PodOrder:
-    lists = {name: tuple(fields.get(name, ())) for name in ("command", "devices", "optional_limits")}
+    lists = {
+        name: tuple(fields.get(name, ())) for name in ("command", "devices", "optional_limits", "address_env")
+    }
     return PodOrder(**{**fields, **lists})
 
 

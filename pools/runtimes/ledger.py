@@ -1,4 +1,4 @@
-"""Berth's record of the pods on Ray nodes, one file per pod.
+"""Berth's record of the pods on other machines, one file per pod.
 
 Files are written atomically, so any process may read them, and a new process can resume after a crash.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodReport, PodState
 from pools.runtimes.local import validate_name
-from pools.runtimes.ray.wire import decode_report, encode_report
 from pools.runtimes.shim.records import Record, read_record, write_record
+from pools.runtimes.wire import decode_report, encode_report
 
 
 @dataclass(frozen=True, slots=True)

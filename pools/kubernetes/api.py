@@ -1,0 +1,195 @@
+"""HTTP client of a Kubernetes API server.
+
+Objects are plain dictionaries. The client is thread-safe, and every call has a timeout.
+"""
+
+import json
+import ssl
+import tempfile
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from pools.kubernetes.credentials import Connection
+
+TIMEOUT = httpx.Timeout(20.0, connect=5.0)
+PAGE = 500  # objects per response of a list
+TEXT_MAX = 500
+CONNECTED = "CONNECTED"
+Object = Mapping[str, Any]
+
+
+class ApiError(Exception):
+    """Response of the API server other than success. `reason` is its machine-readable reason."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+
+
+class Unreachable(Exception):
+    """Raised if the API server does not respond."""
+
+
+class _TokenFile(httpx.Auth):
+    """Bearer token that is read for each request, because Kubernetes replaces the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = f"Bearer {self._path.read_text().strip()}"
+        yield request
+
+
+class Api:
+    def __init__(self, connection: Connection) -> None:
+        self.server = connection.server
+        headers = {"User-Agent": "berth", "Accept": "application/json"}
+        if connection.token:
+            headers["Authorization"] = f"Bearer {connection.token}"
+        self._http = httpx.Client(
+            base_url=connection.server, headers=headers, timeout=TIMEOUT, trust_env=False,
+            verify=_tls_context(connection), proxy=connection.proxy or None,
+            auth=_TokenFile(connection.token_file) if connection.token_file else None,
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, **query: str | int) -> dict[str, Any]:
+        return self._call("GET", path, query)
+
+    def create(self, path: str, body: Object) -> dict[str, Any]:
+        return self._call("POST", path, {}, body)
+
+    def delete(self, path: str, grace_seconds: int | None = None) -> None:
+        """Delete an object. An object that does not exist is ignored."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds  # type: ignore[assignment]
+        try:
+            self._call("DELETE", path, {}, body)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def read(self, path: str, **query: str | int) -> bytes:
+        """Return a response that is not JSON, such as a log."""
+        with _transport_errors(self.server):
+            response = self._http.get(path, params=query)
+        _raise_for_status(response.status_code, response.content)
+        return response.content
+
+    def stream(self, path: str, **query: str | int) -> Iterator[bytes]:
+        """Yield the parts of a response that grows, such as a log that is followed."""
+        timeout = httpx.Timeout(20.0, connect=5.0, read=None)
+        with (
+            _transport_errors(self.server),
+            self._http.stream("GET", path, params=query, timeout=timeout) as response,
+        ):
+            if response.status_code != 200:
+                _raise_for_status(response.status_code, response.read())
+            yield from response.iter_bytes()
+
+    def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
+        """Return all objects of a collection, page by page, and the version to watch from."""
+        items: list[dict[str, Any]] = []
+        query: dict[str, str | int] = {"limit": PAGE}
+        while True:
+            page = self.get(path, **query)
+            items += page.get("items") or ()
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                return items, metadata["resourceVersion"]
+            query["continue"] = metadata["continue"]
+
+    def watch(self, path: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (CONNECTED, {}), then changes (type and object) after `version`, for about `seconds`.
+
+        Raises ApiError with status 410 if the version is too old.
+        """
+        query: dict[str, str | int] = {
+            "watch": 1, "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": seconds,
+        }  # fmt: skip
+        timeout = httpx.Timeout(20.0, connect=5.0, read=seconds + 15.0)
+        with (
+            _transport_errors(self.server),
+            self._http.stream("GET", path, params=query, timeout=timeout) as response,
+        ):
+            if response.status_code != 200:
+                _raise_for_status(response.status_code, response.read())
+            yield CONNECTED, {}
+            for line in response.iter_lines():
+                if not line:
+                    continue
+                event = json.loads(line)
+                kind, item = event["type"], event["object"]
+                if kind == "ERROR":
+                    raise _api_error(int(item.get("code") or 500), item)
+                yield kind, item
+
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str | int], body: Object | None = None
+    ) -> dict[str, Any]:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        with _transport_errors(self.server):
+            response = self._http.request(method, path, params=query, content=content, headers=headers)
+        _raise_for_status(response.status_code, response.content)
+        try:
+            parsed = json.loads(response.content)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise ApiError(
+                502, "NotKubernetes", f"{self.server} did not respond like a Kubernetes API server"
+            )
+        return parsed
+
+
+@contextmanager
+def _transport_errors(server: str) -> Iterator[None]:
+    try:
+        yield
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise Unreachable(f"{server} is not responding: {error or type(error).__name__}") from error
+    except OSError as error:  # the token's file
+        raise Unreachable(f"the credentials for {server} cannot be read: {error}") from error
+
+
+def _raise_for_status(status: int, content: bytes) -> None:
+    if 200 <= status < 300:
+        return
+    try:
+        parsed = json.loads(content)
+    except ValueError:
+        parsed = None
+    raise _api_error(status, parsed if isinstance(parsed, dict) else {})
+
+
+def _api_error(status: int, body: Object) -> ApiError:
+    text = str(body.get("message") or f"status {status}")[:TEXT_MAX]
+    message = "".join(char if char.isprintable() else " " for char in text)
+    return ApiError(status, str(body.get("reason") or ""), message)
+
+
+def _tls_context(connection: Connection) -> ssl.SSLContext | bool:
+    if not connection.server.startswith("https:"):
+        return False
+    context = ssl.create_default_context(cadata=connection.ca or None)
+    if connection.skip_verification:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if connection.client_certificate:
+        # Python's TLS only reads certificates from files.
+        with tempfile.TemporaryDirectory(prefix="berth-kubernetes-") as directory:
+            paths = [Path(directory) / name for name in ("client.crt", "client.key")]
+            for path, content in zip(paths, connection.client_certificate, strict=True):
+                path.touch(mode=0o600)
+                path.write_text(content)
+            context.load_cert_chain(str(paths[0]), str(paths[1]))
+    return context

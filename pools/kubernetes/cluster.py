@@ -1,0 +1,93 @@
+"""One pool's access to its cluster: the API, the mirror and the settings."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pools.kubernetes.api import Api, ApiError
+from pools.kubernetes.credentials import Connection
+from pools.kubernetes.manifests import namespace_manifest
+from pools.kubernetes.mirror import Mirror
+from pools.kubernetes.nodes import INSTALLATION_LABEL
+from pools.kubernetes.settings import KubernetesSettings
+
+
+class ForeignNamespace(Exception):
+    """Raised for a namespace that exists and does not belong to this installation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Pools with the same credentials share one cluster object, and so one mirror."""
+
+    api: Api
+    mirror: Mirror
+    installation: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAccess:
+    cluster: Cluster
+    settings: KubernetesSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Reason that a pool's cluster cannot be called, for example missing credentials."""
+
+    reason: str
+
+
+class Clusters:
+    """Clusters by connection, created on first use and kept until the process ends."""
+
+    def __init__(self, installation: Callable[[], str]) -> None:
+        self._installation = installation
+        self._on_change: Callable[[], None] = lambda: None
+        self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None
+        self._lock = threading.Lock()
+        self._clusters: dict[Connection, Cluster] = {}
+
+    def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call these functions as `Mirror` describes, for clusters that are created from now on."""
+        self._on_change, self._on_deleted = on_change, on_deleted
+
+    def get(self, connection: Connection) -> Cluster:
+        with self._lock:
+            if connection not in self._clusters:
+                api, installation = Api(connection), self._installation()
+                mirror = Mirror(api, installation, self._on_change, self._on_deleted)
+                self._clusters[connection] = Cluster(api, mirror, installation)
+            return self._clusters[connection]
+
+    def close(self) -> None:
+        with self._lock:
+            for cluster in self._clusters.values():
+                cluster.mirror.close()
+            self._clusters.clear()
+
+
+def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
+    """Create the namespace of a project unless it exists.
+
+    Raises ForeignNamespace, ApiError or Unreachable.
+    """
+    try:
+        namespace = cluster.api.get(f"/api/v1/namespaces/{name}")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        try:
+            manifest = namespace_manifest(name, cluster.installation, project)
+            namespace = cluster.api.create("/api/v1/namespaces", manifest)
+        except ApiError as conflict:
+            if conflict.status != 409:
+                raise
+            namespace = cluster.api.get(f"/api/v1/namespaces/{name}")
+    metadata = namespace["metadata"]
+    if (metadata.get("labels") or {}).get(INSTALLATION_LABEL) != cluster.installation:
+        raise ForeignNamespace(
+            f"the namespace {name} exists and does not belong to this installation. Delete the namespace, or "
+            f"label it {INSTALLATION_LABEL}={cluster.installation}"
+        )

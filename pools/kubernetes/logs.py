@@ -1,0 +1,154 @@
+"""Local copies of the logs of running pods, so that logs can be read by offset and outlive their pods.
+
+The API has no offsets but timestamps, so each read fetches the lines since the last one. Container runtimes
+pass on a line once it is complete.
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pools.runtimes.shim.records import sync_directory
+
+FETCH_BYTES = 8 * 1024 * 1024
+PART_BYTES = 16 * 1024  # containerd splits longer lines
+_STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
+_LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
+Fetch = Callable[[str, int], bytes]  # the log since a time, empty for all, of at most so many bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """End of the copy: its size, the time of its last line, and the number of lines with that time."""
+
+    size: int = 0
+    since: str = ""
+    ties: int = 0
+
+
+class LogCopies:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def path(self, pod_id: str) -> Path:
+        return self._root / pod_id
+
+    def update(self, pod_id: str, fetch: Fetch) -> Path:
+        """Add what the pod has written since the last update. Return the copy's path."""
+        with self._locked(pod_id) as fd:
+            position = self._load(pod_id)
+            os.ftruncate(fd, position.size)  # bytes after it were written by an update that crashed
+            while True:
+                fetched = fetch(_seconds(position.since), FETCH_BYTES)
+                is_cut = len(fetched) >= FETCH_BYTES
+                new, position = _new_lines(fetched, position, is_cut=is_cut)
+                if new:
+                    os.pwrite(fd, new, position.size - len(new))
+                    self._store(pod_id, position)
+                if not is_cut or not new:
+                    return self.path(pod_id)
+
+    def since(self, pod_id: str) -> str:
+        """Return the time of the copy's last line, or an empty string."""
+        return _seconds(self._load(pod_id).since)
+
+    def append(self, pod_id: str, data: bytes) -> None:
+        """Add lines with their times, except for lines that the copy has."""
+        with self._locked(pod_id) as fd:
+            position = self._load(pod_id)
+            os.ftruncate(fd, position.size)
+            new, position = _new_lines(data, position, is_cut=False)
+            if new:
+                os.pwrite(fd, new, position.size - len(new))
+                self._store(pod_id, position)
+
+    def take(self, pod_id: str, target: Path) -> None:
+        """Move the copy, possibly empty, to its final path."""
+        with self._locked(pod_id):
+            self.path(pod_id).rename(target)
+            self._position_path(pod_id).unlink(missing_ok=True)
+            sync_directory(str(target.parent))
+
+    def drop(self, pod_id: str) -> None:
+        self.path(pod_id).unlink(missing_ok=True)
+        self._position_path(pod_id).unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self, pod_id: str) -> Iterator[int]:
+        """Lock the copy, because several processes read logs."""
+        fd = os.open(self.path(pod_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _position_path(self, pod_id: str) -> Path:
+        return self._root / f".{pod_id}.position"
+
+    def _load(self, pod_id: str) -> Position:
+        try:
+            return Position(**json.loads(self._position_path(pod_id).read_text()))
+        except FileNotFoundError:
+            return Position()
+
+    def _store(self, pod_id: str, position: Position) -> None:
+        path = self._position_path(pod_id)
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps({"size": position.size, "since": position.since, "ties": position.ties}))
+        draft.rename(path)
+
+
+def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position]:
+    """Return the bytes after the position and the new position. Skip an incomplete line at a cut."""
+    since, ties, seen = position.since, position.ties, 0
+    new: list[bytes] = []
+    lines = _split_lines(fetched)
+    if is_cut and len(lines) > 1 and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    for line in lines:
+        match = _LINE_START.match(line)
+        if match is None:
+            continue
+        stamp = _normalize(match)
+        if stamp < position.since:
+            continue
+        if stamp == position.since:
+            seen += 1
+            if seen <= position.ties:
+                continue
+        since, ties = (since, ties + 1) if stamp == since else (stamp, 1)
+        new.append(_join_parts(line[match.end() :]))
+    data = b"".join(new)
+    return data, Position(position.size + len(data), since, ties)
+
+
+def _split_lines(data: bytes) -> list[bytes]:
+    """Split after each line feed only."""
+    parts = data.split(b"\n")
+    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _join_parts(line: bytes) -> bytes:
+    """Remove the timestamps that older kubelets put into lines that the container runtime has split."""
+    joined, rest = b"", line
+    while (match := _PART_START.match(rest)) is not None:
+        joined, rest = joined + match[1], rest[match.end() :]
+    return joined + rest
+
+
+def _normalize(match: re.Match[bytes]) -> str:
+    """Return a timestamp that sorts as text, with nine digits after the point."""
+    moment, fraction, zone = (part.decode() if part else "" for part in match.groups())
+    return f"{moment}.{fraction.ljust(9, '0')}{zone}"
+
+
+def _seconds(stamp: str) -> str:
+    """Return the time without its fraction, because the API only accepts whole seconds."""
+    return stamp[:19] + stamp[29:] if stamp else ""

@@ -1,0 +1,202 @@
+"""Manifests of the objects that Berth creates: namespaces, pods and their secrets.
+
+A pod shares the process namespace of its sandbox. Its command is then not process 1, which would ignore
+SIGTERM by default.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pools.kubernetes.nodes import INSTALLATION_LABEL
+from pools.kubernetes.settings import KubernetesSettings, Workspaces
+from pools.runtimes.base import PodOrder
+from pools.runtimes.shim.secrets import INSIDE as SECRETS_DIRECTORY
+from pools.runtimes.shim.secrets import VARIABLE as SECRETS_VARIABLE
+
+CONTAINER = "main"
+POOL_LABEL, PROJECT_LABEL, WORKLOAD_LABEL = "berth.dev/pool", "berth.dev/project", "berth.dev/workload"
+INSTANCE_ANNOTATION = "berth.dev/instance"
+NAME_MAX = 63
+WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
+PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
+_NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")
+Manifest = dict[str, Any]
+
+
+def namespace_name(installation: str, project: str) -> str:
+    """Return the namespace of a project's pods. Long names are shortened and stay distinct."""
+    name = f"berth-{_NOT_A_LABEL.sub('-', installation.lower()).strip('-')}-{project}"
+    if len(name) <= NAME_MAX:
+        return name
+    digest = hashlib.sha256(f"{installation}/{project}".encode()).hexdigest()[:10]
+    return f"{name[: NAME_MAX - 11].rstrip('-')}-{digest}"
+
+
+def namespace_manifest(name: str, installation: str, project: str) -> Manifest:
+    labels = {INSTALLATION_LABEL: installation, PROJECT_LABEL: project}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def pod_manifest(
+    order: PodOrder, namespace: str, node: str, installation: str, settings: KubernetesSettings
+) -> Manifest:
+    mounts, volumes = _storage(order, settings.workspaces)
+    container = {
+        "name": CONTAINER,
+        "image": order.image,
+        "imagePullPolicy": PULL_POLICIES[order.image_pull_policy],
+        **({"command": [_literal(part) for part in order.command]} if order.command else {}),
+        "env": _environment(order),
+        "workingDir": order.working_dir or "/".join([WORKSPACE, *filter(None, [order.start_in])]),
+        "resources": _resources(order, settings.gpu_resource),
+        "volumeMounts": mounts,
+        "securityContext": {"allowPrivilegeEscalation": False},
+    }
+    pull_secrets = [{"name": pull_secret_name(order.pod_id)}] if order.registry_auth else []
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": order.pod_id,
+            "namespace": namespace,
+            "labels": {
+                "app.kubernetes.io/managed-by": "berth",
+                INSTALLATION_LABEL: installation,
+                POOL_LABEL: order.pool,
+                PROJECT_LABEL: order.project,
+                WORKLOAD_LABEL: order.workspace,
+            },
+            "annotations": {INSTANCE_ANNOTATION: order.instance_id, "berth.dev/name": order.name},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": max(order.grace_seconds, 1),
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "shareProcessNamespace": True,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "affinity": _affinity(node),
+            "tolerations": [rule.manifest() for rule in settings.tolerations],
+            "imagePullSecrets": pull_secrets,
+            "containers": [container],
+            "volumes": volumes,
+        },
+    }
+
+
+def secret_manifests(order: PodOrder, namespace: str, pod_uid: str) -> list[Manifest]:
+    """Return the secrets of a pod. The cluster deletes them with the pod, which owns them."""
+    contents = {}
+    if order.has_secrets:
+        data = {_variable_key(name): value for name, value in order.secret_env.items()}
+        data |= {_file_key(name): value for name, value in order.secret_files.items()}
+        contents[order.pod_id] = "Opaque", data
+    if order.registry_auth:
+        data = {".dockerconfigjson": order.registry_auth}
+        contents[pull_secret_name(order.pod_id)] = "kubernetes.io/dockerconfigjson", data
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": order.pod_id, "uid": pod_uid}
+    return [
+        {
+            "apiVersion": "v1", "kind": "Secret", "type": kind, "immutable": True,
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]},
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+        }
+        for name, (kind, data) in contents.items()
+    ]  # fmt: skip
+
+
+def pull_secret_name(pod_id: str) -> str:
+    return f"{pod_id}-pull"
+
+
+def _environment(order: PodOrder) -> list[Manifest]:
+    own = {
+        "BERTH_WORKSPACE": WORKSPACE,
+        "BERTH_POD_DIR": POD_DIRECTORY,
+        **({SECRETS_VARIABLE: SECRETS_DIRECTORY} if order.secret_files else {}),
+    }
+    plain = {**order.env, **own}
+    address = {"fieldRef": {"fieldPath": "status.podIP"}}
+    return [
+        *({"name": name, "valueFrom": address} for name in order.address_env),
+        *(
+            {"name": name, "value": _literal(value)}
+            for name, value in plain.items()
+            if name not in order.secret_env and name not in order.address_env
+        ),
+        *(
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": order.pod_id, "key": _variable_key(name)}}}
+            for name in order.secret_env
+            if name not in order.address_env
+        ),
+    ]
+
+
+def _literal(text: str) -> str:
+    """Escape a text in which Kubernetes would otherwise replace `$(NAME)`."""
+    return text.replace("$", "$$")
+
+
+def _resources(order: PodOrder, gpu_resource: str) -> Manifest:
+    """Return requests and limits. A resource without a limit of its own is limited to its request."""
+    cpu, memory = f"{order.cpu_milli}m", f"{order.memory_mib}Mi"
+    requests = {"cpu": cpu, "memory": memory}
+    limits = {}
+    if order.cpu_limit_milli or order.cpu_milli:
+        limits["cpu"] = f"{order.cpu_limit_milli or order.cpu_milli}m"
+    if order.memory_limit_mib or order.memory_mib:
+        limits["memory"] = f"{order.memory_limit_mib or order.memory_mib}Mi"
+    if order.devices:
+        requests[gpu_resource] = limits[gpu_resource] = str(len(order.devices))
+    return {"requests": requests, "limits": limits}
+
+
+def _affinity(node: str) -> Manifest:
+    """Require one node by its name, which the cluster's scheduler then checks for free resources."""
+    by_name = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [by_name]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _storage(order: PodOrder, workspaces: Workspaces | None) -> tuple[list[Manifest], list[Manifest]]:
+    """Return the mounts and volumes of a pod: workspace, pod directory, shared memory and secret files."""
+    disk_limit = {"sizeLimit": f"{order.workspace_limit_mib}Mi"} if order.workspace_limit_mib else {}
+    memory_limit = {"sizeLimit": f"{order.memory_limit_mib}Mi"} if order.memory_limit_mib else {}
+    volumes: list[Manifest] = [
+        {"name": "pod", "emptyDir": disk_limit},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", **memory_limit}},
+        {"name": "workspace", **_workspace_volume(workspaces, disk_limit)},
+    ]
+    workspace: Manifest = {"name": "workspace", "mountPath": WORKSPACE}
+    if workspaces is not None:
+        workspace["subPath"] = order.workspace
+    mounts = [
+        {"name": "pod", "mountPath": POD_DIRECTORY},
+        {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
+        workspace,
+    ]
+    if order.secret_files:
+        items = [{"key": _file_key(name), "path": name} for name in order.secret_files]
+        secret = {"secretName": order.pod_id, "items": items, "defaultMode": 0o444}
+        volumes.append({"name": "secrets", "secret": secret})
+        mounts.append({"name": "secrets", "mountPath": SECRETS_DIRECTORY, "readOnly": True})
+    return mounts, volumes
+
+
+def _workspace_volume(workspaces: Workspaces | None, disk_limit: Mapping[str, str]) -> Manifest:
+    if workspaces is None:
+        return {"emptyDir": dict(disk_limit)}
+    if workspaces.nfs is not None:
+        return {"nfs": {"server": workspaces.nfs.server, "path": workspaces.nfs.path}}
+    return {"hostPath": {"path": workspaces.host_path, "type": "Directory"}}
+
+
+def _variable_key(name: str) -> str:
+    return f"env.{name}"
+
+
+def _file_key(name: str) -> str:
+    return "file." + hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,0 +1,201 @@
+"""Mirror of a cluster's nodes and pods, kept up to date by list and watch.
+
+Pods of this installation are mirrored with their status, other pods only with the resources that they use.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pools.kubernetes.api import CONNECTED, Api, ApiError, Unreachable
+from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL
+from pools.kubernetes.reports import read_report
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 60
+RETRY_SECONDS = 1.0
+SYNC_SECONDS = 20.0  # time that a reader waits for the first list
+GONE = 410
+KINDS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
+Key = tuple[str, str]  # namespace and name; nodes have no namespace
+
+
+class Mirror:
+    """Background threads that follow the cluster. They start with the first read.
+
+    Of this installation's pods, `on_change` is called when the report of one changes, and `on_deleted` with
+    the last state of each deleted pod.
+    """
+
+    def __init__(
+        self, api: Api, installation: str, on_change: Callable[[], None],
+        on_deleted: Callable[[Mapping[str, Any]], None],
+    ) -> None:  # fmt: skip
+        self._api, self._installation = api, installation
+        self._on_change, self._on_deleted = on_change, on_deleted
+        self._lock = threading.Lock()
+        self._objects: dict[str, dict[Key, Mapping[str, Any]]] = {kind: {} for kind in KINDS}
+        self._noted: dict[Key, float] = {}  # pods that this process created, with the time
+        self._errors: dict[str, str] = {}
+        self._synced = {kind: threading.Event() for kind in KINDS}
+        self._closed = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def nodes(self) -> list[Mapping[str, Any]]:
+        """Return all nodes. Raises Unreachable while the API server does not respond."""
+        return self._read("nodes")
+
+    def pods(self) -> list[Mapping[str, Any]]:
+        """Return all pods that have been placed or belong to this installation. Raises Unreachable."""
+        return self._read("pods")
+
+    def own_pods(self) -> dict[str, Mapping[str, Any]]:
+        """Return the pods of this installation by name. Raises Unreachable."""
+        return {pod["metadata"]["name"]: pod for pod in self.pods() if self.is_own(pod)}
+
+    def is_own(self, pod: Mapping[str, Any]) -> bool:
+        return (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == self._installation
+
+    def note(self, pod: Mapping[str, Any]) -> None:
+        """Record a pod that was just created, unless the watch has already reported it."""
+        key = _key(pod)
+        with self._lock:
+            self._noted[key] = time.monotonic()
+            self._objects["pods"].setdefault(key, pod)
+
+    def _read(self, kind: str) -> list[Mapping[str, Any]]:
+        self._start()
+        self._synced[kind].wait(SYNC_SECONDS if kind not in self._errors else 0)
+        if error := self._errors.get(kind):
+            raise Unreachable(error)
+        if not self._synced[kind].is_set():
+            raise Unreachable(f"{self._api.server} has not listed its {kind} within {SYNC_SECONDS:.0f} s")
+        with self._lock:
+            return list(self._objects[kind].values())
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._threads:
+                return
+            self._threads = [
+                threading.Thread(target=self._follow, args=(kind,), name=f"kubernetes-{kind}", daemon=True)
+                for kind in KINDS
+            ]
+        for thread in self._threads:
+            thread.start()
+
+    def _follow(self, kind: str) -> None:
+        version = ""
+        while not self._closed.is_set():
+            try:
+                version = self._watch(kind, version or self._list(kind))
+            except ApiError as error:
+                version = ""
+                if error.status != GONE:
+                    self._fail(kind, f"{self._api.server}: {error.message}")
+            except Unreachable as error:
+                self._fail(kind, str(error))
+            except Exception:
+                log.exception("the %s of %s cannot be followed", kind, self._api.server)
+                version = ""
+                self._fail(kind, f"{self._api.server} sent an unexpected response")
+
+    def _fail(self, kind: str, error: str) -> None:
+        if self._errors.get(kind) != error:
+            log.warning("the %s of a cluster cannot be followed: %s", kind, error)
+        self._errors[kind] = error
+        self._closed.wait(RETRY_SECONDS)
+
+    def _list(self, kind: str) -> str:
+        started = time.monotonic()
+        items, version = self._api.list(KINDS[kind])
+        listed = {_key(item): self._trim(kind, item) for item in items}
+        listed = {key: item for key, item in listed.items() if item is not None}
+        with self._lock:
+            before = self._objects[kind]
+            # A pod that was created after the list began is not in it.
+            self._noted = {key: at for key, at in self._noted.items() if at >= started - 1}
+            newer = {key: before[key] for key in self._noted if key in before} if kind == "pods" else {}
+            self._objects[kind] = {**newer, **listed}  # type: ignore[dict-item]
+        self._mark_synced(kind)
+        for key, item in before.items():
+            if kind == "pods" and key not in listed and key not in newer and self.is_own(item):
+                self._on_deleted(item)
+        return version
+
+    def _watch(self, kind: str, version: str) -> str:
+        """Apply changes until the API server ends the watch. Return the version to continue from."""
+        seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
+        events = self._api.watch(KINDS[kind], version, seconds)
+        for change, item in events:
+            self._mark_synced(kind)
+            if change == CONNECTED:
+                continue
+            version = item["metadata"]["resourceVersion"]
+            if change != "BOOKMARK":
+                self._apply(kind, change, item)
+            if self._closed.is_set():
+                break
+        self._errors.pop(kind, None)
+        return version
+
+    def _apply(self, kind: str, change: str, item: Mapping[str, Any]) -> None:
+        key, trimmed = _key(item), self._trim(kind, item)
+        is_deleted, is_own = change == "DELETED", kind == "pods" and self.is_own(item)
+        if is_deleted and is_own:
+            self._on_deleted(item)
+        with self._lock:
+            before = self._objects[kind].get(key)
+            if is_deleted or trimmed is None:
+                self._objects[kind].pop(key, None)
+                self._noted.pop(key, None)
+            else:
+                self._objects[kind][key] = trimmed
+            # Readers wait for the lock, so that they see the change that has woken them.
+            if is_own and (is_deleted or before is None or read_report(before) != read_report(item)):
+                self._on_change()
+
+    def _mark_synced(self, kind: str) -> None:
+        self._errors.pop(kind, None)
+        if not self._synced[kind].is_set():
+            self._synced[kind].set()
+            if kind == "pods":
+                self._on_change()
+
+    def _trim(self, kind: str, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return what the mirror keeps of an object, or None if it keeps nothing."""
+        metadata, status = item["metadata"], item.get("status") or {}
+        if kind == "nodes":
+            names = ("name", "uid", "labels", "deletionTimestamp")
+            states = {key: status.get(key) for key in ("allocatable", "conditions", "addresses")}
+            spec = {key: (item.get("spec") or {}).get(key) for key in ("unschedulable", "taints")}
+            return {"metadata": _pick(metadata, names), "spec": spec, "status": states}
+        if self.is_own(item):
+            return {**item, "metadata": {**metadata, "managedFields": None}}
+        spec = item["spec"]
+        if not spec.get("nodeName") or status.get("phase") in ENDED:
+            return None
+        containers = {
+            part: [_pick(each, ("resources", "restartPolicy")) for each in spec.get(part) or ()]
+            for part in ("containers", "initContainers")
+        }
+        return {
+            "metadata": _pick(metadata, ("name", "namespace", "uid")),
+            "spec": {"nodeName": spec["nodeName"], "overhead": spec.get("overhead"), **containers},
+            "status": {"phase": status.get("phase")},
+        }
+
+
+def _key(item: Mapping[str, Any]) -> Key:
+    metadata = item["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def _pick(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values}

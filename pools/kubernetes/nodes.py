@@ -1,0 +1,161 @@
+"""What Berth may use of a cluster's nodes: capacity minus foreign pods, and reasons not to use a node."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from pools.kubernetes.quantities import mebibytes, milli, parse_quantity
+from pools.kubernetes.settings import KubernetesSettings
+
+INSTALLATION_LABEL = "berth.dev/installation"
+GONE_AFTER = timedelta(minutes=2)  # time after which a node that is not ready counts as gone
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+ENDED = ("Succeeded", "Failed")
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Requests of pods: milli-CPU, MiB, whole devices, and their number."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    gpus: int = 0
+    pods: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.cpu_milli + other.cpu_milli, self.memory_mib + other.memory_mib, self.gpus + other.gpus,
+            self.pods + other.pods,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node of the cluster. `obstacle` is the reason that no pod may be placed on it, or empty.
+
+    `allocatable` counts pods, too. `unready_since` is set while the node does not report itself as ready.
+    """
+
+    name: str
+    uid: str
+    address: str
+    allocatable: Usage
+    labels: Mapping[str, str]
+    gpu_model: str = ""
+    gpu_memory_mib: int = 0
+    obstacle: str = ""
+    unready_since: datetime | None = None
+
+    def is_gone(self, now: datetime) -> bool:
+        return self.unready_since is not None and now - self.unready_since >= GONE_AFTER
+
+
+def read_node(node: Object, settings: KubernetesSettings) -> ClusterNode:
+    metadata, status = node["metadata"], node.get("status") or {}
+    labels = metadata.get("labels") or {}
+    allocatable = status.get("allocatable") or {}
+    gpus = int(parse_quantity(allocatable.get(settings.gpu_resource) or 0))
+    ready = _condition(status, "Ready")
+    return ClusterNode(
+        name=metadata["name"],
+        uid=metadata.get("uid") or "",
+        address=_address(status),
+        allocatable=Usage(
+            milli(allocatable.get("cpu") or 0),
+            int(mebibytes(allocatable.get("memory") or 0)),
+            gpus,
+            int(parse_quantity(allocatable.get("pods") or 0)),
+        ),
+        labels=labels,
+        gpu_model=labels.get(settings.gpu_model_label, "")[:64] if gpus else "",
+        gpu_memory_mib=_memory_label(labels.get(settings.gpu_memory_label)) if gpus else 0,
+        obstacle=_obstacle(node, ready, settings),
+        unready_since=None if ready.get("status") == "True" else parse_time(ready.get("lastTransitionTime")),
+    )
+
+
+def matches_selector(node: Object, selector: Mapping[str, str]) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def pod_usage(pod: Object, gpu_resource: str) -> Usage:
+    """Return a pod's requests as the cluster's scheduler counts them. An ended pod uses nothing."""
+    if (pod.get("status") or {}).get("phase") in ENDED:
+        return Usage()
+    spec = pod["spec"]
+    together = [_requests(container, gpu_resource) for container in spec.get("containers") or ()]
+    sidecars = [
+        _requests(c, gpu_resource) for c in spec.get("initContainers") or () if c.get("restartPolicy")
+    ]
+    before = [_requests(container, gpu_resource) for container in spec.get("initContainers") or ()]
+    overhead = _amounts(spec.get("overhead") or {}, gpu_resource)
+    totals = []
+    for resource in range(3):
+        running = sum((each[resource] for each in [*together, *sidecars]), Decimal(0))
+        largest = max((each[resource] for each in before), default=Decimal(0))
+        totals.append(max(running, largest) + overhead[resource])
+    return Usage(milli(totals[0]), math.ceil(totals[1]), int(totals[2]), 1)
+
+
+def total_usage(usages: Iterable[Usage]) -> Usage:
+    return sum(usages, Usage())
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Parse a time of the API server, which is in UTC."""
+    return None if not text else datetime.fromisoformat(text)
+
+
+def _requests(container: Object, gpu_resource: str) -> tuple[Decimal, Decimal, Decimal]:
+    resources = container.get("resources") or {}
+    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}, gpu_resource)
+
+
+def _amounts(amounts: Object, gpu_resource: str) -> tuple[Decimal, Decimal, Decimal]:
+    return (
+        parse_quantity(amounts.get("cpu") or 0),
+        mebibytes(amounts.get("memory") or 0),
+        parse_quantity(amounts.get(gpu_resource) or 0),
+    )
+
+
+def _obstacle(node: Object, ready: Object, settings: KubernetesSettings) -> str:
+    spec = node.get("spec") or {}
+    if node["metadata"].get("deletionTimestamp"):
+        return "the node is being deleted"
+    if ready.get("status") != "True":
+        return f"the node is not ready: {ready.get('message') or ready.get('reason') or 'no status reported'}"
+    if spec.get("unschedulable"):
+        return "the node is cordoned in Kubernetes"
+    for taint in spec.get("taints") or ():
+        if taint.get("effect") in BLOCKING_EFFECTS and not _is_tolerated(taint, settings):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return f"the node has the taint {taint['key']}{value}:{taint['effect']}"
+    return ""
+
+
+def _is_tolerated(taint: Object, settings: KubernetesSettings) -> bool:
+    return any(
+        rule.key == taint.get("key")
+        and rule.value in (None, taint.get("value") or "")
+        and rule.effect in (None, taint.get("effect"))
+        for rule in settings.tolerations
+    )
+
+
+def _condition(status: Object, kind: str) -> Object:
+    return next((each for each in status.get("conditions") or () if each.get("type") == kind), {})
+
+
+def _address(status: Object) -> str:
+    addresses = {each.get("type"): each.get("address") or "" for each in status.get("addresses") or ()}
+    return addresses.get("InternalIP") or addresses.get("ExternalIP") or ""
+
+
+def _memory_label(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 9 else 0

@@ -1,0 +1,122 @@
+"""Reports of pods from their status in Kubernetes."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pools.kubernetes.manifests import CONTAINER
+from pools.kubernetes.nodes import parse_time
+from pools.runtimes.base import PodCause, PodReport, PodState
+
+OUT_OF_MEMORY = "OOMKilled"
+# The container's command could not be started.
+START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
+# These waiting containers never start.
+HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
+SIGNALS_MAX = 64
+TEXT_MAX = 500
+Object = Mapping[str, Any]
+
+
+def read_report(pod: Object) -> PodReport:
+    """Return the report of a pod that exists. A pod has ended once its processes have."""
+    status = pod.get("status") or {}
+    container = _container(status)
+    state = container.get("state") or {}
+    if (terminated := state.get("terminated")) is not None:
+        return _end_report(pod, terminated)
+    if (running := state.get("running")) is not None:
+        return PodReport(
+            PodState.RUNNING, started_at=_time(running.get("startedAt")), address=status.get("podIP") or ""
+        )
+    if status.get("phase") == "Failed":
+        return _failure_report(pod)
+    waiting = state.get("waiting") or {}
+    if waiting.get("reason") in HOPELESS:
+        message = _text(f"{waiting['reason']}: {waiting.get('message') or 'the image cannot be used'}")
+        return PodReport(PodState.EXITED, cause=PodCause.START_FAILED, message=message)
+    return PodReport(PodState.STARTING, progress=_progress(pod, waiting))
+
+
+def vanished_report(pod: Object) -> PodReport:
+    """Return the report of a pod whose object was deleted, from its last state."""
+    report = read_report(pod)
+    if report.state is PodState.EXITED:
+        return report
+    return PodReport(
+        PodState.EXITED, cause=PodCause.STOPPED, started_at=report.started_at,
+        ended_at=_time(pod["metadata"].get("deletionTimestamp")), message="the pod was deleted in Kubernetes",
+    )  # fmt: skip
+
+
+def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
+    """Return why the cluster's scheduler cannot place the pod, and since when, or an empty string."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            text = condition.get("message") or condition.get("reason") or "no reason given"
+            return _text(text), parse_time(condition.get("lastTransitionTime"))
+    return "", None
+
+
+def _end_report(pod: Object, terminated: Object) -> PodReport:
+    """Return the report of a pod whose container has ended."""
+    code, reason = int(terminated.get("exitCode") or 0), terminated.get("reason") or ""
+    started, ended = _time(terminated.get("startedAt")), _time(terminated.get("finishedAt"))
+    if reason in START_ERRORS:
+        message = _text(terminated.get("message") or reason)
+        return PodReport(PodState.EXITED, ended_at=ended, cause=PodCause.START_FAILED, message=message)
+    number = int(terminated.get("signal") or 0) or (code - 128 if 128 < code <= 128 + SIGNALS_MAX else 0)
+    cause, message = PodCause.NONE, ""
+    if reason == OUT_OF_MEMORY:
+        cause, message = PodCause.OUT_OF_MEMORY, "the pod used all memory that its limit allows"
+    elif reason == "ContainerStatusUnknown":
+        cause, message = PodCause.LOST, "the node lost the container"
+    elif (pod.get("status") or {}).get("reason") == "Evicted":
+        cause, message = PodCause.LOST, _text(f"evicted by the node: {pod['status'].get('message') or ''}")
+    elif pod["metadata"].get("deletionTimestamp"):
+        cause = PodCause.STOPPED
+    return PodReport(
+        PodState.EXITED,
+        exit_code=None if number else code,
+        signal=number or None,
+        started_at=started,
+        ended_at=ended,
+        cause=cause,
+        message=message,
+    )
+
+
+def _failure_report(pod: Object) -> PodReport:
+    """Return the report of a pod that failed without a container: its node rejected or stopped it."""
+    status = pod["status"]
+    reason, message = status.get("reason") or "", status.get("message") or ""
+    if pod["metadata"].get("deletionTimestamp"):
+        return PodReport(PodState.EXITED, cause=PodCause.STOPPED, message="stopped before it started")
+    text = _text(f"the node rejected the pod: {reason}: {message}".rstrip(": "))
+    return PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
+
+
+def _progress(pod: Object, waiting: Object) -> str:
+    unschedulable, _ = unschedulable_message(pod)
+    if unschedulable:
+        return f"the cluster's scheduler reports: {unschedulable}"
+    reason = waiting.get("reason") or ""
+    if reason in ("", "ContainerCreating", "PodInitializing"):
+        return (
+            "creating the container" if pod["spec"].get("nodeName") else "waiting for the cluster's scheduler"
+        )
+    return _text(f"{reason}: {waiting.get('message') or ''}".rstrip(": "))
+
+
+def _container(status: Object) -> Object:
+    containers = status.get("containerStatuses") or ()
+    return next((each for each in containers if each.get("name") == CONTAINER), {})
+
+
+def _time(text: str | None) -> datetime | None:
+    moment = parse_time(text)
+    return None if moment is None or moment.year < 1971 else moment
+
+
+def _text(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)[:TEXT_MAX]

@@ -1,0 +1,100 @@
+"""Validate the settings of a pool on Kubernetes."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from berth.core.spec.findings import convert_errors
+from pools.kubernetes.credentials import BYTES_MAX
+
+Kubeconfig = Annotated[
+    str | None,
+    Field(
+        max_length=BYTES_MAX,
+        description="Credentials for the cluster of a Kubernetes pool: a kubeconfig that refers to no files "
+        "and programs. Stored encrypted and never shown.",
+    ),
+]
+Path = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./-]+$", max_length=512)]
+Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:-]+$", max_length=253)]
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=317),
+]
+Value = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", max_length=63)
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class PoolToleration(_Part):
+    """Taint of nodes that the pool may use nevertheless. Without a value or an effect, any matches."""
+
+    key: Name
+    value: Value | None = None
+    effect: Literal["NoSchedule", "NoExecute"] | None = None
+
+    def manifest(self) -> dict[str, str]:
+        return {
+            "key": self.key,
+            **({"operator": "Exists"} if self.value is None else {"operator": "Equal", "value": self.value}),
+            **({} if self.effect is None else {"effect": self.effect}),
+        }
+
+
+class NfsExport(_Part):
+    server: Host
+    path: Path
+
+
+class Workspaces(_Part):
+    """Storage of workspaces that all nodes mount. Each workload has a directory in it."""
+
+    nfs: NfsExport | None = None
+    host_path: Path | None = None
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> "Workspaces":
+        if (self.nfs is None) == (self.host_path is None):
+            raise PydanticCustomError(
+                "one_kind", "needs exactly one kind of storage", {"allowed": "nfs or host_path"}
+            )
+        return self
+
+
+class KubernetesSettings(_Part):
+    """Settings of a pool. Credentials are the pool's kubeconfig, or Berth's own service account.
+
+    `node_selector` selects the cluster's nodes by label, and `tolerations` permits some of their taints.
+    Without `workspaces`, a workload's workspace is lost with each of its pods.
+    """
+
+    in_cluster: bool = False
+    context: Annotated[str, StringConstraints(max_length=253)] = ""
+    node_selector: dict[Name, Value] = Field(default_factory=dict)
+    tolerations: Annotated[tuple[PoolToleration, ...], Field(max_length=32, strict=False)] = ()
+    gpu_resource: Name = "nvidia.com/gpu"
+    gpu_model_label: Name = "nvidia.com/gpu.product"
+    gpu_memory_label: Name = "nvidia.com/gpu.memory"
+    workspaces: Workspaces | None = None
+
+
+def kubernetes_settings(value: Any) -> KubernetesSettings:
+    """Parse a pool's settings. Raises Invalid with the path of each problem within `provider_settings`."""
+    try:
+        return KubernetesSettings.model_validate(value)
+    except ValidationError as error:
+        problems = convert_errors(error, KubernetesSettings)
+    raise Invalid(
+        Problem(
+            f"provider_settings.{problem.path}" if problem.path else "provider_settings", problem.message,
+            problem.received if problem.path else "", problem.allowed,
+        )
+        for problem in problems
+    )  # fmt: skip

@@ -1,0 +1,198 @@
+"""Nodes of a Kubernetes cluster.
+
+The cluster's nodes exist already. An order of a pool claims nodes, and a termination releases them: Berth
+neither creates nor changes nodes of the cluster. Claims are rows.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from berth.core.words import format_count
+from pools.kubernetes.api import Unreachable
+from pools.kubernetes.cluster import PoolAccess
+from pools.kubernetes.manifests import INSTANCE_ANNOTATION, POOL_LABEL
+from pools.kubernetes.nodes import ClusterNode, Usage, matches_selector, pod_usage, read_node, total_usage
+from pools.models import NodeClaim, NodePool
+from pools.providers.base import (
+    Instance,
+    InstanceState,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    ProvisionResult,
+    Shape,
+    SharedMachine,
+)
+
+REASONS_SHOWN = 5
+NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The cluster's nodes that the pool selects, by name, and the usage of foreign pods on each node."""
+
+    nodes: Mapping[str, ClusterNode]
+    foreign: Mapping[str, Usage]
+
+    def shape(self, node: ClusterNode) -> Shape:
+        """Return what Berth may use of the node, and all of its devices."""
+        total, foreign = node.allocatable, self.foreign.get(node.name, NO_USAGE)
+        return Shape(
+            max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),
+            total.gpus, node.gpu_model, node.gpu_memory_mib,
+        )  # fmt: skip
+
+    def shared(self, node: ClusterNode) -> SharedMachine:
+        foreign = self.foreign.get(node.name, NO_USAGE)
+        return SharedMachine(max(node.allocatable.pods - foreign.pods, 1), node.labels, asdict(foreign))
+
+
+class KubernetesProvider:
+    """Provider of one pool. `access` raises ProviderError if the pool's cluster cannot be called."""
+
+    machines_join = False
+
+    def __init__(self, access: Callable[[], PoolAccess], now: Callable[[], datetime]) -> None:
+        self._get_access, self._now = access, now
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        claims = list(_claims(order.pool).filter(client_token=order.client_token))
+        inventory = self.inventory(order.pool)
+        if not claims:
+            claims = self._claim_nodes(order, inventory)
+        message = "" if len(claims) >= order.count else self._shortage_message(order, inventory)
+        return ProvisionResult(tuple(self._instance(claim, inventory) for claim in claims), message)
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        inventory = self.inventory(pool)
+        claims = _claims(pool).filter(ended_at=None)
+        instances = [self._instance(claim, inventory) for claim in claims]
+        return tuple(sorted(instances, key=lambda instance: (instance.ordinal, instance.instance_id)))
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        keys = [key for key in map(_claim_key, instance_ids) if key is not None]
+        _claims(pool).filter(pk__in=keys, ended_at=None).update(ended_at=self._now())
+
+    def inventory(self, pool: str) -> Inventory:
+        """Return the nodes that match the pool's selector. Raises ProviderError."""
+        access = self._get_access()
+        cluster, settings = access.cluster, access.settings
+        try:
+            nodes, pods = cluster.mirror.nodes(), cluster.mirror.pods()
+        except Unreachable as error:
+            raise ProviderError(ProviderErrorKind.TIMEOUT, str(error)) from None
+        selected = {
+            node["metadata"]["name"]: read_node(node, settings)
+            for node in nodes
+            if matches_selector(node, settings.node_selector)
+        }
+        usages: dict[str, list[Usage]] = defaultdict(list)
+        instances = {instance_id(claim) for claim in _claims(pool).filter(ended_at=None)}
+        for pod in pods:
+            name = pod["spec"].get("nodeName")
+            if name in selected and not _is_own(pod, access, pool, instances):
+                usages[name].append(pod_usage(pod, settings.gpu_resource))
+        return Inventory(selected, {name: total_usage(usage) for name, usage in usages.items()})
+
+    def _claim_nodes(self, order: ProvisionOrder, inventory: Inventory) -> list[NodeClaim]:
+        free = [node for node in self._free_nodes(inventory) if _fits(node, order.shape)]
+        claims: list[NodeClaim] = []
+        with transaction.atomic():
+            list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
+            pool = NodePool.objects.get(name=order.pool)
+            for node in free:
+                if len(claims) == order.count:
+                    break
+                claim = self._claim(node, pool, order, order.start_ordinal + len(claims))
+                claims += [] if claim is None else [claim]
+        if not claims:
+            raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage_message(order, inventory))
+        return claims
+
+    def _claim(
+        self, node: ClusterNode, pool: NodePool, order: ProvisionOrder, ordinal: int
+    ) -> NodeClaim | None:
+        """Claim a node, or return None if another pool has just claimed it."""
+        try:
+            with transaction.atomic():
+                return NodeClaim.objects.create(
+                    pool=pool, node_name=node.name, node_uid=node.uid, client_token=order.client_token,
+                    ordinal=ordinal, began_at=self._now(),
+                )  # fmt: skip
+        except IntegrityError:
+            return None
+
+    def _free_nodes(self, inventory: Inventory) -> list[ClusterNode]:
+        claimed = set(NodeClaim.objects.filter(ended_at=None).values_list("node_uid", flat=True))
+        usable = [node for node in inventory.nodes.values() if not node.obstacle and node.uid not in claimed]
+        return sorted(usable, key=lambda node: (inventory.foreign.get(node.name, NO_USAGE).gpus, node.name))
+
+    def _shortage_message(self, order: ProvisionOrder, inventory: Inventory) -> str:
+        free = self._free_nodes(inventory)
+        fitting = sum(_fits(node, order.shape) for node in free)
+        selected = format_count(len(inventory.nodes), "node")
+        parts = [f"{selected} of the cluster selected, {len(free)} free, {fitting} large enough"]
+        parts += list(_reasons(inventory.nodes.values()))
+        return "; ".join(parts)
+
+    def _instance(self, claim: NodeClaim, inventory: Inventory) -> Instance:
+        node = inventory.nodes.get(claim.node_name)
+        message, state = "", InstanceState.READY
+        if claim.ended_at is not None or node is None or node.uid != claim.node_uid:
+            state, message = InstanceState.GONE, "the node is no longer in the cluster or no longer selected"
+        elif node.is_gone(self._now()):
+            state, message = InstanceState.GONE, node.obstacle
+        return Instance(
+            instance_id=instance_id(claim),
+            ordinal=claim.ordinal,
+            state=state,
+            client_token=claim.client_token,
+            address="" if node is None else node.address,
+            devices=() if node is None else tuple(map(str, range(node.allocatable.gpus))),
+            message=message,
+            obstacle="" if node is None else node.obstacle,
+            shape=None if node is None else inventory.shape(node),
+            shared=None if node is None else inventory.shared(node),
+        )
+
+
+def _is_own(pod: Mapping[str, Any], access: PoolAccess, pool: str, instances: Collection[str]) -> bool:
+    """Return whether the pod runs on a current instance of this pool. Leftover pods do not."""
+    metadata = pod["metadata"]
+    return (
+        access.cluster.mirror.is_own(pod)
+        and metadata["labels"].get(POOL_LABEL) == pool
+        and (metadata.get("annotations") or {}).get(INSTANCE_ANNOTATION) in instances
+    )
+
+
+def instance_id(claim: NodeClaim) -> str:
+    return f"{claim.node_name}/{claim.pk}"
+
+
+def _claim_key(instance: str) -> int | None:
+    key = instance.rpartition("/")[2]
+    return int(key) if key.isdecimal() and len(key) < 19 else None
+
+
+def _claims(pool: str) -> Any:
+    return NodeClaim.objects.filter(pool__name=pool).order_by("pk")
+
+
+def _fits(node: ClusterNode, shape: Shape) -> bool:
+    total = node.allocatable
+    fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
+    return fits and total.gpus >= shape.gpus
+
+
+def _reasons(nodes: Iterable[ClusterNode]) -> Iterable[str]:
+    reasons = [f"{node.name}: {node.obstacle}" for node in nodes if node.obstacle]
+    yield from reasons[:REASONS_SHOWN]
+    if len(reasons) > REASONS_SHOWN:
+        yield f"and {len(reasons) - REASONS_SHOWN} more"

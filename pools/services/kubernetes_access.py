@@ -1,0 +1,71 @@
+"""Access to the clusters of Kubernetes pools, from their rows and encrypted credentials."""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from pools.joining.sealed import UnsealError, seal, unseal
+from pools.kubernetes.cluster import Clusters, PoolAccess, Unusable
+from pools.kubernetes.credentials import Connection, in_cluster, parse_kubeconfig
+from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
+from pools.models import NodePool
+from pools.providers.base import ProviderError, ProviderErrorKind
+
+KUBERNETES = NodePool.Provider.KUBERNETES.value
+COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
+
+
+def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
+    """Store the credentials on the pool without saving it. Raises Invalid if they cannot be used."""
+    if pool.provider != KUBERNETES:
+        message = f"is not used by the provider {pool.provider}"
+        raise Invalid([Problem("kubeconfig", message, "", "the provider kubernetes")])
+    if kubeconfig:
+        parse_kubeconfig(kubeconfig, kubernetes_settings(pool.provider_settings).context)
+    pool.kubeconfig_sealed = seal(kubeconfig) if kubeconfig else ""
+
+
+def check_credentials(pool: NodePool) -> None:
+    """Raise Invalid unless the pool has exactly one kind of credentials for its cluster."""
+    if pool.provider != KUBERNETES:
+        return
+    settings = kubernetes_settings(pool.provider_settings)
+    if settings.in_cluster == bool(pool.kubeconfig_sealed):
+        message = "conflicts with provider_settings.in_cluster" if settings.in_cluster else "is required"
+        allowed = "a kubeconfig, or provider_settings.in_cluster to use Berth's own service account"
+        raise Invalid([Problem("kubeconfig", message, "", allowed)])
+
+
+class KubernetesAccess:
+    """Access to the clusters of all Kubernetes pools of this installation."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+
+    def all_pools(self) -> Mapping[str, PoolAccess | Unusable]:
+        """Return the access to each pool's cluster, or the reason that there is none."""
+        rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
+        return {name: self._access(json.dumps(settings), sealed) for name, settings, sealed in rows}
+
+    def for_pool(self, pool: NodePool) -> PoolAccess:
+        """Return the access to the pool's cluster. Raises ProviderError."""
+        access = self._access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
+        if isinstance(access, Unusable):
+            raise ProviderError(ProviderErrorKind.CREDENTIALS, access.reason)
+        return access
+
+    def _access(self, settings_json: str, sealed: str) -> PoolAccess | Unusable:
+        try:
+            settings, connection = _parse(settings_json, sealed)
+        except (Invalid, UnsealError, LookupError, OSError) as error:
+            return Unusable(str(error))
+        return PoolAccess(self._clusters.get(connection), settings)
+
+
+@lru_cache(maxsize=256)
+def _parse(settings_json: str, sealed: str) -> tuple[KubernetesSettings, Connection]:
+    settings = kubernetes_settings(json.loads(settings_json))
+    connection = in_cluster() if settings.in_cluster else parse_kubeconfig(unseal(sealed), settings.context)
+    return settings, connection

@@ -1,0 +1,71 @@
+"""A real Kubernetes cluster on this machine, for the tests that show on it what the fake shows.
+
+It is started with the scripts in `shared/tools/kubernetes` beside the checkout, or in `BERTH_KUBE_TOOLS`. If
+`BERTH_KUBE_WORK` is set, it is the directory of a cluster that runs already.
+"""
+
+import base64
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from pools.kubernetes.credentials import parse_kubeconfig
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+START_SECONDS = 240
+
+
+def missing_parts() -> str:
+    """Return why this machine cannot start a cluster, or an empty string."""
+    if _running_kubeconfig() is not None:
+        return ""
+    if not (_tools() / "up.sh").exists():
+        return "no folder shared/tools/kubernetes beside the checkout; BERTH_KUBE_TOOLS can name another"
+    if os.geteuid() != 0:
+        return "starting a cluster requires root"
+    if not Path("/sys/fs/cgroup/memory").is_dir():
+        return "the cluster's kubelets require version 1 of control groups"
+    return ""
+
+
+@contextmanager
+def real_cluster(work: Path) -> Iterator[str]:
+    """Yield the kubeconfig of a cluster with two nodes, without references to files."""
+    if (kubeconfig := _running_kubeconfig()) is not None:
+        yield flatten(kubeconfig)
+        return
+    tools, environ = _tools(), {**os.environ, "WORK": str(work), "NODES": "2"}
+    work.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["tar", "-C", str(work), "-xJf", str(tools / "binaries.tar.xz")], check=True)
+    script = str(tools / "up.sh")
+    try:
+        subprocess.run(["bash", script, "up"], env=environ, check=True, timeout=START_SECONDS)
+        yield flatten(work / "run" / "kubeconfig")
+    finally:
+        subprocess.run(["bash", script, "down"], env=environ, check=False, timeout=START_SECONDS)
+
+
+def flatten(kubeconfig: Path) -> str:
+    """Return a kubeconfig whose certificate authority is inline."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    for entry in document["clusters"]:
+        if path := entry["cluster"].pop("certificate-authority", None):
+            content = base64.b64encode(Path(path).read_bytes()).decode()
+            entry["cluster"]["certificate-authority-data"] = content
+    text = yaml.safe_dump(document)
+    parse_kubeconfig(text)
+    return str(text)
+
+
+def _tools() -> Path:
+    return Path(os.environ.get("BERTH_KUBE_TOOLS") or REPOSITORY.parent / "shared" / "tools" / "kubernetes")
+
+
+def _running_kubeconfig() -> Path | None:
+    work = os.environ.get("BERTH_KUBE_WORK")
+    kubeconfig = Path(work, "run", "kubeconfig") if work else None
+    return kubeconfig if kubeconfig is not None and kubeconfig.exists() else None

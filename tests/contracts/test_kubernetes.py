@@ -1,0 +1,106 @@
+"""Contract tests for the Kubernetes runtime on a real cluster, and what only a real cluster shows."""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.kubernetes.credentials import parse_kubeconfig
+from pools.runtimes.base import PodCause
+from tests.contracts import test_runtime as contract
+from tests.contracts.kubernetes_cluster import missing_parts, real_cluster
+from tests.contracts.kubernetes_stage import RealKubernetesStage
+from tests.contracts.pods import ended, poll_until, running
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]  # the first test waits for the cluster
+
+globals().update(
+    {
+        name: claim
+        for name, claim in vars(contract).items()
+        if name.startswith("test_") and "stage" in inspect.signature(claim).parameters
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if missing := missing_parts():
+        pytest.skip(f"NO REAL KUBERNETES: {missing}")
+    with real_cluster(tmp_path_factory.mktemp("cluster")) as text:
+        yield text
+
+
+@pytest.fixture
+def stage(kubeconfig: str, tmp_path: Path) -> Iterator[RealKubernetesStage]:
+    stage = RealKubernetesStage(tmp_path / "runtime", parse_kubeconfig(kubeconfig))
+    yield stage
+    stage.sweep()
+    stage.close()
+
+
+def test_variables_reach_the_command_unchanged(stage: RealKubernetesStage) -> None:
+    env = {"TEXT": "$(HOME) $$x $(", "RANK": "0"}
+    stage.runtime.start(
+        stage.order("p-1", "sh", "-c", 'echo "$TEXT" $ADDR; pwd', env=env, address_env=("ADDR",))
+    )
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    text, directory = stage.runtime.read_log("p-1", 0, 1000).data.decode().splitlines()
+    assert text.startswith("$(HOME) $$x $( 10.199.0."), "the last word is the pod's own address"
+    assert directory == "/berth/workspace"
+
+
+def test_secrets_reach_a_pod_and_its_object_does_not_contain_them(stage: RealKubernetesStage) -> None:
+    secrets = {"secret_env": {"PASSWORD": "swordfish-1"}, "secret_files": {"key": "swordfish-2"}}
+    script = (
+        'test "$PASSWORD" = sword""fish-1 && grep -q sword""fish-2 "$BERTH_SECRETS_DIR/key"; exec sleep 600'
+    )
+    script = script.replace("grep -q", "busybox grep -q")
+    stage.runtime.start(
+        stage.order(
+            "p-1", "sh", "-c", f"if {script.replace('; exec', '; then echo ok; fi; exec')}", **secrets
+        )
+    )
+    running(stage.runtime, "p-1")
+    poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data == b"ok\n")
+    api = stage.access["prod"].cluster.api
+    pod = api.get(f"/api/v1/namespaces/{stage.namespace}/pods/p-1")
+    assert "swordfish" not in str(pod)
+    (owner,) = api.get(f"/api/v1/namespaces/{stage.namespace}/secrets/p-1")["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
+    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+def test_pod_beyond_its_memory_limit_reports_out_of_memory(stage: RealKubernetesStage) -> None:
+    stage.runtime.start(stage.order("p-1", "sh", "-c", "tail /dev/zero", memory_limit_mib=16))
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.signal) == (PodCause.OUT_OF_MEMORY, 9)
+
+
+def test_missing_program_and_missing_image_are_reported(stage: RealKubernetesStage) -> None:
+    stage.runtime.start(stage.order("p-1", "no-such-program"))
+    stage.runtime.start(stage.order("p-2", "true", image="berth.test/missing:1"))
+    for pod_id, part in (("p-1", "executable file not found"), ("p-2", "ErrImageNeverPull")):
+        report = ended(stage.runtime, pod_id)
+        assert report.cause == PodCause.START_FAILED
+        assert part in report.message
+
+
+def test_log_of_a_stopped_pod_has_its_last_lines(stage: RealKubernetesStage) -> None:
+    script = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    stage.runtime.start(stage.order("p-1", "sh", "-c", script, grace_seconds=20))
+    poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data == b"up\n")
+    stage.runtime.stop("p-1", 20)
+    report = ended(stage.runtime, "p-1")
+    assert (report.exit_code, report.cause) == (0, PodCause.STOPPED)
+    poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data == b"up\nsaved\n")
+
+
+def test_long_lines_reach_the_log_unchanged(stage: RealKubernetesStage) -> None:
+    script = (
+        "i=0; while [ $i -lt 5 ]; do head -c 40000 /dev/zero | busybox tr '\\0' x; echo; i=$((i+1)); done"
+    )
+    stage.runtime.start(stage.order("p-1", "sh", "-c", script))
+    ended(stage.runtime, "p-1")
+    assert stage.runtime.read_log("p-1", 0, 1_000_000).data == (b"x" * 40000 + b"\n") * 5

@@ -1,0 +1,198 @@
+"""A cluster whose scheduler and kubelets act at once, and whose containers do what tests say."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from pools.kubernetes.nodes import Usage, pod_usage, total_usage
+from tests.fakes.kubernetes.store import Object, Refusal, Store
+
+GPU = "nvidia.com/gpu"
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class FakeCluster:
+    """Pods start as soon as they fit on their node. `stubborn` pods ignore SIGTERM.
+
+    `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
+    `calls` are the (verb, resource) pairs that were called.
+    """
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.stubborn: set[str] = set()
+        self.refusals: dict[tuple[str, str], Refusal] = {}
+        self.is_down = False
+        self.pulls_images = True
+        self.calls: set[tuple[str, str]] = set()
+        self._logs: dict[str, list[tuple[str, bytes]]] = {}
+        self._partial: dict[str, bytes] = {}
+        self._addresses = itertools.count(10)
+        self._moments = itertools.count(time.time_ns())
+
+    # --- nodes and foreign pods
+
+    def add_node(self, name: str, *, gpus: int = 0, cpu: str = "8", labels: Object | None = None) -> None:
+        status = {
+            "allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110", GPU: str(gpus)},
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now()}],
+            "addresses": [{"type": "InternalIP", "address": f"10.1.0.{next(self._addresses)}"}],
+        }
+        metadata = {"name": name, "uid": self._uid(), "labels": labels or {}}
+        self.store.put("nodes", {"metadata": metadata, "spec": {}, "status": status})
+
+    def change_node(self, name: str, **spec: Any) -> None:
+        with self.store.lock:
+            node = self.store.find("nodes", "", name)
+            changed = {**node["spec"], **spec}
+            self.store.put("nodes", {**node, "metadata": {**node["metadata"]}, "spec": changed})
+
+    def set_ready(self, name: str, status: str, message: str = "") -> None:
+        with self.store.lock:
+            node = self.store.find("nodes", "", name)
+            ready = {"type": "Ready", "status": status, "message": message, "lastTransitionTime": now()}
+            changed = {**node["status"], "conditions": [ready]}
+            self.store.put("nodes", {**node, "metadata": {**node["metadata"]}, "status": changed})
+
+    def remove_node(self, name: str) -> None:
+        self.store.remove("nodes", "", name)
+
+    def add_foreign_pod(self, name: str, node: str, *, gpus: int = 0) -> None:
+        requests = {"cpu": "1", "memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
+        spec = {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]}
+        metadata = {"name": name, "namespace": "others", "uid": self._uid(), "labels": {"app": "others"}}
+        self.store.put("pods", {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+
+    # --- containers
+
+    def pod(self, name: str) -> Object:
+        return next(pod for pod in self.store.of_kind("pods") if pod["metadata"]["name"] == name)
+
+    def end_pod(self, name: str, code: int, reason: str = "") -> None:
+        with self.store.lock:
+            pod = self.pod(name)
+            if partial := self._partial.pop(name, b""):
+                self._add_line(name, partial)
+            running = pod["status"]["containerStatuses"][0]["state"].get("running") or {}
+            ended = {
+                "exitCode": code, "reason": reason or ("Error" if code else "Completed"), "finishedAt": now(),
+                "startedAt": running.get("startedAt"),
+            }  # fmt: skip
+            phase = "Failed" if code else "Succeeded"
+            self._set_container(pod, {"terminated": ended}, phase)
+
+    def fail_pod(self, name: str, reason: str, message: str) -> None:
+        """Let the node reject or evict the pod."""
+        with self.store.lock:
+            pod = self.pod(name)
+            status = {"phase": "Failed", "reason": reason, "message": message}
+            self.store.put("pods", {**pod, "metadata": {**pod["metadata"]}, "status": status})
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write to the pod's log. Like containerd, pass a line on once it is complete."""
+        with self.store.lock:
+            *lines, rest = (self._partial.get(name, b"") + data).split(b"\n")
+            for line in lines:
+                self._add_line(name, line.removesuffix(b"\r") + b"\n")
+            self._partial[name] = rest
+            self.store.lock.notify_all()
+
+    def log(self, name: str, since: str) -> bytes:
+        with self.store.lock:
+            lines = self._logs.get(name, ())
+            return b"".join(f"{at} ".encode() + line for at, line in lines if at[:19] >= since[:19])
+
+    def _add_line(self, name: str, line: bytes) -> None:
+        nanoseconds = max(next(self._moments), time.time_ns())
+        self._moments = itertools.count(nanoseconds + 1)
+        seconds, fraction = divmod(nanoseconds, 10**9)
+        stamp = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        self._logs.setdefault(name, []).append((f"{stamp}.{fraction:09}Z", line))
+
+    # --- the API server, the scheduler and the kubelets
+
+    def create_pod(self, pod: Object) -> Object:
+        with self.store.lock:
+            metadata = pod["metadata"]
+            if ("pods", metadata["namespace"], metadata["name"]) in self.store.objects:
+                raise Refusal(409, "AlreadyExists", f'pods "{metadata["name"]}" already exists')
+            self.store.find("namespaces", "", metadata["namespace"])
+            metadata |= {"uid": self._uid(), "creationTimestamp": now()}
+            pod["status"] = {"phase": "Pending"}
+            self.store.put("pods", pod)
+            self._schedule(pod)
+            return self.store.find("pods", metadata["namespace"], metadata["name"])
+
+    def delete_pod(self, namespace: str, name: str, grace: int | None) -> None:
+        with self.store.lock:
+            pod = self.store.find("pods", namespace, name)
+            state = (pod["status"].get("containerStatuses") or [{}])[0].get("state") or {}
+            seconds = pod["spec"].get("terminationGracePeriodSeconds", 30) if grace is None else grace
+            if "running" not in state or seconds == 0:
+                self._remove_pod(namespace, name)
+                return
+            metadata = {**pod["metadata"], "deletionTimestamp": now(), "deletionGracePeriodSeconds": seconds}
+            self.store.put("pods", {**pod, "metadata": metadata})
+            if name not in self.stubborn:
+                self._kill(namespace, name, metadata["uid"], 143)
+            else:
+                threading.Timer(seconds, self._kill, (namespace, name, metadata["uid"], 137)).start()
+
+    def _kill(self, namespace: str, name: str, uid: str, code: int) -> None:
+        with self.store.lock:
+            pod = self.store.objects.get(("pods", namespace, name))
+            if pod is None or pod["metadata"]["uid"] != uid:
+                return
+            self.end_pod(name, code)
+            self._remove_pod(namespace, name)
+
+    def _remove_pod(self, namespace: str, name: str) -> None:
+        self.store.remove("pods", namespace, name)
+        for secret in self.store.of_kind("secrets"):
+            if any(owner["name"] == name for owner in secret["metadata"]["ownerReferences"]):
+                self.store.remove("secrets", namespace, secret["metadata"]["name"])
+
+    def _schedule(self, pod: Object) -> None:
+        required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        name = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+        node = self.store.objects.get(("nodes", "", name))
+        if node is None or not self._fits(pod, node):
+            text = f"0/{len(self.store.of_kind('nodes'))} nodes are available: Insufficient {GPU}."
+            condition = {
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text,
+                "lastTransitionTime": now(),
+            }  # fmt: skip
+            self.store.put("pods", {**pod, "status": {"phase": "Pending", "conditions": [condition]}})
+            return
+        bound = {**pod, "spec": {**pod["spec"], "nodeName": name}, "metadata": {**pod["metadata"]}}
+        if not self.pulls_images:
+            waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+            self._set_container(bound, {"waiting": waiting}, "Pending")
+            return
+        bound["status"] = {"podIP": f"10.2.0.{next(self._addresses)}"}
+        self._set_container(bound, {"running": {"startedAt": now()}}, "Running")
+
+    def _fits(self, pod: Object, node: Object) -> bool:
+        others = [
+            pod_usage(each, GPU)
+            for each in self.store.of_kind("pods")
+            if each["spec"].get("nodeName") == node["metadata"]["name"]
+        ]
+        used, wanted = total_usage(others), pod_usage(pod, GPU)
+        total: Usage = total_usage([used, wanted])
+        return total.gpus <= int(node["status"]["allocatable"][GPU])
+
+    def _set_container(self, pod: Object, state: Object, phase: str) -> None:
+        container = {"name": "main", "state": state}
+        status = {**pod["status"], "phase": phase, "containerStatuses": [container]}
+        self.store.put("pods", {**pod, "metadata": {**pod["metadata"]}, "status": status})
+
+    def _uid(self) -> str:
+        return f"uid-{next(self.store.uids)}"

@@ -1,0 +1,73 @@
+"""Test what Berth may use of a cluster's nodes."""
+
+from typing import Any
+
+import pytest
+
+from pools.kubernetes.nodes import Usage, pod_usage, read_node
+from pools.kubernetes.quantities import mebibytes, milli
+from pools.kubernetes.settings import kubernetes_settings
+
+GPU = "nvidia.com/gpu"
+TAINTED = "the node has the taint"
+
+
+def node(*taints: dict[str, str], ready: str = "True", **spec: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready, "message": "kubelet stopped posting status"}]
+    allocatable = {"cpu": "63500m", "memory": "527942364Ki", "pods": "110", GPU: "8"}
+    return {
+        "metadata": {"name": "gpu-1", "uid": "u-1", "labels": {"nvidia.com/gpu.product": "NVIDIA-H100"}},
+        "spec": {**spec, "taints": list(taints)},
+        "status": {"allocatable": allocatable, "conditions": conditions},
+    }
+
+
+def test_capacity_is_what_kubernetes_can_allocate() -> None:
+    read = read_node(node(), kubernetes_settings({}))
+    assert read.allocatable == Usage(63500, 515568, 8, 110)
+    assert (read.gpu_model, read.obstacle) == ("NVIDIA-H100", "")
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "obstacle"),
+    [
+        ({"key": "gpu", "value": "true", "effect": "NoSchedule"}, [], f"{TAINTED} gpu=true:NoSchedule"),
+        ({"key": "gpu", "value": "true", "effect": "NoSchedule"}, [{"key": "gpu"}], ""),
+        ({"key": "gpu", "value": "true", "effect": "NoSchedule"}, [{"key": "gpu", "value": "no"}],
+         f"{TAINTED} gpu=true:NoSchedule"),
+        ({"key": "gpu", "effect": "NoExecute"}, [{"key": "gpu", "effect": "NoSchedule"}],
+         f"{TAINTED} gpu:NoExecute"),
+        ({"key": "gpu", "effect": "PreferNoSchedule"}, [], ""),
+    ],
+)  # fmt: skip
+def test_taint_closes_a_node_unless_the_pool_tolerates_it(
+    taint: dict[str, str], tolerations: list[dict[str, str]], obstacle: str
+) -> None:
+    assert read_node(node(taint), kubernetes_settings({"tolerations": tolerations})).obstacle == obstacle
+
+
+def test_cordoned_and_unready_nodes_are_closed_with_a_reason() -> None:
+    settings = kubernetes_settings({})
+    assert read_node(node(unschedulable=True), settings).obstacle == "the node is cordoned in Kubernetes"
+    unready = read_node(node(ready="Unknown"), settings).obstacle
+    assert unready == "the node is not ready: kubelet stopped posting status"
+
+
+def test_usage_of_a_pod_counts_what_the_scheduler_counts() -> None:
+    def container(cpu: str, memory: str, **limits: str) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}}
+
+    spec = {
+        "containers": [container("500m", "1Gi", **{GPU: "2"}), container("1", "100M")],
+        "initContainers": [container("4", "10Mi")],
+        "overhead": {"memory": "20Mi"},
+    }
+    assert pod_usage({"spec": spec, "status": {"phase": "Running"}}, GPU) == Usage(4000, 1140, 2, 1)
+    assert pod_usage({"spec": spec, "status": {"phase": "Succeeded"}}, GPU) == Usage()
+
+
+def test_quantities_are_rounded_up() -> None:
+    assert [milli(text) for text in ("1", "250m", "1n", "1.5", "2k")] == [1000, 250, 1, 1500, 2_000_000]
+    assert mebibytes("1Gi") == 1024
+    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
+        milli("1 core")

@@ -1,0 +1,185 @@
+"""Test a pool on Kubernetes: its rows follow the cluster."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from berth.core.errors import Conflict, Invalid
+from pools import services
+from pools.kubernetes.cluster import Clusters
+from pools.models import NodeClaim, NodePool
+from pools.providers.kubernetes import KubernetesProvider
+from pools.reconciler import reconcile
+from pools.services.kubernetes_access import KubernetesAccess
+from scheduler.loop.observe.nodes import NodeCache, load_node_rows
+from tests.contracts.pods import poll_until
+from tests.fakes.kubernetes import FakeCluster, serve
+from tests.pools.kubernetes.test_credentials import kubeconfig
+from tests.pools.stage import START, SYSTEM
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass
+class Fleet:
+    cluster: FakeCluster
+    url: str
+    clusters: Clusters
+    now: Any = START
+
+    def create(self, name: str = "prod", **values: Any) -> NodePool:
+        defaults = {"nodes": 2, "gpus_per_node": 2, "provider_settings": {"node_selector": {"gpus": "yes"}}}
+        text = kubeconfig(server=self.url)
+        return services.create_pool(
+            actor=SYSTEM, name=name, provider="kubernetes", kubeconfig=text, **{**defaults, **values}
+        )
+
+    def reconcile(self, pool: NodePool) -> None:
+        self.now += timedelta(seconds=20)
+        provider = KubernetesProvider(lambda: self.access.for_pool(pool), lambda: self.now)
+        reconcile(pool.pk, provider=provider, now=self.now, fence=transaction.atomic)
+
+    def settle(self, pool: NodePool, **expected: Any) -> dict[str, Any]:
+        """Reconcile until the first node of the pool has these values. Return the values."""
+
+        def look() -> dict[str, Any]:
+            self.reconcile(pool)
+            row = pool.nodes.exclude(state="ended").order_by("ordinal").values().first() or {}
+            return {name: row.get(name) for name in expected}
+
+        return poll_until(look, lambda values: values == expected)
+
+    @property
+    def access(self) -> KubernetesAccess:
+        return KubernetesAccess(self.clusters)
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    cluster, clusters = FakeCluster(), Clusters(lambda: "test")
+    for number in range(2):
+        cluster.add_node(f"gpu-{number}", gpus=2, labels={"gpus": "yes"})
+    cluster.add_node("control-plane")
+    with serve(cluster) as url:
+        yield Fleet(cluster, url, clusters)
+        clusters.close()
+
+
+def test_pool_claims_the_selected_nodes_with_their_own_capacity(fleet: Fleet) -> None:
+    fleet.cluster.add_node("x" * 63 + "." + "y" * 180, gpus=4, cpu="16", labels={"gpus": "yes"})
+    pool = fleet.create(nodes=3)
+    fleet.settle(pool, state="ready", cpu_milli=8000, gpus=2, max_pods=110)
+    assert pool.nodes.filter(gpus=4, cpu_milli=16000).count() == 1, "a long name is no obstacle"
+    assert set(pool.nodes.values_list("labels__gpus", flat=True)) == {"yes"}
+
+
+def test_foreign_pods_reduce_what_berth_may_use(fleet: Fleet) -> None:
+    pool = fleet.create()
+    fleet.settle(pool, state="ready")
+    fleet.cluster.add_foreign_pod("theirs", "gpu-0", gpus=1)
+    foreign = {"gpus": 1, "cpu_milli": 1000, "memory_mib": 1024, "pods": 1}
+    fleet.settle(pool, foreign=foreign, foreign_devices=[1], cpu_milli=7000, memory_mib=64 * 1024 - 1024)
+    first, _ = NodeCache().convert(load_node_rows(pool), {pool.pk: "prod"}, closed=())
+    assert (first.gpus, first.capacity.gpu) == (2, 1000)
+    fleet.cluster.store.remove("pods", "others", "theirs")
+    fleet.settle(pool, foreign_devices=[], cpu_milli=8000)
+
+
+def test_cordoned_node_accepts_no_pods_until_it_is_uncordoned(fleet: Fleet) -> None:
+    pool = fleet.create()
+    fleet.settle(pool, state="ready", obstacle="")
+    fleet.cluster.change_node("gpu-0", unschedulable=True)
+    fleet.settle(pool, state="ready", obstacle="the node is cordoned in Kubernetes")
+    first, _ = NodeCache().convert(load_node_rows(pool), {pool.pk: "prod"}, closed=())
+    assert first.state == "cordoned"
+    fleet.cluster.change_node("gpu-0", unschedulable=False)
+    fleet.settle(pool, obstacle="")
+
+
+def test_removed_node_is_lost_and_another_one_is_claimed(fleet: Fleet) -> None:
+    pool = fleet.create(nodes=1)
+    fleet.settle(pool, state="ready")
+    fleet.cluster.remove_node("gpu-0")
+
+    def ready() -> list[str]:
+        fleet.reconcile(pool)
+        ids = pool.nodes.filter(state="ready").values_list("instance_id", flat=True)
+        return [instance_id.partition("/")[0] for instance_id in ids]
+
+    poll_until(ready, lambda names: names == ["gpu-1"])
+    assert NodeClaim.objects.filter(ended_at=None).count() == 1
+
+
+def test_node_belongs_to_one_pool(fleet: Fleet) -> None:
+    first, second = fleet.create(), fleet.create("second", nodes=1)
+    fleet.settle(first, state="ready")
+    fleet.reconcile(second)
+    second.refresh_from_db()
+    assert second.nodes.count() == 0
+    assert "2 nodes of the cluster selected, 0 free, 0 large enough" in second.last_error
+
+
+def test_unreachable_cluster_is_an_error_of_the_pool_and_nothing_is_lost(fleet: Fleet) -> None:
+    pool = fleet.create()
+    fleet.settle(pool, state="ready")
+    fleet.cluster.is_down = True
+
+    def last_error() -> str:
+        fleet.reconcile(pool)
+        pool.refresh_from_db()
+        return pool.last_error
+
+    poll_until(last_error, lambda error: "is not responding" in error)
+    assert set(pool.nodes.values_list("state", flat=True)) == {"ready"}
+    fleet.cluster.is_down = False
+    poll_until(last_error, lambda error: error == "")
+    assert pool.nodes.filter(state="ready").count() == 2
+
+
+def test_expired_watch_starts_again_from_a_list(fleet: Fleet) -> None:
+    pool = fleet.create()
+    fleet.settle(pool, state="ready")
+    fleet.cluster.store.compact()
+    fleet.cluster.change_node("gpu-0", unschedulable=True)
+    fleet.cluster.store.compact()
+    fleet.settle(pool, obstacle="the node is cordoned in Kubernetes")
+
+
+def test_credentials_are_stored_encrypted_and_changes_are_audited(fleet: Fleet) -> None:
+    pool = fleet.create()
+    assert "users" not in pool.kubeconfig_sealed
+    edited = services.edit_pool(actor=SYSTEM, pool=pool, changes={"kubeconfig": kubeconfig(server=fleet.url)})
+    assert edited.version == pool.version + 1
+    assert edited.kubeconfig_sealed != pool.kubeconfig_sealed
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"kubeconfig": None}, "kubeconfig"),
+        ({"provider_settings": {"in_cluster": True}}, "kubeconfig"),
+        ({"provider_settings": {"contxt": "x"}}, "provider_settings.contxt"),
+        ({"runtime": "ray"}, "runtime"),
+        ({"provider_settings": {"workspaces": {}}}, "provider_settings.workspaces"),
+    ],
+)
+def test_invalid_pool_is_refused_with_the_field(fleet: Fleet, values: dict[str, Any], path: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        services.create_pool(
+            actor=SYSTEM, name="prod", nodes=1,
+            **{"provider": "kubernetes", "kubeconfig": kubeconfig(server=fleet.url), **values},
+        )  # fmt: skip
+    assert [problem.path for problem in raised.value.problems] == [path]
+
+
+def test_kubernetes_runtime_needs_its_provider(fleet: Fleet) -> None:
+    with pytest.raises(Invalid, match="need each other"):
+        services.create_pool(actor=SYSTEM, name="prod", provider="local", runtime="kubernetes")
+    pool = fleet.create(nodes=1)
+    fleet.settle(pool, state="ready")
+    with pytest.raises((Invalid, Conflict)):
+        services.edit_pool(actor=SYSTEM, pool=pool, changes={"provider": "local", "runtime": "local"})
