@@ -1,7 +1,7 @@
 """Compile the queries of the scheduler's loop to SQL once.
 
 Django composes the SQL of a query each time it runs. For a query with a dozen columns, that takes longer than
-PostgreSQL needs to answer it.
+PostgreSQL needs to answer it. PostgreSQL, too, plans such a query only once for each connection.
 """
 
 import copy
@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from django.db import connections
+from django.db import connection, connections
 from django.db.models import Field, ForeignObject, Lookup, Model, QuerySet
+from psycopg.sql import Literal
+
+from berth.db.prepared import fetch_all
 
 M = TypeVar("M", bound=Model)
 R = TypeVar("R")
@@ -45,20 +48,22 @@ def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "Quer
     """
 
     @cache
-    def compile_query(count: int) -> tuple["QuerySet[M, R]", Any, str, tuple[Any, ...]]:
+    def compile_query(count: int) -> tuple["QuerySet[M, R]", Any, str, tuple[int, ...]]:
         queryset = build(*(Parameter(position) for position in range(count)))
         compiler = queryset.query.get_compiler(queryset.db)
-        sql, parameters = compiler.as_sql()
-        return queryset, compiler, sql, tuple(parameters)
+        sql, values = compiler.as_sql()
+        parts = ["%s" if isinstance(each, Parameter) else _literal(each) for each in values]
+        positions = tuple(each.position for each in values if isinstance(each, Parameter))
+        return queryset, compiler, sql % tuple(parts), positions
 
     def query(*values: Any) -> "QuerySet[M, R]":
-        compiled, template, sql, parameters = compile_query(len(values))
-        bound = [values[each.position] if isinstance(each, Parameter) else each for each in parameters]
+        compiled, template, sql, positions = compile_query(len(values))
+        bound = [values[position] for position in positions]
 
         def get_compiler(using: str, **_: Any) -> Any:
             compiler = copy.copy(template)
             compiler.connection = connections[using]  # each thread has its own
-            compiler.as_sql = lambda *_, **__: (sql, bound)
+            compiler.execute_sql = lambda *_, **__: [fetch_all(sql, bound)]
             return compiler
 
         queryset = compiled.all()
@@ -66,3 +71,9 @@ def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "Quer
         return queryset
 
     return query
+
+
+def _literal(value: Any) -> str:
+    """Return SQL for a constant, which lets the database use partial indexes."""
+    connection.ensure_connection()
+    return Literal(value).as_string(connection.connection).replace("%", "%%")
