@@ -138,6 +138,9 @@ class InstructionsResponse(ResponseModel):
     check: str = Field(
         description="Shell script that exits with 0 if the node started by `start` still runs."
     )
+    update: str = Field(
+        description="Shell script that applies a changed `start` to the running node without ending its pods."
+    )
     upgrade: UpgradeResponse | None = Field(description="Null if the agent keeps its version.")
 
 
@@ -193,16 +196,16 @@ class ReportMachine(MachineView):
             InstructionsResponse(
                 node=node.name, ordinal=node.ordinal, instance=node.instance_id,
                 start="" if is_installing else instructions.start, stop=instructions.stop,
-                check=instructions.check, digest=environment.digest, prepare=environment.script,
-                secrets=dict(environment.secrets),
+                update=instructions.update, check=instructions.check, digest=environment.digest,
+                prepare=environment.script, secrets=dict(environment.secrets),
                 upgrade=_upgrade_response(release, instructions.upgrade),
             )
         )  # fmt: skip
 
 
 NO_NODE = InstructionsResponse(
-    node=None, ordinal=None, instance="", start="", stop="", check="", digest="", prepare="", secrets={},
-    upgrade=None,
+    node=None, ordinal=None, instance="", start="", stop="", update="", check="", digest="", prepare="",
+    secrets={}, upgrade=None,
 )  # fmt: skip
 
 

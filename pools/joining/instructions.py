@@ -13,13 +13,15 @@ class Instructions:
 
     `check` exits with 0 if the node that `start` started still runs. An agent that was restarted runs it,
     because `start` would end the node's pods. `upgrade` replaces the code of a running node without ending
-    its pods.
+    its pods. `update` does the same for settings if only `start` has changed. If it fails, the node starts
+    again.
     """
 
     start: str = ""
     stop: str = ""
     check: str = ""
     upgrade: str = ""
+    update: str = ""
 
 
 @runtime_checkable

@@ -71,6 +71,11 @@ class RayCluster:
         below = descendants(self._processes[instance_id].pid)
         return next(pid for pid in below if name_of(pid) == "raylet")
 
+    def store(self) -> int:
+        """Return the process id of the head's store, without which Ray ends on every node."""
+        head = next(iter(self._processes.values()))
+        return next(pid for pid in descendants(head.pid) if name_of(pid) == "gcs_server")
+
     def ports_on_all_addresses(self) -> list[int]:
         """Return the ports on which the cluster listens on every address of this machine."""
         inodes = {inode for process in self._processes.values() for inode in _sockets(process.pid)}

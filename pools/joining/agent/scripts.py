@@ -90,6 +90,12 @@ class StartScript:
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer
             return
+        is_same_node = all(self.answer.get(name) == answer.get(name) for name in ("instance", "node"))
+        if is_same_node and self.answer.get("start"):
+            if not answer.get("start"):
+                return  # temporarily unknown, for example because the pool has no head
+            if self._update(answer):
+                return
         self.job.kill()
         self.stop()
         self.answer = answer
@@ -97,6 +103,24 @@ class StartScript:
             self.has_ended = False
             write_private_file(NODE_FILE, json.dumps(answer))
             self.job.start(str(answer["start"]), script_env(answer))
+
+    def _update(self, answer: dict[str, object]) -> bool:
+        """Apply changed instructions to the running node. Return False if it must start again."""
+        if not answer.get("update") or self.job.exit_code != 0:
+            return False
+        path = write_private_file(os.path.join(STATE, "update.sh"), str(answer["update"]))
+        try:
+            done = subprocess.run(
+                ["/bin/sh", path], env=script_env(answer), stdin=subprocess.DEVNULL, check=False,
+                timeout=CHECK_SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode:
+            return False
+        self.answer = answer
+        write_private_file(NODE_FILE, json.dumps(answer))
+        return True
 
     def stop(self) -> None:
         """Run the stop script of the current node, if there is one."""

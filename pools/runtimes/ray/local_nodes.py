@@ -68,8 +68,6 @@ class LocalRayNodes:
         self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
-        if ending is None and record is not None and self._has_lost_head(pool, instance, record):
-            ending = _request_termination(home)
         if ending is not None:
             return replace(instance, state=_end_process(record, ending))
         if record is None:
@@ -81,6 +79,7 @@ class LocalRayNodes:
         if not _is_running(record):
             message = f"Ray node process ended: {_last_line(home)}"
             return replace(instance, state=InstanceState.GONE, address=address, message=message)
+        self._follow_head(pool, instance, home, record)
         ready = STARTED in _read_text(home / "node" / "ray.log")
         state = InstanceState.READY if ready else InstanceState.BOOTING
         return replace(instance, state=state, address=address)
@@ -95,9 +94,15 @@ class LocalRayNodes:
                 return record["head"]
         return None
 
-    def _has_lost_head(self, pool: str, instance: Instance, record: dict[str, str]) -> bool:
-        """Return whether the head that the node joined is gone. A raylet cannot join another cluster."""
-        return instance.ordinal != 0 and record["head"] != self._head(pool, instance)
+    def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
+        """Let a node join the current head if its former one is gone. Its pods continue."""
+        head = self._head(pool, instance) if instance.ordinal != 0 else None
+        if not head or head == record["head"]:
+            return
+        path = home / "settings.json"
+        _write_private(path, json.dumps({**json.loads(path.read_text()), "head": head}))
+        send_signal(int(record["pid"]), signal.SIGHUP)
+        write_record(str(home / "process"), {**record, "head": head}.items())
 
     def _start(self, pool: str, instance: Instance, home: Path, head: str) -> None:
         node = home / "node"
@@ -105,8 +110,7 @@ class LocalRayNodes:
         address = self._free_address()
         settings = self._settings(pool, instance, node, address, head or f"{address}:{_free_port()}")
         path = home / "settings.json"
-        path.write_text(json.dumps(settings))
-        path.chmod(0o600)
+        _write_private(path, json.dumps(settings))
         with (home / "node.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pools.runtimes.ray.node.main", str(path)],
@@ -150,6 +154,13 @@ class LocalRayNodes:
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
+
+
+def _write_private(path: Path, text: str) -> None:
+    draft = path.with_suffix(".new")
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.rename(path)
 
 
 def _last_line(home: Path) -> str:

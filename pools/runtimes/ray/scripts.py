@@ -62,6 +62,21 @@ done
 CHECK = f"""{_PLACE}
 [ -f "$place/pid" ] && kill -0 "$(cat "$place/pid")"
 """
+_WRITE_SETTINGS = """cat > "$place/node.json.new" <<'BERTH_NODE_SETTINGS'
+{settings}
+BERTH_NODE_SETTINGS
+sed -i "s|@PLACE@|$place|; s|@WORKSPACES@|${{BERTH_NODE_WORKSPACES:-}}|" "$place/node.json.new"
+sed -i "s|@ENVIRONMENTS@|${{BERTH_ENVIRONMENTS:-${{place%/ray}}/environments}}|" "$place/node.json.new"
+mv "$place/node.json.new" "$place/node.json"
+"""
+# Fails if the node must start again, for example because Ray has another version now.
+_UPDATE = """set -eu
+umask 077
+{place}
+[ -n "${{BERTH_NODE_PYTHON:-}}" ] || [ "$(cat "$place/venv/.ready")" = "{ray} on {python}" ]
+kill -0 "$(cat "$place/pid")"
+{write_settings}kill -HUP "$(cat "$place/node/main.pid")"
+"""
 _START = """set -eu
 umask 077
 {place}
@@ -109,12 +124,7 @@ rm -rf "$place"/code*
 if [ -z "${{BERTH_NODE_PYTHON:-}}" ]; then
   [ "$(cat "$place/venv/.ready" 2> /dev/null)" = "$ray on $version" ] || install_ray
 fi
-cat > "$place/node.json" <<'BERTH_NODE_SETTINGS'
-{settings}
-BERTH_NODE_SETTINGS
-sed -i "s|@PLACE@|$place|; s|@WORKSPACES@|${{BERTH_NODE_WORKSPACES:-}}|" "$place/node.json"
-sed -i "s|@ENVIRONMENTS@|${{BERTH_ENVIRONMENTS:-${{place%/ray}}/environments}}|" "$place/node.json"
-export PYTHONPATH="$place/code"
+{write_settings}export PYTHONPATH="$place/code"
 : > "$place/node.log"
 nohup setsid sh -c 'trap "kill \\$node; wait \\$node; exit" TERM
 while :; do "$0" -m pools.runtimes.ray.node.main "$1" & node=$!; wait $node || :; sleep 5; done' \\
@@ -136,20 +146,27 @@ echo "Ray and the agent of this node are up."
 
 def start_script(node: RayNode, head: RayNode) -> str:
     """Return the script that starts Ray on a machine. The script contains the cluster's secret."""
+    return STOP + _START.format(
+        place=_PLACE, fetch_code=_FETCH_CODE, use_code=_USE_CODE, ray=RAY_VERSION, python=PYTHON_VERSION,
+        write_settings=_write_settings(node, head),
+    )  # fmt: skip
+
+
+def update_script(node: RayNode, head: RayNode) -> str:
+    """Return the script that lets a running node join another head without ending its pods."""
+    return _UPDATE.format(
+        place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head)
+    )
+
+
+def _write_settings(node: RayNode, head: RayNode) -> str:
     settings = {
         "label": node_label(node.instance_id), "address": node.address, "head": f"{head.address}:{GCS_PORT}",
         "is_head": node.is_head, "secret": node.secret, "root": "@PLACE@/node", "devices": len(node.devices),
         "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "workspaces": "@WORKSPACES@",
         "environments": "@ENVIRONMENTS@",
     }  # fmt: skip
-    return STOP + _START.format(
-        place=_PLACE,
-        fetch_code=_FETCH_CODE,
-        use_code=_USE_CODE,
-        ray=RAY_VERSION,
-        python=PYTHON_VERSION,
-        settings=json.dumps(settings),
-    )
+    return _WRITE_SETTINGS.format(settings=json.dumps(settings))
 
 
 @cache

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from pools import services
+from pools.api import joining
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool
 from tests.agents import NO_METADATA, REJECTED, write_agent
@@ -73,6 +75,13 @@ START = "echo started >> {place}/starts; setsid sleep 300 & echo $! > {place}/po
 STOP = "kill $(cat {place}/pod.pid); echo stopped > {place}/stops"
 UPGRADE = "echo upgraded >> {place}/upgrades; [ ! -e {place}/hold ] || sleep 300; [ ! -e {place}/fail ]"
 CHECK = "grep -q ') S' /proc/$(cat {place}/pod.pid)/stat"  # a killed pod may stay as a zombie
+
+
+def load_wiring_of_agents() -> Wired:
+    """Return the wiring that the fixture `host` has put in place."""
+    wired = joining.load_wiring()
+    assert isinstance(wired, Wired)
+    return wired
 
 
 class Host:
@@ -190,6 +199,36 @@ def test_agent_starts_its_node_again_if_the_node_did_not_survive(host: Host, met
     os.kill(host.pid("service"), signal.SIGKILL)
     wait_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
     assert Node.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_changed_instructions_are_applied_without_ending_pods(
+    host: Host, metal_pool: NodePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head of the pool is lost, and then another machine takes its place."""
+    wired = load_wiring_of_agents()
+    start, former = START.format(place=host.place), wired.instructions
+    host.install()
+    reconcile_pool(metal_pool)
+    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+    pod = host.pid("pod")
+    for update, result in (
+        (Instructions(), ""),
+        (replace(former(None), start=f"{start} # head 2", update=f"echo 2 >> {host.place}/updates"), "2\n"),
+        (
+            replace(former(None), start=f"{start} # head 3", update=f"echo 3 >> {host.place}/updates"),
+            "2\n3\n",
+        ),
+    ):
+        wired.instructions = lambda node, update=update: update
+        since = timezone.now()
+        wait_until(lambda since=since: Machine.objects.get().last_seen_at > since + timedelta(seconds=1))
+        updates = host.place / "updates"
+        assert (updates.read_text() if updates.exists() else "") == result
+    assert (host.pid("pod"), host.is_running("pod")) == (pod, True)
+    assert (host.place / "starts").read_text() == "started\n"
+    wired.instructions = lambda node: replace(former(None), start=f"{start} # other Ray", update="exit 1")
+    wait_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
 
 
 @pytest.mark.django_db(transaction=True)

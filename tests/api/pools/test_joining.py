@@ -63,6 +63,7 @@ def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal_pool
         "start": "",
         "stop": "",
         "check": "",
+        "update": "",
         "upgrade": None,
         "digest": "",
         "prepare": "",
@@ -250,6 +251,7 @@ def test_ordered_machine_joins_as_the_node_it_was_ordered_for(
         "start": "start metal-0",
         "stop": "stop",
         "check": "",
+        "update": "",
         "upgrade": None,
     }
     assert report_in(first).json() == {**instructions, "digest": "", "prepare": "", "secrets": {}}

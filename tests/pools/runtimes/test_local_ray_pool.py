@@ -24,10 +24,9 @@ from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
 from pools.selectors import ray_nodes
 from tests.contracts.pods import alive, ended, order, poll_until, running
-from tests.contracts.ray_cluster import name_of
 from tests.pools.stage import SYSTEM, pool
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 class LocalRayPool:
@@ -80,7 +79,7 @@ def local_pool(tmp_path: Path, transactional_db: None) -> Iterator[LocalRayPool]
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(local_pool: LocalRayPool) -> None:
     local_pool.resize(2)
     local_pool.until(lambda: local_pool.states() == ["ready", "ready"])
@@ -96,8 +95,7 @@ def test_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(local_po
     log = poll_until(lambda: local_pool.runtime.read_log("p-1", 0, 100).data)
     assert log.decode() == f"{worker.devices[0]}\n"
 
-    raylet = next(pid for pid in descendants(processes[1]) if name_of(pid) == "raylet")
-    os.kill(raylet, signal.SIGKILL)
+    os.kill(processes[1], signal.SIGKILL)
     pod_status = ended(local_pool.runtime, "p-1")
     assert pod_status.cause in (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
     local_pool.until(lambda: Node.objects.filter(pk=worker.pk, state=NodeState.ENDED).exists())
@@ -108,6 +106,24 @@ def test_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(local_po
     assert ended(local_pool.runtime, "p-2").exit_code == 0
     assert local_pool.runtime.get_reports(["p-0"])["p-0"].state is PodState.RUNNING
 
+    # The head is lost. The other node joins the new head, and its pod continues.
+    local_pool.runtime.start(
+        order("p-3", *command, instance_id=again.instance_id, devices=(again.devices[0],))
+    )
+    running(local_pool.runtime, "p-3")
+    os.kill(processes[0], signal.SIGKILL)
+    local_pool.until(lambda: Node.objects.filter(pk=head.pk, state=NodeState.ENDED).exists())
+    local_pool.until(lambda: local_pool.states() == ["ready", "ready"])
+    head = local_pool.node(0)
+    for number, node in enumerate((head, again)):
+        local_pool.until(lambda node=node: not local_pool.runtime.obstacles([node.instance_id]))
+        pod = order(f"p-4-{number}", "true", instance_id=node.instance_id)
+        local_pool.runtime.start(pod)
+        assert ended(local_pool.runtime, pod.pod_id).exit_code == 0
+    assert local_pool.runtime.get_reports(["p-3"])["p-3"].state is PodState.RUNNING
+    assert local_pool.node(1).pk == again.pk
+
+    processes.append(local_pool.process(head))
     processes.append(local_pool.process(again))
     below = [pid for process in processes for pid in descendants(process)]
     local_pool.end()

@@ -1,4 +1,4 @@
-"""Run Ray and the agent until either ends.
+"""Run Ray and the agent. Ray is restarted whenever it ends, and pods continue meanwhile.
 
 python -m pools.runtimes.ray.node.main SETTINGS
 """
@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from pools.runtimes.base import PodState
-from pools.runtimes.ray.node import raylet
 from pools.runtimes.ray.node.agent import Agent
 from pools.runtimes.ray.node.pods import NodePods
+from pools.runtimes.ray.node.raylet import RayProcess
 from pools.runtimes.ray.node.settings import NodeSettings, node_settings
 from pools.runtimes.shim.processes import open_anchor, start_time
 
@@ -31,43 +31,67 @@ def main(path: str) -> int:
     (node.root / "main.pid").write_text(str(os.getpid()))
     stopping, upgrading = threading.Event(), threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: upgrading.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     own_pid = os.getpid()
     pods = NodePods(node.root, f"{own_pid}:{start_time(own_pid)}", node.workspaces, node.environments)
     pods.try_images()
-    agent = Agent((node.address, node.agent_port), pods, node.secret, lambda: raylet.obstacle(node, process))
-    process = raylet.adopt() or raylet.start(node)
+    ray = RayProcess(node, pods.processes)
+    agent = Agent((node.address, node.agent_port), pods, node.secret, ray.obstacle)
+    ray.adopt_or_start()
     threading.Thread(target=agent.serve_forever, daemon=True).start()
     try:
-        _wait_for_end(process, stopping, upgrading)
-        if upgrading.is_set() and not stopping.is_set() and process.poll() is None:
+        while not _wait_for_end(ray, stopping, upgrading):
+            ray.restart()
+            if ray.is_hopeless and not pods.processes():
+                break
+        if upgrading.is_set() and not stopping.is_set():
             agent.shutdown()
             agent.server_close()
-            _run_new_code(process, path)
+            _run_new_code(ray, path)
     finally:
         # Do not report pods that end from now on, because this shutdown ends them.
         agent.closing = True
         agent.shutdown()
         agent.server_close()
         _stop_running_pods(pods)
-        raylet.end(process)
+        ray.end(spares_pods=False)
         _clean(node)
     return 0 if stopping.is_set() else 1
 
 
-def _run_new_code(process: raylet.Process, path: str) -> None:
-    """Replace the code of this process, which remains the parent of Ray and the anchor of the pods."""
-    env = dict(os.environ, **{raylet.ADOPT_VARIABLE: str(process.pid)})
+def _run_new_code(ray: RayProcess, path: str) -> None:
+    """Replace the code of this process, which remains the parent of Ray and the anchor of the pods.
+
+    The new code also reads the settings again.
+    """
+    env = dict(os.environ, **ray.adoption())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until the new code handles it
     os.execve(sys.executable, [sys.executable, "-m", "pools.runtimes.ray.node.main", path], env)  # noqa: S606
 
 
-def _wait_for_end(process: raylet.Process, stopping: threading.Event, upgrading: threading.Event) -> None:
+def _wait_for_end(ray: RayProcess, stopping: threading.Event, upgrading: threading.Event) -> bool:
+    """Wait until this process must end or run new code. Return False if only Ray has ended."""
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
-    while process.poll() is None and not upgrading.is_set() and not stopping.wait(POLL_SECONDS):
-        if anchor and (fd is None or select.select([fd], [], [], 0)[0]):
-            return
+    try:
+        return _wait_with_anchor(ray, stopping, upgrading, fd, must_have_anchor=bool(anchor))
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _wait_with_anchor(
+    ray: RayProcess, stopping: threading.Event, upgrading: threading.Event, anchor: int | None, *,
+    must_have_anchor: bool,
+) -> bool:  # fmt: skip
+    while not upgrading.is_set() and not stopping.wait(POLL_SECONDS):
+        if must_have_anchor and (anchor is None or select.select([anchor], [], [], 0)[0]):
+            return True
+        if not ray.is_running:
+            return False
+    return True
 
 
 def _stop_running_pods(pods: NodePods) -> None:

@@ -9,7 +9,18 @@ from pathlib import Path
 from pools.runtimes.base import PodOrder
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.pod_dir import PodDir
+from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shims import SHIM_CODE, SOURCE_ROOT
+
+# The job waits for its shim, which keeps the pod's devices reserved in Ray. The shim has its own session: if
+# Ray ends, it kills only the process group of the job, and the pod continues.
+JOB_CODE = f"""import os
+shim = os.fork()
+if shim:
+    os.waitpid(shim, 0)
+    os._exit(0)
+os.setsid()
+{SHIM_CODE}"""
 
 
 class NodePods(LocalRuntime):
@@ -27,8 +38,13 @@ class NodePods(LocalRuntime):
         pod = self._pod_dir(order.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
             return ""
-        shim = [sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT, str(pod), self.anchor]
-        return f"cd / && exec {shlex.join(shim)}"
+        job = [sys.executable, "-I", "-S", "-c", JOB_CODE, SOURCE_ROOT, str(pod), self.anchor]
+        return f"cd / && exec {shlex.join(job)}"
+
+    def processes(self) -> set[int]:
+        """Return the processes of all running pods, shims included."""
+        shims = [self._pod_dir(pod_id).shim_pid() for pod_id in self.list_pods()]
+        return {pid for shim in shims if shim for pid in (shim, *descendants(shim))}
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
         """Do nothing, because Ray starts the shim as the pod's job."""

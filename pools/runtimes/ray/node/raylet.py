@@ -10,16 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Union
 
 from pools.runtimes.ray.cluster import NODE_LABEL, device_resource
 from pools.runtimes.ray.node.settings import NodeSettings
 from pools.runtimes.shim.processes import descendants, send_signal
 
+_LIBC = ctypes.CDLL(None)  # loaded before the process has threads, because it is used between fork and exec
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 STARTED = "Ray runtime started"  # appears in the output of `ray start`
 GRACE_SECONDS = 8.0
+RESTART_DELAY_SECONDS = 1.0
+RESTART_SECONDS_MAX = 600.0  # a node without pods then ends, and is replaced or starts afresh
 ADOPT_VARIABLE = "BERTH_RAY_PROCESS"
 # The head detects a dead node after about 5 s and a hanging node after 30 s, instead of Ray's 15 s and 60 s.
 # With much shorter timeouts, a machine that is merely busy would lose all its pods.
@@ -52,7 +55,10 @@ class AdoptedProcess:
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal, or None while the process runs."""
         if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # it ended while the code was replaced
+                pid, status = self.pid, 0
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
@@ -70,40 +76,94 @@ class AdoptedProcess:
         return code
 
 
-Process = Union["subprocess.Popen[bytes]", AdoptedProcess]
+class RayProcess:
+    """Ray on this node. `pod_processes()` returns the processes that must survive the end of Ray."""
+
+    def __init__(self, node: NodeSettings, pod_processes: Callable[[], set[int]]) -> None:
+        self._node, self._pod_processes = node, pod_processes
+        self._process: subprocess.Popen[bytes] | AdoptedProcess | None = None
+        self._last_up = time.monotonic()
+
+    def adopt_or_start(self) -> None:
+        """Continue with the Ray process from before this process ran new code, if it joined the same head."""
+        pid, _, head = os.environ.pop(ADOPT_VARIABLE, "").partition(" ")
+        if pid:
+            self._process = AdoptedProcess(int(pid))
+            if head == self._node.head:
+                return
+            self.end()
+        self._process = _start(self._node)
+
+    def adoption(self) -> dict[str, str]:
+        """Return the environment with which new code of this process adopts Ray."""
+        if self._process is None or not self.is_running:
+            return {}
+        return {ADOPT_VARIABLE: f"{self._process.pid} {self._node.head}"}
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether Ray has not come up for minutes."""
+        return time.monotonic() > self._last_up + RESTART_SECONDS_MAX
+
+    def obstacle(self) -> str:
+        """Return the reason Ray cannot run pods on this node yet, or an empty string.
+
+        `ray start` reports that the runtime has started once the raylet has registered with the head.
+        """
+        if self._process is None or not self.is_running:
+            return "ray start has ended and is being restarted"
+        return "" if STARTED in _read_log(self._node) else "ray start has not finished yet"
+
+    def restart(self) -> None:
+        """Start Ray again after it has ended. Pods do not depend on Ray and continue."""
+        if STARTED in _read_log(self._node):
+            self._last_up = time.monotonic()
+        self.end()
+        time.sleep(RESTART_DELAY_SECONDS)
+        self._process = _start(self._node)
+
+    def end(self, *, spares_pods: bool = True) -> None:
+        """Stop Ray and all its processes, and with `spares_pods=False` also the pods."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_SECONDS)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline:
+            remaining = set(descendants(os.getpid()))
+            if spares_pods:
+                remaining -= self._pod_processes()
+            if not remaining:
+                return
+            for pid in remaining:
+                send_signal(pid, signal.SIGKILL)
+            _reap(remaining)
+            time.sleep(0.05)
 
 
-def adopt() -> AdoptedProcess | None:
-    """Return the Ray process that this process started before its code was replaced, or None."""
-    pid = os.environ.pop(ADOPT_VARIABLE, "")
-    return AdoptedProcess(int(pid)) if pid else None
+def _read_log(node: NodeSettings) -> str:
+    path = node.root / "ray.log"
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
-def start(node: NodeSettings) -> subprocess.Popen[bytes]:
+def _start(node: NodeSettings) -> subprocess.Popen[bytes]:
     # Orphans of Ray are reparented to this process.
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     token = node.root / "secret"
     token.write_text(node.secret)
     log_path = node.root / "ray.log"
     if log_path.exists():
         log_path.rename(node.root / "ray.log.1")
-    log = log_path.open("wb")
-    return subprocess.Popen(
-        _command(node), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-        env=_environment(token), start_new_session=True,
-        preexec_fn=_end_with_parent,  # noqa: PLW1509 (no thread was started yet)
-    )  # fmt: skip
-
-
-def obstacle(node: NodeSettings, process: Process) -> str:
-    """Return the reason Ray cannot run pods on this node yet, or an empty string.
-
-    `ray start` reports that the runtime has started once the raylet has registered with the head.
-    """
-    if process.poll() is not None:
-        return f"ray start ended with exit code {process.returncode}"
-    log = (node.root / "ray.log").read_text(errors="replace")
-    return "" if STARTED in log else "ray start has not finished yet"
+    with log_path.open("wb") as log:
+        return subprocess.Popen(
+            _command(node), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+            env=_environment(token), start_new_session=True,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509 (one system call, which takes no lock)
+        )  # fmt: skip
 
 
 def _command(node: NodeSettings) -> list[str]:
@@ -136,27 +196,11 @@ def _environment(token: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def end(process: Process) -> None:
-    """Stop Ray and all its processes. The agent has already stopped the pods."""
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_SECONDS)
-    deadline = time.monotonic() + GRACE_SECONDS
-    while (remaining := descendants(os.getpid())) and time.monotonic() < deadline:
-        for pid in remaining:
-            send_signal(pid, signal.SIGKILL)
-        _reap()
-        time.sleep(0.05)
-
-
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
