@@ -1,0 +1,34 @@
+"""Test that the shipped role for Kubernetes has exactly the permissions that Berth uses."""
+
+from pathlib import Path
+
+import yaml
+
+from tests.contracts.kubernetes_stage import fake_kubernetes_stage
+from tests.contracts.pods import ended, poll_until, running
+
+ROLE = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes" / "role.yaml"
+
+
+def granted() -> set[tuple[str, str]]:
+    """Return the verbs and resources of the shipped role."""
+    documents = yaml.safe_load_all(ROLE.read_text())
+    (role,) = (document for document in documents if document["kind"] == "ClusterRole")
+    return {
+        (verb, resource) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
+
+
+def test_role_grants_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
+    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
+        secrets = {"secret_env": {"PASSWORD": "x"}, "registry_auth": "{}"}
+        stage.runtime.start(stage.order("p-1", "train", **secrets))
+        running(stage.runtime, "p-1")
+        stage.access["prod"].cluster.mirror.nodes()
+        stage.runtime.read_log("p-1", 0, 100)
+        stage.runtime.stop("p-1", 5)
+        ended(stage.runtime, "p-1")
+        stage.runtime.forget("p-1")
+        # The watches begin in the background.
+        calls = poll_until(lambda: set(stage.cluster.calls), lambda calls: calls >= granted())
+        assert calls == granted()
