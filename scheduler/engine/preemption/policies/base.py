@@ -51,6 +51,11 @@ class PreemptionPolicy:
         """Return whether workloads of the project may be evicted now."""
         raise NotImplementedError
 
+    @property
+    def is_limited_to_own_project(self) -> bool:
+        """Return whether only workloads of the preemptor's own project may be victims."""
+        return False
+
     def projects(self) -> Iterator[QueueAccount]:
         """Yield the projects that may have victims."""
         return (account for account in self.board.by_project if self.may_evict_from_queue(account))

@@ -284,6 +284,10 @@ class Preempt(PreemptionPolicy):
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
         return account is self.gang.account
 
+    @property
+    def is_limited_to_own_project(self) -> bool:
+        return True
+
     def projects(self) -> Iterator[QueueAccount]:
         return (account for account in (self.gang.account,) if account in self.board.by_project)
 

@@ -45,6 +45,10 @@ class Shrink(Reclaim):
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
         return account is self.gang.account or (self.deserved and super().may_evict_from_queue(account))
 
+    @property
+    def is_limited_to_own_project(self) -> bool:
+        return not self.deserved
+
     def projects(self) -> Iterator[QueueAccount]:
         if self.gang.account in self.board.by_project:
             yield self.gang.account

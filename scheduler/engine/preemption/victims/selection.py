@@ -70,9 +70,10 @@ class VictimSelection:
 
     def candidates(self) -> Iterator[Victim]:
         """Yield all victims that could be selected."""
-        for account, gangs in self.board.by_project.items():
+        by_project = self.board.by_project
+        for account in self.policy.projects() if self.policy.is_limited_to_own_project else by_project:
             if self._is_queue_allowed(account):
-                for gang in gangs.values():
+                for gang in by_project[account].values():
                     if self.policy.moves_only:
                         if not self.is_protected(gang):
                             for part in gang.parts:
