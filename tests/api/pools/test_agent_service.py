@@ -29,6 +29,7 @@ from pools.models import Machine, Node, NodePool
 from tests.agents import NO_METADATA, REJECTED, write_agent
 from tests.api.pools.test_joining import Wired, metal_pool, reconcile_pool
 from tests.cast import Cast
+from tests.interpreters import find_python
 
 __all__ = ["metal_pool"]  # a fixture
 
@@ -238,6 +239,23 @@ def test_rejected_agent_is_not_restarted(host: Host) -> None:
     wait_until(lambda: not host.is_running("manager"))
     again = host.install()
     assert "The agent is installed" in again.stdout, "the installation can be repeated"
+
+
+@pytest.mark.skipif(find_python("3.9") is None, reason="no Python 3.9 on this machine")
+@pytest.mark.django_db(transaction=True)
+def test_agent_on_python_3_9_joins_and_starts_its_node(host: Host, metal_pool: NodePool) -> None:
+    python = find_python("3.9")
+    assert python
+    env = {**host.env, "BERTH_URL": host.url, "BERTH_POOL": "metal"}
+    agent = subprocess.Popen([python, "-S", str(host.agent), "run"], env=env)
+    try:
+        wait_until(Machine.objects.exists)
+        reconcile_pool(metal_pool)
+        wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+        wait_until(lambda: Node.objects.get().inventory.get("python", "").startswith("3.9."))
+    finally:
+        agent.kill()
+        agent.wait()
 
 
 @pytest.mark.django_db(transaction=True)
