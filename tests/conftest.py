@@ -27,6 +27,7 @@ FAST_SETTINGS = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "shared_buffers": "32MB",
+    "jit": "off",  # compiling a query takes longer than reading the few rows of a test
 }
 
 

@@ -96,7 +96,7 @@ def test_output_states_the_number_of_cycles(tmp_path: Path) -> None:
     assert "Steady state" not in run(file, cycles=2)[1]
 
 
-@on_random_clusters(15)
+@on_random_clusters(8)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), seconds=st.sampled_from([1, 60, 500]))
 def test_simulating_steady_cycles_gives_the_same_result(document: Document, seconds: int) -> None:
     document["cycle_seconds"] = seconds
