@@ -1,4 +1,4 @@
-"""What Berth may use of a cluster's nodes: capacity minus foreign pods, and reasons not to use a node."""
+"""Usable capacity of a cluster's nodes, without foreign pods, and reasons not to use a node."""
 
 import math
 from collections.abc import Iterable, Mapping
