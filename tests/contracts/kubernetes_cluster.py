@@ -10,9 +10,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from pools.kubernetes.api import Api, ApiError
 from pools.kubernetes.credentials import parse_kubeconfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -47,6 +49,32 @@ def real_cluster(work: Path) -> Iterator[str]:
         yield flatten(work / "run" / "kubeconfig")
     finally:
         subprocess.run(["bash", script, "down"], env=environ, check=False, timeout=START_SECONDS)
+
+
+def with_shipped_role(kubeconfig: str) -> str:
+    """Return a kubeconfig for a service account that has exactly the role of `deploy/kubernetes`."""
+    api = Api(parse_kubeconfig(kubeconfig))
+    for document in yaml.safe_load_all((REPOSITORY / "deploy" / "kubernetes" / "role.yaml").read_text()):
+        _create(api, document)
+    accounts = "/api/v1/namespaces/berth/serviceaccounts"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
+    token = api.create(f"{accounts}/berth/token", request)["status"]["token"]
+    api.close()
+    config = yaml.safe_load(kubeconfig)
+    config["users"][0]["user"] = {"token": token}
+    return str(yaml.safe_dump(config))
+
+
+def _create(api: Api, document: dict[str, Any]) -> None:
+    """Create an object, unless it exists."""
+    group = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
+    namespace = document["metadata"].get("namespace")
+    place = f"{group}/namespaces/{namespace}" if namespace else group
+    try:
+        api.create(f"{place}/{document['kind'].lower()}s", document)
+    except ApiError as error:
+        if error.status != 409:
+            raise
 
 
 def flatten(kubeconfig: Path) -> str:

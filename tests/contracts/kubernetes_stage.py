@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.credentials import Connection
 from pools.kubernetes.runtime import KubernetesRuntime
@@ -121,14 +122,15 @@ class RealKubernetesStage(KubernetesStage):
     def wait_out_grace_period(self, seconds: int) -> None:
         """Do nothing, because real time passes."""
 
-    def sweep(self) -> None:
-        """Stop every pod, and delete the installation's namespace."""
+    def sweep(self, admin: Api) -> None:
+        """Stop every pod, and delete the installation's namespace as an admin of the cluster."""
         for pod_id in self.runtime.list_pods():
             self.runtime.stop(pod_id, 0)
         for pod_id in self.runtime.list_pods():
             ended(self.runtime, pod_id)
             self.runtime.forget(pod_id)
-        self.access[POOL].cluster.api.delete(f"/api/v1/namespaces/{self.namespace}")
+        admin.delete(f"/api/v1/namespaces/{self.namespace}")
+        admin.close()
 
     def _do(self, pod_id: str, script: str) -> None:
         pipe = self.workspaces / "train-1" / f"do-{pod_id}"

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause
 from tests.contracts import test_runtime as contract
-from tests.contracts.kubernetes_cluster import missing_parts, real_cluster
+from tests.contracts.kubernetes_cluster import missing_parts, real_cluster, with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 
@@ -34,9 +35,10 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def stage(kubeconfig: str, tmp_path: Path) -> Iterator[RealKubernetesStage]:
-    stage = RealKubernetesStage(tmp_path / "runtime", parse_kubeconfig(kubeconfig))
+    connection = parse_kubeconfig(with_shipped_role(kubeconfig))
+    stage = RealKubernetesStage(tmp_path / "runtime", connection)
     yield stage
-    stage.sweep()
+    stage.sweep(Api(parse_kubeconfig(kubeconfig)))
     stage.close()
 
 
@@ -51,7 +53,9 @@ def test_variables_reach_the_command_unchanged(stage: RealKubernetesStage) -> No
     assert directory == "/berth/workspace"
 
 
-def test_secrets_reach_a_pod_and_its_object_does_not_contain_them(stage: RealKubernetesStage) -> None:
+def test_secrets_reach_a_pod_and_its_object_does_not_contain_them(
+    stage: RealKubernetesStage, kubeconfig: str
+) -> None:
     secrets = {"secret_env": {"PASSWORD": "swordfish-1"}, "secret_files": {"key": "swordfish-2"}}
     script = (
         'test "$PASSWORD" = sword""fish-1 && grep -q sword""fish-2 "$BERTH_SECRETS_DIR/key"; exec sleep 600'
@@ -64,7 +68,7 @@ def test_secrets_reach_a_pod_and_its_object_does_not_contain_them(stage: RealKub
     )
     running(stage.runtime, "p-1")
     poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data == b"ok\n")
-    api = stage.access["prod"].cluster.api
+    api = Api(parse_kubeconfig(kubeconfig))
     pod = api.get(f"/api/v1/namespaces/{stage.namespace}/pods/p-1")
     assert "swordfish" not in str(pod)
     (owner,) = api.get(f"/api/v1/namespaces/{stage.namespace}/secrets/p-1")["metadata"]["ownerReferences"]
