@@ -2,8 +2,8 @@
 
 Submits an array of 100 and one of TASKS tasks, with at most 8 running at a time, and measures the
 submission, the ticks of the real loop while the other tasks are held, and a cancellation and a retry of all
-tasks. The loop runs on real rows in a separate database, with an in-memory runtime. CPU times are those of this process and
-of its process of the database.
+tasks. The loop runs on real rows in a separate database, with an in-memory runtime. CPU times are
+those of this process and of its process of the database.
 """
 
 import json
