@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from pools.runtimes import local_log, shims
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.local import LocalRuntime
-from pools.runtimes.shim.processes import start_time
+from pools.runtimes.shim.processes import is_running, start_time
 from tests.contracts.pods import LocalStage, alive, ended, kill, machine_pids, order, poll_until, running
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -369,3 +370,16 @@ def test_start_fails_with_a_reason_if_the_workspace_cannot_be_created(tmp_path: 
     report = ended(runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
     assert "File name too long" in report.message
+
+
+def test_shim_ends_if_its_node_is_deleted_while_the_pod_runs(tmp_path: Path) -> None:
+    runtime = LocalRuntime(tmp_path / "run", anchor="")
+    runtime.start(order("p-1", "sleep", "600"))
+    running(runtime, "p-1")
+    pod = runtime._pod_dir("p-1")
+    shim, status = pod.shim_pid(), pod.read("status")
+    assert shim
+    assert status
+    shutil.rmtree(tmp_path / "run")
+    os.kill(int(status["pid"]), signal.SIGKILL)
+    poll_until(lambda: not is_running(shim))
