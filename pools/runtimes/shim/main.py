@@ -120,7 +120,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
             return write_record(f"{directory}/exit", record)
         except OSError:  # for example a full disk: retry, because the exit code must not be lost
             if not os.path.isdir(directory):
-                return  # the node was deleted meanwhile, and nothing reads the exit code
+                return None  # the node was deleted meanwhile, and nothing reads the exit code
             time.sleep(1.0)
 
 
