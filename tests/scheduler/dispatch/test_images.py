@@ -13,7 +13,7 @@ from projects.models import Phase, RunImage, Workload
 from projects.services.secrets import set_project_secret
 from projects.services.workloads import control
 from scheduler.registries.base import RegistryError, RegistryFault
-from tests.scheduler.dispatch.test_crash import Killed
+from tests.scheduler.crashes import Killed
 from tests.scheduler.stage import Stage
 
 IMAGE = "ghcr.io/org/train:1"
