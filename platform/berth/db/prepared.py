@@ -41,6 +41,7 @@ def _cursor() -> Any:
     The database prepares what such cursors run for the second time, see `prepare_threshold` in the settings.
     Other cursors send complete statements, which are never prepared.
     """
+    connection.close_if_health_check_failed()
     connection.ensure_connection()
     connection.validate_thread_sharing()
     _keep_plans(connection.connection)

@@ -6,13 +6,13 @@ from typing import Annotated, Literal, Protocol
 from uuid import UUID
 
 from django.db.models import QuerySet
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.arrays import Indexes, expand
+from berth.core.spec.arrays import Indexes, check_index_count, expand
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Query, Word, parse_body, parse_document, parse_query
@@ -59,7 +59,8 @@ class ChangeBody(Body):
     """Tasks to change."""
 
     indexes: Annotated[
-        Indexes | None, Field(description="Indexes and ranges such as 7 or 0-99:10; by default all.")
+        Annotated[Indexes, AfterValidator(check_index_count)] | None,
+        Field(description="Indexes and ranges such as 7 or 0-99:10; by default all."),
     ] = None
 
 

@@ -61,7 +61,7 @@ def cancel(
         move_all([_cancel_move(task, message) for task in moved], actor=actor.name, now=at)
         crash_point("array.cancelled")
         _turn_to_cancelled(turned, message, actor)
-        progress.release([locked.pk])
+        progress.release([locked.pk], at)
         progress.end([locked.pk], at)
         _audit(actor, "cancel", locked, count, [task.array_index for task in (*turned, *moved)])
         wake("scheduler")
@@ -103,7 +103,7 @@ def retry(
         attempts = {index: attempt + 1 for _, index, attempt, _ in tasks if index is not None}
         store_tasks(locked, model, attempts, actor, warnings)
         crash_point("array.stored")
-        progress.release([locked.pk])
+        progress.release([locked.pk], at)
         _audit(actor, "retry", locked, len(tasks), attempts)
         wake("scheduler")
     return len(tasks)
@@ -181,11 +181,16 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
 
 
 def _reopen(array: WorkloadArray) -> None:
-    """Make a locked array active. Raises Conflict if another active array has its name."""
+    """Make a locked array active. Raises Conflict if another live workload or active array has its name."""
     try:
         with transaction.atomic():
             WorkloadArray.objects.filter(pk=array.pk).update(
                 state=ArrayState.ACTIVE, ended_at=None, unschedulable_at=None
+            )
+        live = Workload.objects.filter(project=array.project, name=array.name)
+        if live.exclude(phase__in=lifecycle.ENDED).exists():
+            raise Conflict(
+                f"{array.project.name} has a live workload named {array.name}. Wait until it ends."
             )
     except IntegrityError:
         raise Conflict(

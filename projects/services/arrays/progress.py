@@ -39,10 +39,15 @@ DUE = f"""
 LOCK = """
     SELECT id FROM projects_workloadarray WHERE id = ANY(%(arrays)s) ORDER BY id FOR NO KEY UPDATE
 """
+LOCK_OF_TASKS = """
+    SELECT id FROM projects_workloadarray
+     WHERE id IN (SELECT array_id FROM projects_workload WHERE id = ANY(%(tasks)s))
+     ORDER BY id FOR NO KEY UPDATE
+"""
 RELEASE = f"""
     UPDATE projects_workload AS task
        SET held = false, reason = 'Submitted', message = 'Waiting for the next scheduling cycle.',
-           version = task.version + 1
+           since = %(now)s, version = task.version + 1
       FROM projects_workloadarray AS array_ {RELEASED}
      CROSS JOIN LATERAL (
         SELECT id FROM projects_workload AS task WHERE task.array_id = array_.id AND task.held
@@ -75,7 +80,7 @@ def advance(arrays: Sequence[uuid.UUID], now: datetime) -> int:
     number of arrays or tasks.
     """
     lock(arrays)
-    released = release(arrays)
+    released = release(arrays, now)
     return released + end(arrays, now)
 
 
@@ -85,10 +90,16 @@ def lock(arrays: Collection[uuid.UUID]) -> None:
         cursor.execute(LOCK, {"arrays": list(arrays)})
 
 
-def release(arrays: Collection[uuid.UUID]) -> int:
+def lock_arrays_of(tasks: Collection[uuid.UUID]) -> None:
+    """Lock the arrays of these tasks until the transaction ends. Call this before locking the tasks."""
+    with connection.cursor() as cursor:
+        cursor.execute(LOCK_OF_TASKS, {"tasks": list(tasks)})
+
+
+def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
     """Release as many tasks of locked arrays as the limits allow. Return their number."""
     with connection.cursor() as cursor:
-        cursor.execute(RELEASE, {"arrays": list(arrays), "most": PENDING_MAX})
+        cursor.execute(RELEASE, {"arrays": list(arrays), "most": PENDING_MAX, "now": now})
         return cursor.rowcount
 
 

@@ -72,7 +72,7 @@ def submit(
         (warnings,) = collect_warnings(view, [draft.model])
         store_tasks(array, draft.model, dict.fromkeys(draft.section.indexes, 1), actor, warnings)
         crash_point("array.stored")
-        release([array.pk])
+        release([array.pk], array.submitted_at)
         if not actor.is_system:
             audit.write_entry(actor, "submit", array, after=_audited(array), project=array.project)
         wake("scheduler")

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.spec import ArraySpec
-from berth.core.spec.arrays import RANGES_ALLOWED, expand, parse_indexes
+from berth.core.spec.arrays import RANGES_ALLOWED, TASKS_MAX, expand, parse_indexes, to_ranges
 from berth.core.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.server.api.transport.streaming import csv_response
@@ -49,9 +49,12 @@ class TasksForm(Form):
         if not text:
             return None
         try:
-            return expand(parse_indexes(text))
+            parts = parse_indexes(text)
         except ValueError as error:
             raise forms.ValidationError(f'"{error}" is not a task. Enter {RANGES_ALLOWED}.') from None
+        if sum(map(len, to_ranges(parts))) > TASKS_MAX:
+            raise forms.ValidationError(f"These are too many tasks. Enter at most {TASKS_MAX} indexes.")
+        return expand(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from django.db import connection
 
 from projects.models import Phase, Workload
 from projects.services import announce
+from projects.services.arrays.progress import lock_arrays_of
 from projects.services.workloads.unschedulable import REASON, report_unschedulable
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
@@ -22,7 +23,14 @@ ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
 MAX_POSITION_UPDATES = 2000  # maximum per cycle, for workloads whose only change is the queue position
 
+# The rows are locked in the order in which other transactions lock the tasks of an array.
 UPDATE_WORKLOADS = """
+    WITH written AS (
+        SELECT * FROM jsonb_to_recordset(%(rows)s::jsonb)
+            AS written(id uuid, reason text, message text, explanation jsonb)
+    ), locked AS MATERIALIZED (
+        SELECT id FROM projects_workload WHERE id IN (SELECT id FROM written) ORDER BY id FOR NO KEY UPDATE
+    )
     UPDATE projects_workload AS workload
        SET explanation = written.explanation, explained_at = %(now)s,
            pending_reasons = CASE
@@ -37,9 +45,8 @@ UPDATE_WORKLOADS = """
            END,
            reason = CASE WHEN workload.phase = 'pending' THEN written.reason ELSE workload.reason END,
            message = CASE WHEN workload.phase = 'pending' THEN written.message ELSE workload.message END
-      FROM jsonb_to_recordset(%(rows)s::jsonb)
-           AS written(id uuid, reason text, message text, explanation jsonb)
-     WHERE workload.id = written.id AND workload.phase IN ('pending', 'reserved')
+      FROM written JOIN locked USING (id)
+     WHERE workload.id = written.id AND workload.phase IN ('pending', 'reserved') AND NOT workload.held
 """
 
 QueueProgress = tuple[int, int, str]  # queue position, expected start and its reason
@@ -85,8 +92,10 @@ class ExplanationWriter:
         moved_up.sort(key=lambda change: change[3][1])
         chosen = [*changed, *moved_up[:MAX_POSITION_UPDATES]]
         rows = [_build_row(pk, refusal, expected) for pk, refusal, expected, _ in chosen]
-        _write_rows(rows, view.at, cycle)
         unschedulable = {pk: message for pk, reason, message, _ in rows[: len(changed)] if reason == REASON}
+        if unschedulable:
+            lock_arrays_of(unschedulable)
+        _write_rows(rows, view.at, cycle)
         report_unschedulable(unschedulable, actor=ACTOR, now=view.at)
         current.update({pk: state for pk, _, _, state in chosen})
         self._written = current

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from projects.models import Audit, Event, Membership, RoleNode, Workload, WorkloadArray
+from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
@@ -264,3 +265,21 @@ def test_statements_of_a_change_do_not_depend_on_the_number_of_tasks(
             assert dave.post(f"arrays/{array['id']}/{action}", body).json()["changed"] == size
         numbers.append(len(captured))
     assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize("step", ["cancel", "retry"])
+def test_change_that_names_more_tasks_than_an_array_can_have_is_refused(dave: Caller, step: str) -> None:
+    array = submit(dave)
+    answer = dave.post(f"arrays/{array['id']}/{step}", {"indexes": ["0-999999"] * 9_999})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["allowed"] == "at most 10000 indexes"
+
+
+def test_retry_is_refused_while_a_live_workload_has_the_name_of_the_array(dave: Caller) -> None:
+    array = submit(dave)
+    Workload.objects.filter(array=array["id"]).update(phase="failed", ended_at=make.ago(minutes=1))
+    WorkloadArray.objects.update(state="failed", ended_at=make.ago(minutes=1))
+    assert dave.post("workloads", training("sweep", project="vision")).status_code == 201
+    answer = dave.post(f"arrays/{array['id']}/retry", {})
+    assert answer.status_code == 409 and "live workload named sweep" in answer.json()["detail"]
+    assert WorkloadArray.objects.get().state == "failed"

@@ -147,6 +147,15 @@ def to_ranges(parts: Iterable[str]) -> list[range]:
     return [part for text in parts if (part := index_range(text)) is not None]
 
 
+def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the validated indexes and ranges unless they name more tasks than an array can have."""
+    if sum(map(len, to_ranges(parts))) > TASKS_MAX:
+        raise PydanticCustomError(
+            "indexes", "names too many tasks", {"allowed": f"at most {TASKS_MAX} indexes"}
+        )
+    return parts
+
+
 def expand(parts: Iterable[str]) -> tuple[int, ...]:
     """Return the indexes in ascending order, each once."""
     return tuple(sorted({index for part in to_ranges(parts) for index in part}))

@@ -281,7 +281,8 @@ def test_isolation_of_nodes_is_recorded_and_a_change_is_noticed(measured_workloa
     node.refresh_from_db()
     limits = {"limits": [], "limits_obstacle": "", "ignores_limits": False}
     images = {"images": "", "images_obstacle": "", "seccomp": False, "seccomp_obstacle": ""}
-    assert node.isolation == {"level": "users", "policy": "auto", "obstacle": "", **limits, **images}
+    level = {"level": "users", "policy": "auto", "obstacle": "", "whole_devices": False}
+    assert node.isolation == {**level, **limits, **images}
     runtime.isolation = Isolation(Level.NONE, Policy.REQUIRE, "no bubblewrap")
     for _ in range(ISOLATION_EVERY):
         measured_workload.pass_time()
