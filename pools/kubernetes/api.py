@@ -13,7 +13,9 @@ from typing import Any
 
 import httpx
 
-from pools.kubernetes.credentials import Connection
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from pools.kubernetes.credentials import PATH, Connection
 
 TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 PAGE = 500  # objects per response of a list
@@ -46,17 +48,24 @@ class _TokenFile(httpx.Auth):
 
 
 class Api:
+    """Client for one connection. Raises Invalid with the part of the kubeconfig that cannot be used."""
+
     def __init__(self, connection: Connection) -> None:
         self.server = connection.server
         headers = {"User-Agent": "berth", "Accept": "application/json"}
-        if connection.token:
-            headers["Authorization"] = f"Bearer {connection.token}"
-        self._http = httpx.Client(
-            base_url=connection.server, headers=headers, timeout=TIMEOUT, trust_env=False,
-            verify=_tls_context(connection), proxy=connection.proxy or None,
-            auth=_TokenFile(connection.token_file) if connection.token_file else None,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
-        )  # fmt: skip
+        with _invalid("clusters.server", "https://HOST:PORT"):
+            base_url = httpx.URL(connection.server)
+        with _invalid("users.token", "ASCII characters"):
+            if connection.token:
+                headers["Authorization"] = f"Bearer {connection.token.encode('ascii').decode()}"
+        tls = _tls_context(connection)
+        with _invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
+            self._http = httpx.Client(
+                base_url=base_url, headers=headers, timeout=TIMEOUT, trust_env=False,
+                verify=tls, proxy=connection.proxy or None,
+                auth=_TokenFile(connection.token_file) if connection.token_file else None,
+                limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
+            )  # fmt: skip
 
     def close(self) -> None:
         self._http.close()
@@ -178,10 +187,20 @@ def _api_error(status: int, body: Object) -> ApiError:
     return ApiError(status, str(body.get("reason") or ""), message)
 
 
+@contextmanager
+def _invalid(part: str, allowed: str) -> Iterator[None]:
+    """Report an error as a problem of this part of the kubeconfig."""
+    try:
+        yield
+    except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:
+        raise Invalid([Problem(f"{PATH}.{part}", "cannot be used", "", allowed)]) from error
+
+
 def _tls_context(connection: Connection) -> ssl.SSLContext | bool:
     if not connection.server.startswith("https:"):
         return False
-    context = ssl.create_default_context(cadata=connection.ca or None)
+    with _invalid("clusters.certificate-authority-data", "a certificate in PEM format, in base64"):
+        context = ssl.create_default_context(cadata=connection.ca or None)
     if connection.skip_verification:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if connection.client_certificate:
@@ -191,5 +210,7 @@ def _tls_context(connection: Connection) -> ssl.SSLContext | bool:
             for path, content in zip(paths, connection.client_certificate, strict=True):
                 path.touch(mode=0o600)
                 path.write_text(content)
-            context.load_cert_chain(str(paths[0]), str(paths[1]))
+            # Without a password, OpenSSL would ask for the one of an encrypted key on the terminal.
+            with _invalid("users.client-certificate-data", "a certificate with its key that has no password"):
+                context.load_cert_chain(str(paths[0]), str(paths[1]), password="")
     return context

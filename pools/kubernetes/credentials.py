@@ -106,12 +106,20 @@ def _named(document: Mapping[str, Any], section: str, kind: str, name: object, p
 
 def _cluster_problems(cluster: Mapping[str, Any]) -> Iterable[Problem]:
     server = cluster.get("server")
-    if not isinstance(server, str) or urlsplit(server).scheme not in ("https", "http"):
+    if not isinstance(server, str) or not _is_url(server):
         yield Problem(f"{PATH}.clusters.server", "is not a URL", format_value(server), "https://HOST:PORT")
     if "certificate-authority" in cluster:
         path = f"{PATH}.clusters.certificate-authority"
         yield Problem(path, "refers to a file", "", "certificate-authority-data")
     yield from _base64_problems(cluster, f"{PATH}.clusters", ["certificate-authority-data"])
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _user_problems(user: Mapping[str, Any]) -> Iterable[Problem]:

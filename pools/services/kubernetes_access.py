@@ -7,6 +7,7 @@ from functools import lru_cache
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from pools.joining.sealed import UnsealError, seal, unseal
+from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess, Unusable
 from pools.kubernetes.credentials import Connection, in_cluster, parse_kubeconfig
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
@@ -23,7 +24,7 @@ def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
         message = f"is not used by the provider {pool.provider}"
         raise Invalid([Problem("kubeconfig", message, "", "the provider kubernetes")])
     if kubeconfig:
-        parse_kubeconfig(kubeconfig, kubernetes_settings(pool.provider_settings).context)
+        Api(parse_kubeconfig(kubeconfig, kubernetes_settings(pool.provider_settings).context)).close()
     pool.kubeconfig_sealed = seal(kubeconfig) if kubeconfig else ""
 
 
@@ -59,9 +60,9 @@ class KubernetesAccess:
     def _access(self, settings_json: str, sealed: str) -> PoolAccess | Unusable:
         try:
             settings, connection = _parse(settings_json, sealed)
-        except (Invalid, UnsealError, LookupError, OSError) as error:
+            return PoolAccess(self._clusters.get(connection), settings)
+        except (Invalid, UnsealError, LookupError, OSError, ValueError) as error:
             return Unusable(str(error))
-        return PoolAccess(self._clusters.get(connection), settings)
 
 
 @lru_cache(maxsize=256)

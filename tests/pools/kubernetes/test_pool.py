@@ -10,7 +10,8 @@ from django.db import transaction
 
 from berth.core.errors import Conflict, Invalid
 from pools import services
-from pools.kubernetes.cluster import Clusters
+from pools.joining.sealed import seal
+from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.models import NodeClaim, NodePool
 from pools.providers.kubernetes import KubernetesProvider
 from pools.reconciler import reconcile
@@ -18,7 +19,7 @@ from pools.services.kubernetes_access import KubernetesAccess
 from scheduler.loop.observe.nodes import NodeCache, load_node_rows
 from tests.contracts.pods import poll_until
 from tests.fakes.kubernetes import FakeCluster, serve
-from tests.pools.kubernetes.test_credentials import kubeconfig
+from tests.pools.kubernetes.test_credentials import PEM, kubeconfig
 from tests.pools.stage import START, SYSTEM
 
 pytestmark = pytest.mark.django_db
@@ -32,11 +33,11 @@ class Fleet:
     now: Any = START
 
     def create(self, name: str = "prod", **values: Any) -> NodePool:
-        defaults = {"nodes": 2, "gpus_per_node": 2, "provider_settings": {"node_selector": {"gpus": "yes"}}}
-        text = kubeconfig(server=self.url)
-        return services.create_pool(
-            actor=SYSTEM, name=name, provider="kubernetes", kubeconfig=text, **{**defaults, **values}
-        )
+        defaults = {
+            "nodes": 2, "gpus_per_node": 2, "provider_settings": {"node_selector": {"gpus": "yes"}},
+            "kubeconfig": kubeconfig(server=self.url),
+        }  # fmt: skip
+        return services.create_pool(actor=SYSTEM, name=name, provider="kubernetes", **{**defaults, **values})
 
     def reconcile(self, pool: NodePool) -> None:
         self.now += timedelta(seconds=20)
@@ -174,6 +175,36 @@ def test_invalid_pool_is_refused_with_the_field(fleet: Fleet, values: dict[str, 
             **{"provider": "kubernetes", "kubeconfig": kubeconfig(server=fleet.url), **values},
         )  # fmt: skip
     assert [problem.path for problem in raised.value.problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "path"),
+    [
+        (None, {"certificate-authority-data": PEM}, "clusters.certificate-authority-data"),
+        (None, {"proxy-url": "ftp://proxy"}, "clusters.proxy-url"),
+        (None, {"proxy-url": "http://proxy:port"}, "clusters.proxy-url"),
+        (None, {"server": "https://host:99999999"}, "clusters.server"),
+        (None, {"server": "https://[::1"}, "clusters.server"),
+        ({"token": "\u00e9"}, {}, "users.token"),
+        ({"client-certificate-data": PEM, "client-key-data": PEM}, {}, "users.client-certificate-data"),
+    ],
+)
+def test_kubeconfig_that_no_client_can_use_is_refused(
+    fleet: Fleet, user: dict[str, Any] | None, cluster: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        fleet.create(kubeconfig=kubeconfig(user, **cluster))
+    assert [problem.path for problem in raised.value.problems] == [f"kubeconfig.{path}"]
+
+
+def test_stored_kubeconfig_that_cannot_be_used_leaves_other_pools_usable(fleet: Fleet) -> None:
+    fleet.create()
+    pool = fleet.create("second")
+    pool.kubeconfig_sealed = seal(kubeconfig(**{"certificate-authority-data": PEM}))
+    pool.save()
+    pools = fleet.access.all_pools()
+    assert isinstance(pools["prod"], PoolAccess)
+    assert "certificate-authority-data" in getattr(pools["second"], "reason", "")
 
 
 def test_kubernetes_runtime_needs_its_provider(fleet: Fleet) -> None:
