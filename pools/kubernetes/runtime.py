@@ -193,13 +193,30 @@ class KubernetesRuntime:
         return self._end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _missing_report(self, pod_id: str) -> PodReport:
-        """Report a pod that the cluster does not have. The watch may have recorded its end meanwhile."""
+        """Report a pod that the mirror does not have.
+
+        The watch may have recorded its end meanwhile, or may be late, so the API server is asked.
+        """
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
             return entry.ended
         if entry is None or not entry.received:
             return PodReport(PodState.UNKNOWN)  # `start` resumes the pod
+        if (pod := self._find_pod(pod_id, entry)) is not None:
+            return self._report(pod_id, pod)
         return self._end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))
+
+    def _find_pod(self, pod_id: str, entry: Entry) -> Mapping[str, Any] | None:
+        """Return the pod's object, or None if the API server has no such pod of this installation."""
+        cluster = self._access_of(entry).cluster
+        with _failures(_pool(entry)):
+            try:
+                pod = cluster.api.get(_path(entry, pod_id))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                return None
+        return pod if cluster.mirror.is_own(pod) else None
 
     def _give_up(self, pod_id: str, message: str) -> PodReport:
         """End a pod that does not fit on its node, because foreign pods were placed there first."""
