@@ -7,7 +7,7 @@ and the enclosure. A failed probe is repeated until it succeeds or the node's bo
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 
 from pools.runtimes.base import PodOrder, PodReport, PodState, Runtime, RuntimeFailure
 from pools.runtimes.enclosure.levels import PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE
@@ -17,6 +17,7 @@ POLL_SECONDS = 0.1
 WAIT_SECONDS = 2.0  # of one check; a probe that takes longer is checked again at the next one
 TIMEOUT_SECONDS = 120.0
 RETRY_SECONDS = 10.0
+THREADS = 16
 # A broken driver leaves the device files in place, so they must also answer.
 COMMAND = """
 file=$(mktemp -p "$BERTH_WORKSPACE") && rm "$file" || exit 1
@@ -33,10 +34,11 @@ class ProbePods:
 
     def __init__(
         self, runtime: Runtime, stored: Callable[[], Iterable[str]],
-        drop_workspace: Callable[[str, str], None], threads: Executor,
+        drop_workspace: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self._runtime, self._stored, self._drop_workspace = runtime, stored, drop_workspace
-        self._threads = threads
+        # Not the runtime's threads: a probe waits for work that the runtime does in these.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ray-probes")
         self._passed: set[str] = set()
         self._failures: dict[str, tuple[float, str]] = {}
 

@@ -2,8 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,17 +17,14 @@ NODE = {"box-1/7": ()}
 class Node:
     """A node on this machine whose shell can be made to fail."""
 
-    def __init__(self, root: Path, threads: ThreadPoolExecutor) -> None:
-        self.root, self.threads = root, threads
+    def __init__(self, root: Path) -> None:
+        self.root = root
         self.runtime = LocalRuntime(root, anchor="")
 
     def probes(self) -> ProbePods:
         """Return probes as a new process of the scheduler has them."""
         return ProbePods(
-            self.runtime,
-            self.runtime.list_pods,
-            lambda _, name: self.runtime.drop_workspace(name),
-            self.threads,
+            self.runtime, self.runtime.list_pods, lambda _, name: self.runtime.drop_workspace(name)
         )
 
     @property
@@ -38,9 +33,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    with ThreadPoolExecutor(2) as threads:
-        yield Node(tmp_path / "run", threads)
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path / "run")
 
 
 def test_node_that_runs_its_probe_pod_is_ready_and_keeps_no_trace_of_it(node: Node) -> None:

@@ -1,0 +1,77 @@
+"""Tests for the probe pods of many nodes and several pools at once, with fake agents."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pools.runtimes.base import PodOrder, PodReport, PodState
+from pools.runtimes.ray.cluster import RayNode
+from pools.runtimes.ray.runtime import RayRuntime
+
+HANG_SECONDS = 20
+
+
+class FakeAgent:
+    """Agent whose pods end at once, and Ray head on which every node is alive."""
+
+    def __init__(self) -> None:
+        self.ends = True
+        self.pods: dict[str, PodReport] = {}
+        self.stopped: list[str] = []
+        self.lock = threading.Lock()
+
+    def order(self, order: PodOrder) -> str:
+        with self.lock:
+            self.pods[order.pod_id] = PodReport(PodState.RUNNING)
+        return ""
+
+    def get_reports(self, pod_ids: Iterable[str]) -> dict[str, PodReport]:
+        ended = PodReport(PodState.EXITED, exit_code=0)
+        return {pod_id: ended if self.ends else self.pods[pod_id] for pod_id in pod_ids}
+
+    def list_pods(self) -> tuple[str, ...]:
+        return ()
+
+    def stop(self, pod_id: str, grace_seconds: int) -> None:
+        self.stopped.append(pod_id)
+
+    def log_chunks(self, pod_id: str) -> Iterator[tuple[int, bytes]]:
+        return iter(())
+
+    def node_state(self, label: str) -> str:
+        return "ALIVE"
+
+    def ignore(self, *arguments: Any) -> None:
+        """Stand for calls without an effect here."""
+
+    clear = drop_workspace = delete = ignore
+
+
+class Stage:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.agent = FakeAgent()
+        self.nodes: list[RayNode] = []
+        for name in ("_agent", "_jobs"):
+            monkeypatch.setattr(RayRuntime, name, lambda *_: self.agent)
+        self.runtime = RayRuntime(root, lambda: list(self.nodes))
+
+    def boot(self, pool: str, number: int) -> list[str]:
+        nodes = [RayNode(f"{pool}-{i}", pool, i, f"10.0.0.{i}", (), "secret") for i in range(number)]
+        self.nodes += nodes
+        return [node.instance_id for node in nodes]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path, monkeypatch)
+
+
+def test_more_nodes_than_threads_of_the_runtime_boot_at_once(stage: Stage) -> None:
+    instances, results = stage.boot("a", 20), list[dict[str, str]]()
+    thread = threading.Thread(target=lambda: results.append(stage.runtime.obstacles(instances)), daemon=True)
+    thread.start()
+    thread.join(HANG_SECONDS)
+    assert results == [{}]
