@@ -5,8 +5,9 @@ and the enclosure. A failed probe is repeated until it succeeds or the node's bo
 """
 
 import hashlib
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from pools.runtimes.base import PodOrder, PodReport, PodState, Runtime, RuntimeFailure
@@ -26,29 +27,40 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvi
 
 
 class ProbePods:
-    """Probes of the nodes that are not ready yet.
+    """Probes of the nodes of all pools that are not ready yet. Several threads may use it at once.
 
     `stored()` returns the ids of all pods in the runtime's records, so that a new process finds the probes of
-    an earlier one. `drop_workspace(instance_id, name)` deletes a workspace of one node.
+    an earlier one. `existing()` returns the instances of all pools. `drop_workspace(instance_id, name)`
+    deletes a workspace of one node.
     """
 
     def __init__(
-        self, runtime: Runtime, stored: Callable[[], Iterable[str]],
+        self, runtime: Runtime, stored: Callable[[], Iterable[str]], existing: Callable[[], Collection[str]],
         drop_workspace: Callable[[str, str], None],
     ) -> None:  # fmt: skip
-        self._runtime, self._stored, self._drop_workspace = runtime, stored, drop_workspace
+        self._runtime, self._stored, self._existing = runtime, stored, existing
+        self._drop_workspace = drop_workspace
         # Not the runtime's threads: a probe waits for work that the runtime does in these.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ray-probes")
+        self._clearing = threading.Lock()
+        self._lock = threading.Lock()  # of the results
         self._passed: set[str] = set()
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe the instances, given with their devices. Return the reason for each that cannot run pods."""
-        self._passed &= devices.keys()
-        self._failures = {key: failure for key, failure in self._failures.items() if key in devices}
-        pods = {instance: _pods_of(instance, self._stored()) for instance in devices}
-        self._clear_leftovers(pods)
-        due = [instance for instance in devices if instance not in self._passed]
+        """Probe these instances, given with their devices. Return the reason for each that cannot run pods.
+
+        Other pools may be probed at the same time, so only the probes of nodes that have ended are deleted.
+        """
+        # In this order: another pool may add a node and start its probe in between.
+        stored = list(self._stored())
+        existing = {*self._existing(), *devices}
+        self._clear_leftovers(stored, existing)
+        with self._lock:
+            self._passed &= existing
+            self._failures = {key: failure for key, failure in self._failures.items() if key in existing}
+            due = [instance for instance in devices if instance not in self._passed]
+        pods = {instance: _pods_of(instance, stored) for instance in due}
         results = self._threads.map(
             lambda instance: self._probe(instance, devices[instance], pods[instance]), due
         )
@@ -56,7 +68,8 @@ class ProbePods:
 
     def _probe(self, instance: str, devices: tuple[str, ...], pods: list[str]) -> str:
         """Return the reason the instance cannot run pods yet, or an empty string."""
-        failed_at, failure = self._failures.get(instance, (0.0, ""))
+        with self._lock:
+            failed_at, failure = self._failures.get(instance, (0.0, ""))
         if not pods and failure and time.time() < failed_at + RETRY_SECONDS:
             return failure
         pod_id = pods[-1] if pods else f"{_prefix(instance)}{time.time_ns()}"
@@ -74,10 +87,11 @@ class ProbePods:
                 return failure or f"the probe pod is {report.state}"
         except RuntimeFailure as error:
             return f"the probe pod could not be run: {error}"
-        if reason:
-            self._failures[instance] = (time.time(), reason)
-        else:
-            self._passed.add(instance)
+        with self._lock:
+            if reason:
+                self._failures[instance] = (time.time(), reason)
+            else:
+                self._passed.add(instance)
         return reason
 
     def _wait(self, pod_id: str) -> PodReport:
@@ -101,17 +115,25 @@ class ProbePods:
         self._runtime.drop_log(pod_id)
         self._drop_workspace(instance, PROBE_WORKSPACE)
 
-    def _clear_leftovers(self, pods: Mapping[str, list[str]]) -> None:
+    def _clear_leftovers(self, stored: list[str], existing: Iterable[str]) -> None:
         """Delete the probes of nodes that have ended, and all but the latest probe of each instance."""
-        current = {probes[-1] for probes in pods.values() if probes}
-        for pod_id in self._stored():
-            if pod_id.startswith(PREFIX) and pod_id not in current:
-                try:
-                    self._runtime.stop(pod_id, 0)
-                    self._runtime.forget(pod_id)
-                    self._runtime.drop_log(pod_id)
-                except RuntimeFailure:
-                    pass  # its node is not responding; the next check tries again
+        current = {probes[-1] for instance in existing if (probes := _pods_of(instance, stored))}
+        leftovers = [pod_id for pod_id in stored if pod_id.startswith(PREFIX) and pod_id not in current]
+        if not leftovers or not self._clearing.acquire(blocking=False):
+            return
+        try:
+            for pod_id in leftovers:
+                self._delete(pod_id)
+        finally:
+            self._clearing.release()
+
+    def _delete(self, pod_id: str) -> None:
+        try:
+            self._runtime.stop(pod_id, 0)
+            self._runtime.forget(pod_id)
+            self._runtime.drop_log(pod_id)
+        except RuntimeFailure:
+            pass  # its node is not responding; the next check tries again
 
 
 def _pods_of(instance: str, pod_ids: Iterable[str]) -> list[str]:

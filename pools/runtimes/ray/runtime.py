@@ -59,7 +59,7 @@ class RayRuntime:
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
         self._watch = PodWatcher(self.poll_reports, self.fetch_log)
-        self._probes = ProbePods(self, self.ledger.ids, self._drop_node_workspace)
+        self._probes = ProbePods(self, self.ledger.ids, self._nodes_by_instance, self._drop_node_workspace)
 
     # --- starting and stopping
 

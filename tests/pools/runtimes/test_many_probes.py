@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pools.runtimes.base import PodOrder, PodReport, PodState
+from pools.runtimes.ray import probes
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 
@@ -75,3 +76,30 @@ def test_more_nodes_than_threads_of_the_runtime_boot_at_once(stage: Stage) -> No
     thread.start()
     thread.join(HANG_SECONDS)
     assert results == [{}]
+
+
+def test_probes_of_one_pool_continue_while_another_pool_is_probed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "WAIT_SECONDS", 0.0)
+    stage.agent.ends = False
+    first, second = stage.boot("a", 2), stage.boot("b", 2)
+    for instances in (first, second, first, second):
+        assert set(stage.runtime.obstacles(instances).values()) == {"the probe pod is running"}
+    assert len(stage.agent.pods) == 4, "each node is probed once"
+    assert stage.agent.stopped == []
+    stage.agent.ends = True
+    for _ in range(2):
+        assert stage.runtime.obstacles(first) == stage.runtime.obstacles(second) == {}
+    assert len(stage.agent.pods) == 4, "a node that passed is not probed again"
+
+
+def test_probes_of_nodes_that_have_ended_are_deleted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "WAIT_SECONDS", 0.0)
+    stage.agent.ends = False
+    stage.runtime.obstacles(stage.boot("a", 2))
+    instances = stage.boot("b", 1)
+    del stage.nodes[0]
+    stage.runtime.obstacles(instances)
+    assert len(stage.agent.pods) == 3
+    assert len(stage.runtime.ledger.ids()) == 2

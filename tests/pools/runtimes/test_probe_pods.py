@@ -24,8 +24,9 @@ class Node:
     def probes(self) -> ProbePods:
         """Return probes as a new process of the scheduler has them."""
         return ProbePods(
-            self.runtime, self.runtime.list_pods, lambda _, name: self.runtime.drop_workspace(name)
-        )
+            self.runtime, self.runtime.list_pods, lambda: NODE,
+            lambda _, name: self.runtime.drop_workspace(name),
+        )  # fmt: skip
 
     @property
     def workspaces(self) -> list[str]:
