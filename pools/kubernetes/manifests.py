@@ -21,6 +21,9 @@ POOL_LABEL, PROJECT_LABEL, WORKLOAD_LABEL = "berth.dev/pool", "berth.dev/project
 INSTANCE_ANNOTATION = "berth.dev/instance"
 NAME_MAX = 63
 WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
+# NVIDIA's container runtime gives the container these devices. The cluster's device plugin sets the variable
+# for a pod with devices. Images may set it to "all".
+VISIBLE_DEVICES, NO_DEVICES = "NVIDIA_VISIBLE_DEVICES", "void"
 PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")
 Manifest = dict[str, Any]
@@ -117,20 +120,22 @@ def _environment(order: PodOrder) -> list[Manifest]:
         "BERTH_WORKSPACE": WORKSPACE,
         "BERTH_POD_DIR": POD_DIRECTORY,
         **({SECRETS_VARIABLE: SECRETS_DIRECTORY} if order.secret_files else {}),
+        **({} if order.devices else {VISIBLE_DEVICES: NO_DEVICES}),
     }
-    plain = {**order.env, **own}
+    plain = {**{name: value for name, value in order.env.items() if name != VISIBLE_DEVICES}, **own}
+    addresses = [name for name in order.address_env if name != VISIBLE_DEVICES]
+    secrets = [name for name in order.secret_env if name not in (VISIBLE_DEVICES, *addresses)]
     address = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [
-        *({"name": name, "valueFrom": address} for name in order.address_env),
+        *({"name": name, "valueFrom": address} for name in addresses),
         *(
             {"name": name, "value": _literal(value)}
             for name, value in plain.items()
-            if name not in order.secret_env and name not in order.address_env
+            if name not in secrets and name not in addresses
         ),
         *(
             {"name": name, "valueFrom": {"secretKeyRef": {"name": order.pod_id, "key": _variable_key(name)}}}
-            for name in order.secret_env
-            if name not in order.address_env
+            for name in secrets
         ),
     ]
 

@@ -1,6 +1,7 @@
 """Test the Kubernetes runtime where a cluster or an order is unusual."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,16 @@ def test_pod_that_a_late_watch_does_not_show_has_not_ended(
     stage.cluster.refusals.clear()
     stage.cluster.store.remove("pods", stage.namespace, "p-1")
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.EXITED
+
+
+@pytest.mark.parametrize(("devices", "visible"), [((), ["void"]), ((0, 1), [])])
+def test_document_cannot_choose_the_visible_gpus(
+    stage: FakeKubernetesStage, devices: tuple[int, ...], visible: list[str]
+) -> None:
+    every = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    order = stage.order("p-1", env={**every, "RANK": "0"}, secret_env=every, devices=devices)
+    stage.runtime.start(replace(order, address_env=("NVIDIA_VISIBLE_DEVICES",)))
+    variables = stage.cluster.pod("p-1")["spec"]["containers"][0]["env"]
+    named = [variable for variable in variables if variable["name"] == "NVIDIA_VISIBLE_DEVICES"]
+    assert [variable.get("value") for variable in named] == visible
+    assert {"name": "RANK", "value": "0"} in variables
