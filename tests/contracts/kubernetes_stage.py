@@ -53,6 +53,10 @@ class KubernetesStage:
     def namespace(self) -> str:
         return f"berth-{self.installation}-vision"
 
+    @property
+    def clusters(self) -> Clusters:
+        return self._all[-1]
+
     def close(self) -> None:
         for clusters in self._all:
             clusters.close()

@@ -42,27 +42,43 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
 
 
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
+    """Sweep the pods of a runtime. Other pods of a pool whose cluster has failed wait for the next sweep."""
     pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
     rows = {
-        str(pk): (state, ended)
-        for pk, state, ended in Pod.objects.filter(pk__in=pod_ids).values_list("pk", "state", "ended_at")
+        str(pk): (pool_id, state, ended)
+        for pk, pool_id, state, ended in Pod.objects.filter(pk__in=pod_ids).values_list(
+            "pk", "node__pool_id", "state", "ended_at"
+        )
     }
+    failed: set[int] = set()
     for pod_id in pod_ids:
         row = rows.get(pod_id)
-        if row is not None and not _ended_long_ago(*row, now):
+        if row is not None and (row[0] in failed or not _ended_long_ago(row[1], row[2], now)):
             continue
         if not context.leads():
             return
-        state = runtime.get_reports([pod_id])[pod_id].state
-        if row is None and state is not Reported.EXITED:
-            runtime.stop(pod_id, 0)
-            yield f"Pod {pod_id} was running without a row and was stopped."
-        elif row is not None and state in ALIVE:
-            runtime.stop(pod_id, 0)
-            yield f"Pod {pod_id} was still running after its row had ended, and was stopped."
+        try:
+            note = _sweep_pod(runtime, pod_id, has_row=row is not None)
+        except RuntimeFailure as error:
+            log.warning("pod %s cannot be swept: %s", pod_id, error)
+            if row is not None:
+                failed.add(row[0])
+        except (LookupError, OSError) as error:
+            log.warning("pod %s cannot be swept: %s", pod_id, error)
         else:
-            runtime.forget(pod_id)
-            yield ""
+            yield note
+
+
+def _sweep_pod(runtime: Runtime, pod_id: str, *, has_row: bool) -> str:
+    state = runtime.get_reports([pod_id])[pod_id].state
+    if not has_row and state is not Reported.EXITED:
+        runtime.stop(pod_id, 0)
+        return f"Pod {pod_id} was running without a row and was stopped."
+    if has_row and state in ALIVE:
+        runtime.stop(pod_id, 0)
+        return f"Pod {pod_id} was still running after its row had ended, and was stopped."
+    runtime.forget(pod_id)
+    return ""
 
 
 def _ended_long_ago(state: str, ended: datetime | None, now: datetime) -> bool:
