@@ -66,7 +66,7 @@ def diagnose_pool(pool: NodePool, now: datetime) -> list[Finding]:
 
 def _provider(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
-    if pool.last_error:
+    if pool.last_error and pool.last_error != pool.boot_error:
         yield Finding(
             Severity.ERROR,
             "provider",
@@ -88,21 +88,24 @@ def _provider(facts: PoolFacts) -> Iterator[Finding]:
 
 def _boots(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
-    failed = f"{format_count(pool.boot_failures, 'boot')} in a row failed"
-    if pool.boot_error:
-        failed += f", the last one with: {_sentence(pool.boot_error)}"
-    else:
-        failed += "."
     if pool.provisioning_stopped:
         yield Finding(
             Severity.ERROR,
             "boots",
-            f"No nodes are ordered, because {failed}",
+            _sentence(pool.boot_error)
+            if pool.boot_error
+            else f"No nodes are ordered after {format_count(pool.boot_failures, 'failed boot')}.",
             f"Fix the cause, then run `berth pool retry {pool}`.",
         )
     elif pool.boot_failures:
+        failed = f"{format_count(pool.boot_failures, 'boot')} in a row failed."
         when = f" The next order is due at {pool.boot_retry_at:%H:%M:%S} UTC." if pool.boot_retry_at else ""
-        yield Finding(Severity.WARNING, "boots", f"{failed}{when}", "See the phases on the nodes' pages.")
+        yield Finding(
+            Severity.WARNING,
+            "boots",
+            f"{failed}{when}" + (f" {_sentence(pool.boot_error)}" if pool.boot_error else ""),
+            "See the phases on the nodes' pages.",
+        )
     slow = [
         node
         for node in facts.in_states(*PENDING)

@@ -44,8 +44,8 @@ def test_every_operation_has_a_summary_and_a_unique_id(description: dict[str, ob
 def test_fake_providers_and_runtimes_are_not_listed(description: dict[str, Any]) -> None:
     for body in ("CreatePoolBody", "PoolValues"):
         properties = description["components"]["schemas"][body]["properties"]
-        assert properties["provider"]["enum"] == ["local", "static", "aws"]
-        assert properties["runtime"]["enum"] == ["local", "ray"]
+        assert properties["provider"]["enum"] == ["local", "static", "aws", "kubernetes"]
+        assert properties["runtime"]["enum"] == ["local", "ray", "kubernetes"]
 
 
 def test_docs_page_loads_nothing_from_other_hosts(db: None) -> None:

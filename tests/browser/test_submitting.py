@@ -34,7 +34,7 @@ def document(page: Page) -> str:
 
 def test_prediction_follows_the_form_and_the_workload_is_submitted(opened: Open, scene: Scene) -> None:
     others = Workload.objects.filter(project=scene.projects["vision"], phase="pending")
-    others.update(phase="cancelled", ended_at=make.ago(minutes=1))
+    others.update(phase="cancelled", held=False, ended_at=make.ago(minutes=1))
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.get_by_label("Name", exact=True).fill("from-the-form")

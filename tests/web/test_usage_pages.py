@@ -110,7 +110,7 @@ def test_only_admins_set_change_and_delete_a_budget(cast: Cast, sign_in) -> None
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"gpu_hours": "0"}, "greater than or equal to 1"),
+        ({"gpu_hours": "0"}, "&quot;0&quot; is too low. Enter 1 or more."),
         ({"gpu_hours": "9", "warn_at": "soon"}, "whole percentages"),
         ({"gpu_hours": "9", "warn_at": "0"}, "Is not a list of percentages"),
     ],

@@ -206,8 +206,8 @@ def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Poo
     client.force_login(cast.alice.user)
     page = client.get("/node-pools/cloud").content.decode()
     assert '<span class="chip bad">Failing</span>' in page
-    assert page.count("Provisioning stopped after 1 failed boot.") == 2, (
-        "the notice and the history both say so"
+    assert page.count("Provisioning stopped after 1 failed boot.") == 3, (
+        "the notice, the diagnosis and the history say so"
     )
     assert 'href="/node-pools/cloud/retry"' in page
     assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()

@@ -1,4 +1,4 @@
-"""An array with completed, failed, running, pending and held tasks."""
+"""An array with completed, failed, cancelled and held tasks."""
 
 from projects.actor import Actor
 from projects.models import Project, Workload, WorkloadArray
@@ -35,11 +35,5 @@ def create_array(project: Project, actor: Actor) -> WorkloadArray:
     )
     tasks.filter(array_index=31).update(
         phase="cancelled", reason="Cancelled", message="Cancelled by dave.", **ended
-    )
-    tasks.filter(array_index__in=(47, 48)).update(
-        phase="pending",
-        reason="WaitingForCapacity",
-        message="Needs 1 GPU; 0 free in the pool train.",
-        held=False,
     )
     return array
