@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
-from pools.runtimes.shim.server import MESSAGE_BYTES, READY
+from pools.runtimes.shim.server import MESSAGE_BYTES, NOT_FORKED, READY
 
 SHIM_CODE = """import sys
 sys.path.append(sys.argv[1])
@@ -39,13 +39,13 @@ class Shim(Protocol):
 
 
 class ForkedShim:
-    """Shim that a server forks. If the server fails, the shim counts as ended with status 0.
+    """Shim that a server forks. If the server or the fork fails, the shim counts as ended with status 0.
 
-    The lock of the pod's directory shows whether the shim continues.
+    The lock of the pod's directory shows whether the shim continues. If not, the pod is started again.
     """
 
-    def __init__(self, server: ShimServer) -> None:
-        self._server = server
+    def __init__(self, server: ShimServer, directory: str) -> None:
+        self._server, self.directory = server, directory
         self._requested_at = time.monotonic()
         self.is_forked = False
         self.returncode: int | None = None
@@ -66,15 +66,23 @@ class ShimStarter:
         self._lock = threading.Lock()
 
     def start(self, directory: Path, anchor: str) -> Shim:
-        """Start the shim of the pod in this directory. Raises OSError."""
+        """Start the shim of the pod in this directory. Raises OSError, for example if memory is exhausted.
+
+        After a failed fork, the next call for the pod starts a process of its own, which shows the error.
+        """
         with self._lock:
+            if self._server is not None and self._server.has_failed_to_fork(str(directory)):
+                return _spawn(directory, anchor)
             # The first server may have been killed.
             return self._fork(directory, anchor) or self._fork(directory, anchor) or _spawn(directory, anchor)
 
     def _fork(self, directory: Path, anchor: str) -> ForkedShim | None:
         """Let the server fork a shim, and start the server if necessary. Return None if that failed."""
         try:
-            self._server = self._server or ShimServer(self._root)
+            if self._server is None:
+                self._server = ShimServer(self._root)
+                # The server and its shims refer to each other, so it is not deleted with this object.
+                weakref.finalize(self, self._server.end_process)
             return self._server.fork(str(directory), anchor)
         except (OSError, ServerFailed):
             self.end_server()
@@ -105,6 +113,7 @@ class ShimServer:
         self._socket, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         self._running: dict[int, ForkedShim] = {}
+        self._not_forked: set[str] = set()
         self._number = 0
         with server_socket:
             self.process = subprocess.Popen(
@@ -126,7 +135,7 @@ class ShimServer:
                 start_new_session=True,
                 pass_fds=[server_socket.fileno()],
             )
-        self._end_process = weakref.finalize(self, _end, self._socket, self.process)
+        self.end_process = weakref.finalize(self, _end, self._socket, self.process)
         self._wait(select.POLLIN)
         if self._receive() != READY:
             self.end()
@@ -144,8 +153,15 @@ class ShimServer:
             except BlockingIOError:  # the server may itself wait until its reports have been received
                 self._wait(select.POLLIN | select.POLLOUT)
                 self.receive_reports()
-        shim = self._running[self._number] = ForkedShim(self)
+        shim = self._running[self._number] = ForkedShim(self, directory)
         return shim
+
+    def has_failed_to_fork(self, directory: str) -> bool:
+        """Return whether the last fork for this directory failed, and forget it."""
+        self.receive_reports()
+        has_failed = directory in self._not_forked
+        self._not_forked.discard(directory)
+        return has_failed
 
     def receive_reports(self) -> None:
         """Read which shims have been forked and which have ended, without waiting."""
@@ -153,14 +169,18 @@ class ShimServer:
             if not report:
                 self._abandon()
                 return
-            number, *status = map(int, report.split())
-            self._running[number].is_forked = True
+            number, *status = report.split()
+            shim = self._running[int(number)]
+            shim.is_forked = status != [NOT_FORKED]
+            if not shim.is_forked:
+                self._not_forked.add(shim.directory)
             if status:
-                self._running.pop(number).returncode = status[0]
+                shim.returncode = int(status[0]) if shim.is_forked else 0
+                del self._running[int(number)]
 
     def end(self) -> None:
         """End the server. Its shims continue."""
-        self._end_process()
+        self.end_process()
         self._abandon()
 
     def _abandon(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from _socket import socket
 
 READY = b"ready"
+NOT_FORKED = b"not-forked"
 MESSAGE_BYTES = 65_536
 
 
@@ -29,7 +30,7 @@ def serve(fd: int) -> None:
     """Fork a shim for each request on the socket. Report that it was forked, and when it ends, its status.
 
     A request consists of its number, the pod's directory and the anchor, joined by NUL. A report consists of
-    the number and, if the shim has ended, its exit status.
+    the number and, if the shim has ended, its exit status, or NOT_FORKED if there was no memory for it.
     """
     import ctypes  # noqa: F401 - for the shims, which would otherwise import it
     import resource  # noqa: F401
@@ -66,10 +67,8 @@ def _handle_request(connection: socket, requests: dict[int, bytes], pipe: tuple[
     number, directory, anchor = message.split(b"\0")
     try:
         pid = os.fork()
-    except OSError as error:
-        with open(os.fsdecode(directory) + "/shim.err", "a") as file:
-            file.write(f"the shim could not be forked: {error}\n")
-        connection.send(number + b" 1")
+    except OSError:
+        connection.send(number + b" " + NOT_FORKED)
         return True
     if pid == 0:
         _become_shim(os.fsdecode(directory), os.fsdecode(anchor), (connection.fileno(), *pipe))

@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes import shims
+from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.shim.processes import descendants, is_running, process_ids
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
 from tests.pools.runtimes.test_local_runtime import KILL_STARTER, start_in_another_process
 
 SECRET = "correct-horse-battery-staple"
+WITHOUT_FORK = """import os
+def fork():
+    raise BlockingIOError
+os.fork = fork
+"""
 LIST_FILES = "ls -l /proc/self/fd | sed -n 's/.* -> //p'"
 
 
@@ -155,6 +161,25 @@ def test_pod_starts_without_a_server(stage: LocalStage, monkeypatch: pytest.Monk
     stage.runtime.start(order("p-1", "sh", "-c", "exit 3"))
     assert ended(stage.runtime, "p-1").exit_code == 3
     assert stage.runtime._starter.server_pid is None
+
+
+def test_pod_is_started_again_after_memory_was_exhausted(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(shims, "SERVER_CODE", WITHOUT_FORK + shims.SERVER_CODE)
+    stage.runtime.start(order("p-1", "sh", "-c", "exit 3"))
+    poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].state == "unknown")
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(shims, "_spawn", fail)
+        with pytest.raises(RuntimeFailure, match="no more processes"):
+            stage.runtime.start(order("p-1", "sh", "-c", "exit 3"))
+    for _ in range(2):
+        stage.runtime.start(order("p-1", "sh", "-c", "exit 3"))
+        poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].state in ("unknown", "exited"))
+    assert ended(stage.runtime, "p-1").exit_code == 3
 
 
 def test_server_ends_when_the_runtime_is_killed_and_its_pods_continue(stage: LocalStage) -> None:
