@@ -13,6 +13,7 @@ from .state import STATE, read_file, strip_unprintable, write_private_file
 
 NODE_FILE = os.path.join(STATE, "node.json")
 CHECK_SECONDS = 30
+STOP_SECONDS = 30
 _COMPARED = ("instance", "node", "start")
 
 
@@ -126,8 +127,14 @@ class StartScript:
         """Run the stop script of the current node, if there is one."""
         if self.answer.get("stop"):
             path = write_private_file(os.path.join(STATE, "stop.sh"), str(self.answer["stop"]))
-            stop = subprocess.run(["/bin/sh", path], env=script_env(self.answer), check=False)
-            print("%s: stop script exited with %d" % (self.answer["node"], stop.returncode), file=sys.stderr)
+            try:
+                stop = subprocess.run(
+                    ["/bin/sh", path], env=script_env(self.answer), check=False, timeout=STOP_SECONDS
+                )
+                end = "exited with %d" % stop.returncode
+            except subprocess.TimeoutExpired:
+                end = "did not end within %d s" % STOP_SECONDS
+            print("%s: stop script %s" % (self.answer["node"], end), file=sys.stderr)
         self.answer = {}
         if os.path.exists(NODE_FILE):
             os.unlink(NODE_FILE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import time
 import urllib.error
 import urllib.request
 
@@ -49,10 +50,17 @@ class Server:
         except ValueError as error:
             raise OSError("the response is not JSON: %s" % error) from None
 
-    def download(self, path: str) -> bytes:
-        """Return a file that the server hands out to everyone. Raises OSError."""
+    def download(self, path: str, seconds: float) -> bytes:
+        """Return a file that the server hands out to everyone, within this time. Raises OSError."""
+        deadline, content = time.monotonic() + seconds, b""
         with _make_opener().open("%s/api/v1/%s" % (self.url, path), timeout=TIMEOUT) as response:
-            return bytes(response.read())
+            while True:
+                part = response.read1(65536)
+                if not part:
+                    return content
+                content += part
+                if time.monotonic() > deadline:
+                    raise OSError("%s was not received within %d s" % (path, seconds))
 
 
 def is_safe(url: str) -> bool:

@@ -14,8 +14,10 @@ from .state import STATE, write_private_file
 from .version import VERSION
 
 RETRY_SECONDS = 60.0
-CHECK_SECONDS = 60
-SCRIPT_SECONDS = 600
+# No report is sent during an upgrade, and a machine counts as gone after three minutes without one.
+UPGRADE_SECONDS = 110
+DOWNLOAD_SECONDS = 30
+CHECK_SECONDS = 20
 
 
 class UpgradeFailed(Exception):
@@ -46,7 +48,8 @@ class Upgrade:
             print(self.error, file=sys.stderr)
 
     def _install(self, requested: dict[str, object], answer: dict[str, object]) -> None:
-        content = self.server.download("machines/agent")
+        deadline = time.monotonic() + UPGRADE_SECONDS
+        content = self.server.download("machines/agent", DOWNLOAD_SECONDS)
         if hashlib.sha256(content).hexdigest() != requested["sha256"]:
             raise UpgradeFailed("the downloaded agent has another checksum")
         draft = write_private_file(self.file + ".next", content)
@@ -57,19 +60,19 @@ class Upgrade:
         output = done.stdout.decode(errors="replace").strip()
         if done.returncode or output != requested["version"]:
             raise UpgradeFailed("the downloaded agent does not run: %s" % output[-500:])
-        self._upgrade_node(str(requested.get("script") or ""), answer)
+        self._upgrade_node(str(requested.get("script") or ""), answer, deadline)
         os.replace(draft, self.file)
         print("upgraded from %s to %s" % (VERSION, requested["version"]), file=sys.stderr, flush=True)
         os.execv(sys.executable, [sys.executable, self.file, "run"])
 
-    def _upgrade_node(self, script: str, answer: dict[str, object]) -> None:
+    def _upgrade_node(self, script: str, answer: dict[str, object], deadline: float) -> None:
         """Run the script that upgrades the code of the current node. It can be repeated."""
         if not script or not answer.get("node"):
             return
         path = write_private_file(os.path.join(STATE, "upgrade.sh"), script)
         done = subprocess.run(
             ["/bin/sh", path], env=script_env(answer), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, check=False, timeout=SCRIPT_SECONDS,
+            stderr=subprocess.STDOUT, check=False, timeout=max(deadline - time.monotonic(), 1),
         )  # fmt: skip
         if done.returncode:
             output = done.stdout.decode(errors="replace").strip()

@@ -31,7 +31,7 @@ if [ -f "$place/pid" ]; then
 fi
 """
 # The code of each version has a directory of its own, because running shims read theirs.
-_FETCH_CODE = """curl -fsS ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
+_FETCH_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 code="code-$(sha256sum "$place/node.tar.gz" | cut -c 1-16)"
 if [ ! -d "$place/$code" ]; then
@@ -51,7 +51,7 @@ umask 077
 python="${{BERTH_NODE_PYTHON:-$place/venv/bin/python}}"
 {_FETCH_CODE}PYTHONPATH="$place/$code" "$python" -c 'import pools.runtimes.ray.node.main'
 {_USE_CODE}kill -HUP "$(cat "$place/node/main.pid")"
-wait_seconds=60
+wait_seconds=40
 sleep 1
 until PYTHONPATH="$place/code" "$python" -m pools.runtimes.ray.node.check "$place/node.json"; do
   wait_seconds=$((wait_seconds - 2))

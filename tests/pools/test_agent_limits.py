@@ -1,0 +1,56 @@
+"""Tests for the time limits of a machine's agent, which does not report while it stops or upgrades a node."""
+
+import io
+import time
+from typing import Any
+
+import pytest
+
+from pools.joining.agent import scripts, server, upgrade
+from pools.joining.agent.scripts import StartScript
+from pools.joining.agent.server import Server
+from pools.joining.agent.upgrade import Upgrade
+from pools.runtimes.ray.scripts import UPGRADE
+
+GONE_SECONDS = 180
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (scripts, upgrade):
+        monkeypatch.setattr(module, "STATE", str(tmp_path))
+    monkeypatch.setattr(scripts, "NODE_FILE", str(tmp_path / "node.json"))
+
+
+def test_stop_and_upgrade_in_one_round_leave_time_for_a_report() -> None:
+    longest = scripts.CHECK_SECONDS + scripts.STOP_SECONDS + upgrade.UPGRADE_SECONDS
+    assert longest < GONE_SECONDS
+    assert "--max-time 60 " in UPGRADE
+
+
+def test_stop_script_that_hangs_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scripts, "STOP_SECONDS", 0.2)
+    start = StartScript()
+    start.answer = {"node": "metal-0", "ordinal": 0, "stop": "exec sleep 60"}
+    start.stop()
+    assert start.answer == {}
+    assert "metal-0: stop script did not end within" in capsys.readouterr().err
+
+
+def test_upgrade_of_a_node_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer: dict[str, object] = {"node": "metal-0", "ordinal": 0}
+    with pytest.raises(upgrade.subprocess.TimeoutExpired):
+        Upgrade(Server(""))._upgrade_node("exec sleep 60", answer, time.monotonic())
+
+
+def test_slow_download_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Opener:
+        def open(self, url: str, timeout: float) -> io.BytesIO:
+            return io.BytesIO(b"content")
+
+    monkeypatch.setattr(server, "_make_opener", Opener)
+    assert Server("https://berth").download("machines/agent", 10) == b"content"
+    with pytest.raises(OSError, match="was not received within"):
+        Server("https://berth").download("machines/agent", -1)
