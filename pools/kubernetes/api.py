@@ -6,6 +6,7 @@ Objects are plain dictionaries. The client is thread-safe, and every call has a 
 import json
 import ssl
 import tempfile
+import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,10 +49,14 @@ class _TokenFile(httpx.Auth):
 
 
 class Api:
-    """Client for one connection. Raises Invalid with the part of the kubeconfig that cannot be used."""
+    """Client for one connection. Raises Invalid with the part of the kubeconfig that cannot be used.
+
+    After `close`, new calls raise Unreachable. The connections are closed after the last running call.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.server = connection.server
+        self._lock, self._calls, self._is_closed = threading.Lock(), 0, False
         headers = {"User-Agent": "berth", "Accept": "application/json"}
         with _invalid("clusters.server", "https://HOST:PORT"):
             base_url = httpx.URL(connection.server)
@@ -68,7 +73,27 @@ class Api:
             )  # fmt: skip
 
     def close(self) -> None:
-        self._http.close()
+        with self._lock:
+            self._is_closed = True
+            is_idle = self._calls == 0
+        if is_idle:
+            self._http.close()
+
+    @contextmanager
+    def _call_errors(self) -> Iterator[None]:
+        with self._lock:
+            if self._is_closed:
+                raise Unreachable(f"the credentials for {self.server} are no longer used")
+            self._calls += 1
+        try:
+            with _transport_errors(self.server):
+                yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+                is_last = self._is_closed and self._calls == 0
+            if is_last:
+                self._http.close()
 
     def get(self, path: str, **query: str | int) -> dict[str, Any]:
         return self._call("GET", path, query)
@@ -89,7 +114,7 @@ class Api:
 
     def read(self, path: str, **query: str | int) -> bytes:
         """Return a response that is not JSON, such as a log."""
-        with _transport_errors(self.server):
+        with self._call_errors():
             response = self._http.get(path, params=query)
         _raise_for_status(response.status_code, response.content)
         return response.content
@@ -98,7 +123,7 @@ class Api:
         """Yield the parts of a response that grows, such as a log that is followed."""
         timeout = httpx.Timeout(20.0, connect=5.0, read=None)
         with (
-            _transport_errors(self.server),
+            self._call_errors(),
             self._http.stream("GET", path, params=query, timeout=timeout) as response,
         ):
             if response.status_code != 200:
@@ -127,7 +152,7 @@ class Api:
         }  # fmt: skip
         timeout = httpx.Timeout(20.0, connect=5.0, read=seconds + 15.0)
         with (
-            _transport_errors(self.server),
+            self._call_errors(),
             self._http.stream("GET", path, params=query, timeout=timeout) as response,
         ):
             if response.status_code != 200:
@@ -147,7 +172,7 @@ class Api:
     ) -> dict[str, Any]:
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
-        with _transport_errors(self.server):
+        with self._call_errors():
             response = self._http.request(method, path, params=query, content=content, headers=headers)
         _raise_for_status(response.status_code, response.content)
         try:

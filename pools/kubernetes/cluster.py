@@ -1,7 +1,7 @@
 """One pool's access to its cluster: the API, the mirror and the settings."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,11 @@ class Cluster:
     mirror: Mirror
     installation: str
 
+    def close(self) -> None:
+        """Stop the mirror, and close the connections once running calls have ended."""
+        self.mirror.close()
+        self.api.close()
+
 
 @dataclass(frozen=True, slots=True)
 class PoolAccess:
@@ -40,7 +45,7 @@ class Unusable:
 
 
 class Clusters:
-    """Clusters by connection, created on first use and kept until the process ends."""
+    """Clusters by connection, created on first use and kept while a pool uses them."""
 
     def __init__(self, installation: Callable[[], str]) -> None:
         self._installation = installation
@@ -61,11 +66,17 @@ class Clusters:
                 self._clusters[connection] = Cluster(api, mirror, installation)
             return self._clusters[connection]
 
-    def close(self) -> None:
+    def retain(self, used: Collection[Cluster]) -> None:
+        """Close all other clusters: no pool has their credentials any more."""
+        in_use = {id(cluster) for cluster in used}
         with self._lock:
-            for cluster in self._clusters.values():
-                cluster.mirror.close()
-            self._clusters.clear()
+            unused = [key for key, cluster in self._clusters.items() if id(cluster) not in in_use]
+            closed = [self._clusters.pop(key) for key in unused]
+        for cluster in closed:
+            cluster.close()
+
+    def close(self) -> None:
+        self.retain(())
 
 
 def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:

@@ -46,9 +46,14 @@ class KubernetesAccess:
         self._clusters = clusters
 
     def all_pools(self) -> Mapping[str, PoolAccess | Unusable]:
-        """Return the access to each pool's cluster, or the reason that there is none."""
+        """Return the access to each pool's cluster, or the reason that there is none.
+
+        Clusters that no pool uses any more are closed.
+        """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
-        return {name: self._access(json.dumps(settings), sealed) for name, settings, sealed in rows}
+        pools = {name: self._access(json.dumps(settings), sealed) for name, settings, sealed in rows}
+        self._clusters.retain([access.cluster for access in pools.values() if isinstance(access, PoolAccess)])
+        return pools
 
     def for_pool(self, pool: NodePool) -> PoolAccess:
         """Return the access to the pool's cluster. Raises ProviderError."""

@@ -11,6 +11,7 @@ from django.db import transaction
 from berth.core.errors import Conflict, Invalid
 from pools import services
 from pools.joining.sealed import seal
+from pools.kubernetes.api import Unreachable
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.models import NodeClaim, NodePool
 from pools.providers.kubernetes import KubernetesProvider
@@ -205,6 +206,25 @@ def test_stored_kubeconfig_that_cannot_be_used_leaves_other_pools_usable(fleet: 
     pools = fleet.access.all_pools()
     assert isinstance(pools["prod"], PoolAccess)
     assert "certificate-authority-data" in getattr(pools["second"], "reason", "")
+
+
+def test_cluster_with_former_credentials_is_closed(fleet: Fleet) -> None:
+    pool = fleet.create()
+    former = fleet.access.for_pool(pool).cluster
+    former.mirror.pods()
+    services.edit_pool(
+        actor=SYSTEM, pool=pool, changes={"kubeconfig": kubeconfig({"token": "new"}, server=fleet.url)}
+    )
+    access = fleet.access.all_pools()["prod"]
+    assert isinstance(access, PoolAccess)
+    assert access.cluster is not former
+    with pytest.raises(Unreachable, match="no longer used"):
+        former.api.get("/api/v1/nodes")
+    fleet.cluster.add_node("gpu-9")  # the next event ends each watch of the former mirror
+    fleet.cluster.add_foreign_pod("theirs", "gpu-9")
+    poll_until(lambda: former.api._http.is_closed)
+    assert access.cluster.api.get("/api/v1/nodes")["items"]
+    assert fleet.access.for_pool(NodePool.objects.get()).cluster is access.cluster
 
 
 def test_kubernetes_runtime_needs_its_provider(fleet: Fleet) -> None:
