@@ -119,9 +119,12 @@ class Api:
         _raise_for_status(response.status_code, response.content)
         return response.content
 
-    def stream(self, path: str, **query: str | int) -> Iterator[bytes]:
-        """Yield the parts of a response that grows, such as a log that is followed."""
-        timeout = httpx.Timeout(20.0, connect=5.0, read=None)
+    def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
+        """Yield the parts of a response that grows, such as a log that is followed.
+
+        Raises Unreachable after this time without data.
+        """
+        timeout = httpx.Timeout(20.0, connect=5.0, read=silence_seconds)
         with (
             self._call_errors(),
             self._http.stream("GET", path, params=query, timeout=timeout) as response,

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from pools.kubernetes.api import Api, ApiError, Unreachable
@@ -11,6 +12,8 @@ from pools.kubernetes.manifests import CONTAINER
 log = logging.getLogger(__name__)
 
 FOLLOWERS_MAX = 32
+PENDING_MAX = 1024 * 1024  # longer lines are copied in parts
+SILENCE_SECONDS = 60.0  # longest time without data after the grace period
 NO_LOG = (400, 404)  # the container has not started, or was deleted
 
 
@@ -33,27 +36,40 @@ class LogFollowers:
         self._lock = threading.Lock()
         self._followed: set[str] = set()
 
-    def follow(self, pod_id: str, api: Api, path: str) -> None:
+    def follow(self, pod_id: str, api: Api, path: str, grace_seconds: int) -> None:
         """Follow a log in the background, unless it is already followed."""
         with self._lock:
             if pod_id in self._followed:
                 return
             self._followed.add(pod_id)
-        self._threads.submit(self._follow, pod_id, api, path)
+        self._threads.submit(self._follow, pod_id, api, path, grace_seconds + SILENCE_SECONDS)
 
-    def _follow(self, pod_id: str, api: Api, path: str) -> None:
+    def _follow(self, pod_id: str, api: Api, path: str, silence_seconds: float) -> None:
         try:
-            pending = b""
-            for data in api.stream(path, follow="true", **_query(self._copies.since(pod_id))):
-                lines, line_feed, pending = (pending + data).rpartition(b"\n")
-                if line_feed:
-                    self._copies.append(pod_id, lines + line_feed)
-            self._copies.append(pod_id, pending)
+            query = _query(self._copies.since(pod_id))
+            copy_stream(self._copies, pod_id, api.stream(path, silence_seconds, follow="true", **query))
         except (ApiError, Unreachable, OSError) as error:
             log.info("the log of pod %s could not be followed to its end: %s", pod_id, error)
         finally:
             with self._lock:
                 self._followed.discard(pod_id)
+
+
+def copy_stream(copies: LogCopies, pod_id: str, stream: Iterable[bytes]) -> None:
+    """Add the lines of a stream to the copy. At most `PENDING_MAX` bytes of a line are held in memory."""
+    pending, in_line = b"", False
+    end: int | None = None  # size of the copy after a part of a line, unless the copy has the line
+    for data in stream:
+        text = pending + data
+        if in_line:
+            part, line_feed, text = text.partition(b"\n")
+            end, in_line = copies.continue_line(pod_id, part + line_feed, end), not line_feed
+        lines, line_feed, pending = text.rpartition(b"\n")
+        if line_feed:
+            copies.append(pod_id, lines + line_feed)
+        if len(pending) >= PENDING_MAX:
+            end, in_line, pending = copies.append(pod_id, pending), True, b""
+    copies.append(pod_id, pending)
 
 
 def _query(since: str) -> dict[str, str]:

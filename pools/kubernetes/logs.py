@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pools.runtimes.shim.records import sync_directory
@@ -58,8 +58,8 @@ class LogCopies:
         """Return the time of the copy's last line, or an empty string."""
         return _seconds(self._load(pod_id).since)
 
-    def append(self, pod_id: str, data: bytes) -> None:
-        """Add lines with their times, except for lines that the copy has."""
+    def append(self, pod_id: str, data: bytes) -> int | None:
+        """Add lines with their times, except for lines that the copy has. Return its size if it grew."""
         with self._locked(pod_id) as fd:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)
@@ -67,6 +67,20 @@ class LogCopies:
             if new:
                 os.pwrite(fd, new, position.size - len(new))
                 self._store(pod_id, position)
+            return position.size if new else None
+
+    def continue_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
+        """Add to a line that ends the copy at this size. Return its size, or None if it is another one."""
+        if end is None:
+            return None
+        with self._locked(pod_id) as fd:
+            position = self._load(pod_id)
+            if position.size != end:
+                return None
+            os.ftruncate(fd, end)
+            os.pwrite(fd, data, end)
+            self._store(pod_id, replace(position, size=end + len(data)))
+            return end + len(data)
 
     def take(self, pod_id: str, target: Path) -> None:
         """Move the copy, possibly empty, to its final path."""

@@ -158,8 +158,8 @@ class KubernetesRuntime:
         if not spec.get("nodeName"):
             cluster.api.delete(path, 0)
             return
-        self._followers.follow(pod_id, cluster.api, f"{path}/log")
         seconds = min(max(grace, 1), int(spec.get("terminationGracePeriodSeconds") or 1))
+        self._followers.follow(pod_id, cluster.api, f"{path}/log", seconds)
         if not metadata.get("deletionTimestamp") or seconds < metadata.get("deletionGracePeriodSeconds", 0):
             cluster.api.delete(path, seconds)
 

@@ -1,0 +1,26 @@
+"""Test the copies of logs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pools.kubernetes.log_stream import PENDING_MAX, copy_stream
+from pools.kubernetes.logs import LogCopies
+
+STAMP = b"2026-01-01T00:00:0%d.000000000Z "
+
+
+def test_line_without_end_is_copied_in_parts(tmp_path: Path) -> None:
+    copies, line = LogCopies(tmp_path), STAMP % 1 + b"x" * PENDING_MAX
+    sizes = []
+
+    def stream(*parts: bytes) -> Iterator[bytes]:
+        for part in parts:
+            yield part
+            sizes.append(copies.path("p-1").stat().st_size)
+
+    copy_stream(copies, "p-1", stream(line, b"y" * 10, b"z\n" + STAMP % 2 + b"next\n"))
+    expected = b"x" * PENDING_MAX + b"y" * 10 + b"z\nnext\n"
+    assert sizes == [PENDING_MAX, PENDING_MAX + 10, len(expected)]
+    assert copies.path("p-1").read_bytes() == expected
+    copy_stream(copies, "p-1", iter([line, b"y" * 10 + b"z\n", STAMP % 3 + b"last\n"]))
+    assert copies.path("p-1").read_bytes() == expected + b"last\n"
