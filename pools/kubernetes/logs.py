@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pools.runtimes.shim.records import sync_directory
@@ -51,8 +52,24 @@ class LogCopies:
                 if new:
                     os.pwrite(fd, new, position.size - len(new))
                     self._store(pod_id, position)
-                if not is_cut or not new:
+                elif is_cut and position.since and fetched.startswith(position.since[:19].encode()):
+                    position = self._skip_second(pod_id, fd, position)
+                else:
                     return self.path(pod_id)
+                if not is_cut:
+                    return self.path(pod_id)
+
+    def _skip_second(self, pod_id: str, fd: int, position: Position) -> Position:
+        """Continue at the next second, because the API returns the same start of this one each time."""
+        second = position.since[:19]
+        gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
+        if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
+            gap = f"\n{gap}"  # the response ended within a long line
+        following = datetime.fromisoformat(second) + timedelta(seconds=1)
+        size = position.size + os.pwrite(fd, gap.encode(), position.size)
+        skipped = Position(size, f"{following.isoformat()}.{'0' * 9}{position.since[29:]}")
+        self._store(pod_id, skipped)
+        return skipped
 
     def since(self, pod_id: str) -> str:
         """Return the time of the copy's last line, or an empty string."""

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from pools.kubernetes import logs
 from pools.kubernetes.log_stream import PENDING_MAX, copy_stream
 from pools.kubernetes.logs import LogCopies
 
@@ -24,3 +27,20 @@ def test_line_without_end_is_copied_in_parts(tmp_path: Path) -> None:
     assert copies.path("p-1").read_bytes() == expected
     copy_stream(copies, "p-1", iter([line, b"y" * 10 + b"z\n", STAMP % 3 + b"last\n"]))
     assert copies.path("p-1").read_bytes() == expected + b"last\n"
+
+
+def test_second_with_more_than_one_response_is_cut_with_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "FETCH_BYTES", 100)
+    copies, text = LogCopies(tmp_path), b"".join(STAMP % 1 + b"one\n" for _ in range(20))
+    following = STAMP % 2 + b"two\n"
+
+    def fetch(since: str, size: int) -> bytes:
+        return (following if since.endswith("02Z") else text + following)[:size]
+
+    for _ in range(2):
+        copies.update("p-1", fetch)
+        first, *_, record, last = copies.path("p-1").read_text().splitlines()
+        assert (first, last) == ("one", "two")
+        assert "2026-01-01T00:00:01 is missing" in record
