@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodState, RuntimeFailure
+from pools.runtimes.ray import scripts
 from pools.runtimes.ray.cluster import GCS_PORT, RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.ray.scripts import STOP, node_code, start_script
@@ -79,7 +80,7 @@ def test_machine_runs_pods_between_its_start_and_stop_scripts(tmp_path: Path) ->
 
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
-def test_node_runs_new_code_while_its_pods_continue(tmp_path: Path) -> None:
+def test_node_runs_new_code_while_its_pods_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
@@ -99,8 +100,10 @@ def test_node_runs_new_code_while_its_pods_continue(tmp_path: Path) -> None:
         _retry(lambda: runtime.start(pod))
         running(runtime, "p-1")
         before = (place / "code").readlink(), (place / "node/main.pid").read_text()
-        (served / "node.tar.gz").write_bytes(_other_code())
-        subprocess.run(["sh", "-c", instructions.upgrade], env=env, check=True)
+        other_code = _other_code()
+        (served / "node.tar.gz").write_bytes(other_code)
+        monkeypatch.setattr(scripts, "node_code", lambda: other_code)
+        subprocess.run(["sh", "-c", runtime.instructions(HEAD).upgrade], env=env, check=True)
         assert ((place / "code").readlink() == before[0], (place / "node/main.pid").read_text()) == (
             False,
             before[1],
@@ -121,6 +124,28 @@ def test_node_runs_new_code_while_its_pods_continue(tmp_path: Path) -> None:
         path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)
     ]
     assert remaining == []
+
+
+def test_upgrade_runs_no_code_with_another_checksum(tmp_path: Path) -> None:
+    served, place = tmp_path / "api/v1/machines", tmp_path / "state/ray"
+    served.mkdir(parents=True)
+    place.mkdir(parents=True)
+    (place / "pid").write_text("1")
+    env = {
+        **os.environ, "BERTH_URL": f"file://{tmp_path}", "BERTH_NODE_PYTHON": "false",
+        "BERTH_MACHINE_STATE": str(tmp_path / "state"),
+    }  # fmt: skip
+    for code, error, unpacked in (
+        (_other_code(), "The node's code was downloaded with another checksum.\n", 0),
+        (node_code(), "", 1),
+    ):
+        (served / "node.tar.gz").write_bytes(code)
+        done = subprocess.run(
+            ["sh", "-c", scripts.upgrade_script()], env=env, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (1, error)
+        assert len(list(place.glob("code-*"))) == unpacked
+    assert not (place / "code").exists(), "code that cannot be imported is not used"
 
 
 def _other_code() -> bytes:

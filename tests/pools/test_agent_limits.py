@@ -10,7 +10,7 @@ from pools.joining.agent import scripts, server, upgrade
 from pools.joining.agent.scripts import StartScript
 from pools.joining.agent.server import Server
 from pools.joining.agent.upgrade import Upgrade
-from pools.runtimes.ray.scripts import UPGRADE
+from pools.runtimes.ray.scripts import upgrade_script
 
 GONE_SECONDS = 180
 
@@ -25,7 +25,7 @@ def state(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stop_and_upgrade_in_one_round_leave_time_for_a_report() -> None:
     longest = scripts.CHECK_SECONDS + scripts.STOP_SECONDS + upgrade.UPGRADE_SECONDS
     assert longest < GONE_SECONDS
-    assert "--max-time 60 " in UPGRADE
+    assert "--max-time 60 " in upgrade_script()
 
 
 def test_stop_script_that_hangs_is_given_up(

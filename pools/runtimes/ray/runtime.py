@@ -28,7 +28,7 @@ from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, RayNode, device_resource, node_label
 from pools.runtimes.ray.jobs import Jobs
 from pools.runtimes.ray.probes import ProbePods
-from pools.runtimes.ray.scripts import CHECK, STOP, UPGRADE, start_script, update_script
+from pools.runtimes.ray.scripts import CHECK, STOP, start_script, update_script, upgrade_script
 from pools.runtimes.ray.watch import PodWatcher
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
@@ -300,7 +300,9 @@ class RayRuntime:
         head = self._head(ray_node.pool) if ray_node is not None else None
         if ray_node is None or head is None:
             return Instructions()
-        return Instructions(start_script(ray_node, head), STOP, CHECK, UPGRADE, update_script(ray_node, head))
+        return Instructions(
+            start_script(ray_node, head), STOP, CHECK, upgrade_script(), update_script(ray_node, head)
+        )
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
         """Return, by instance id, the reason each instance that is not ready cannot run pods yet."""

@@ -1,6 +1,7 @@
 """Shell scripts that add a machine to its pool's Ray cluster, and that remove it again."""
 
 import gzip
+import hashlib
 import io
 import json
 import tarfile
@@ -31,9 +32,16 @@ if [ -f "$place/pid" ]; then
 fi
 """
 # The code of each version has a directory of its own, because running shims read theirs.
-_FETCH_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
+_DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
-code="code-$(sha256sum "$place/node.tar.gz" | cut -c 1-16)"
+"""
+# Not part of the start script, because nodes whose start script changes apply it.
+_VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
+  echo "The node's code was downloaded with another checksum." >&2
+  exit 1
+fi
+"""
+_UNPACK_CODE = """code="code-$(sha256sum "$place/node.tar.gz" | cut -c 1-16)"
 if [ ! -d "$place/$code" ]; then
   rm -rf "$place/code.new"
   mkdir "$place/code.new"
@@ -44,12 +52,13 @@ fi
 _USE_CODE = """ln -sfn "$code" "$place/code.link"
 mv -T "$place/code.link" "$place/code"
 """
-UPGRADE = f"""set -eu
+_UPGRADE = f"""set -eu
 umask 077
 {_PLACE}
 [ -f "$place/pid" ] || exit 0
 python="${{BERTH_NODE_PYTHON:-$place/venv/bin/python}}"
-{_FETCH_CODE}PYTHONPATH="$place/$code" "$python" -c 'import pools.runtimes.ray.node.main'
+{_DOWNLOAD_CODE}@VERIFY@{_UNPACK_CODE}
+PYTHONPATH="$place/$code" "$python" -c 'import pools.runtimes.ray.node.main'
 {_USE_CODE}kill -HUP "$(cat "$place/node/main.pid")"
 wait_seconds=40
 sleep 1
@@ -147,8 +156,8 @@ echo "Ray and the agent of this node are up."
 def start_script(node: RayNode, head: RayNode) -> str:
     """Return the script that starts Ray on a machine. The script contains the cluster's secret."""
     return STOP + _START.format(
-        place=_PLACE, fetch_code=_FETCH_CODE, use_code=_USE_CODE, ray=RAY_VERSION, python=PYTHON_VERSION,
-        write_settings=_write_settings(node, head),
+        place=_PLACE, fetch_code=_DOWNLOAD_CODE + _UNPACK_CODE, use_code=_USE_CODE,
+        ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head),
     )  # fmt: skip
 
 
@@ -157,6 +166,12 @@ def update_script(node: RayNode, head: RayNode) -> str:
     return _UPDATE.format(
         place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head)
     )
+
+
+def upgrade_script() -> str:
+    """Return the script that runs this server's node code on a running node without ending its pods."""
+    verify = _VERIFY_CODE.format(sha256=hashlib.sha256(node_code()).hexdigest())
+    return _UPGRADE.replace("@VERIFY@", verify)
 
 
 def _write_settings(node: RayNode, head: RayNode) -> str:
