@@ -117,8 +117,11 @@ def _try_level(
         except OSError as error:
             is_unmapped = uid and error.errno == errno.EINVAL
             return f"the machine does not map user id {uid}" if is_unmapped else str(error)
-        except subprocess.SubprocessError as error:
-            return str(error)
+        except subprocess.CalledProcessError as error:
+            lines = error.stderr.decode(errors="replace").strip().splitlines()
+            return f"the shim of the probe failed: {lines[-1] if lines else error}"
+        except subprocess.TimeoutExpired:
+            return f"the probe did not end within {PROBE_SECONDS:g} s"
         return read_obstacle(directory)
 
 

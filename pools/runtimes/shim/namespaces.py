@@ -54,12 +54,12 @@ class Namespaces:
         self._info, info_write = os.pipe()
         input_read, self._input = os.pipe()
         self._ready, ready_write = os.pipe()
+        os.write(self._input, b"!")  # before the fork, because bubblewrap may end at once
         self._builder = os.fork()
         if self._builder == 0:
             self._exec_builder(info_write, input_read, ready_write)
         for fd in (info_write, input_read, ready_write):
             os.close(fd)
-        os.write(self._input, b"!")
         return ""
 
     def wait(self) -> str:

@@ -121,6 +121,7 @@ def test_pods_survive_the_end_of_the_server_and_the_next_pod_starts(stage: Local
     shim(stage, "p-1")
     first = server(stage)
     kill(first)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # until then it may still accept a request
     stage.runtime.start(stage.long("p-2"))
     shim(stage, "p-2")
     assert server(stage) != first
