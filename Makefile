@@ -19,7 +19,7 @@ DEV := $(VENV)/.installed-dev
 PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
 INSTALL := $(PY) requirements/install.py
 # What `make run` installs beyond the client.
-RUN_EXTRAS := server embedded top aws docs joblib otel
+RUN_EXTRAS := server embedded top aws docs joblib otel ssh
 # The command line, the Python client and what they import, which run on Python 3.10 too.
 CLIENT := $(addprefix platform/berth/,cli client core documents worker) pools/plugins scheduler/engine scheduler/simulator
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
@@ -28,7 +28,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman clean
+.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh clean
 
 help:
 	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
@@ -52,11 +52,11 @@ run: $(BASE)
 		> /dev/null 2>&1 < /dev/null &
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
-test: $(DEV) chromium bubblewrap podman
+test: $(DEV) chromium bubblewrap podman openssh
 	@$(MAKE) --jobs=2 check collect
 	@$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
-test-heavy: $(DEV) chromium bubblewrap podman
+test-heavy: $(DEV) chromium bubblewrap podman openssh
 	@$(PY) -m pytest -q -m heavy $(ARGS)
 	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
 
@@ -153,6 +153,13 @@ podman:
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
 			podman runc catatonit docker-registry busybox-static; } \
 			>/dev/null 2>&1 || echo "They could not be installed, so these tests are skipped."; }
+
+# For the tests of SSH hosts, which are skipped without it.
+openssh:
+	@[ "$$(id -u)" != 0 ] || { command -v sshd || [ -e /usr/sbin/sshd ]; } >/dev/null || { \
+		echo "Installing an SSH server for the tests of SSH hosts ..."; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends openssh-server; } \
+			>/dev/null 2>&1 || echo "It could not be installed, so these tests are skipped."; }
 
 clean:
 	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -1,0 +1,1 @@
+"""Provider of hosts that Berth reaches over SSH."""

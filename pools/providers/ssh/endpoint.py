@@ -1,0 +1,86 @@
+"""Address and credentials of an SSH server, and the errors of connections to it.
+
+This module does not import asyncssh, which costs 34 MiB of memory.
+"""
+
+import base64
+import binascii
+import hashlib
+import struct
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+PORT = 22
+
+
+class SshErrorKind(StrEnum):
+    UNREACHABLE = "unreachable"  # no connection, or it was lost
+    TIMEOUT = "timeout"  # the server accepted the connection or the command, but did not respond in time
+    HOST_KEY = "host_key"  # the server presented another key than the one that is pinned
+    LOGIN = "login"  # the server refused the user or the key
+    KEY = "key"  # the private key cannot be used
+    COMMAND = "command"  # the command failed
+
+
+class SshError(Exception):
+    """Raised if a connection or a command fails. `presented` is the key of a server with another host key."""
+
+    def __init__(self, kind: SshErrorKind, message: str, presented: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.message, self.presented = kind, message, presented
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An SSH server with the user and the private key for the login.
+
+    `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth connects to no server
+    without one. `private_key` is the text of the key. `bastion` is the server through which the connection
+    is made.
+    """
+
+    address: str
+    user: str
+    private_key: str = field(repr=False)
+    host_key: str
+    port: int = PORT
+    bastion: "Endpoint | None" = None
+
+    @property
+    def name(self) -> str:
+        return self.address if self.port == PORT else f"{self.address} port {self.port}"
+
+    def with_host_key(self, host_key: str) -> "Endpoint":
+        return replace(self, host_key=host_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Time limits in seconds: for a connection, including all bastions, and by default for a command."""
+
+    connect: float = 20.0
+    command: float = 60.0
+
+
+def normalize_host_key(text: str) -> str:
+    """Return a public key without its comment. Raises ValueError with the reason if it is not one."""
+    fields = text.split()
+    if len(fields) < 2:
+        raise ValueError("is not a public key")
+    algorithm, encoded = fields[:2]
+    try:
+        blob = base64.b64decode(encoded, validate=True)
+        (length,) = struct.unpack(">I", blob[:4])
+        named = blob[4 : 4 + length].decode("ascii")
+    except (binascii.Error, struct.error, UnicodeDecodeError):
+        raise ValueError("is not a public key") from None
+    if named != algorithm or len(blob) <= 4 + length:
+        raise ValueError("is not a complete public key")
+    return f"{algorithm} {encoded}"
+
+
+def fingerprint(host_key: str) -> str:
+    """Return the fingerprint of a public key as OpenSSH prints it, with the name of its algorithm."""
+    algorithm, encoded = host_key.split()[:2]
+    digest = hashlib.sha256(base64.b64decode(encoded)).digest()
+    return f"{algorithm.removeprefix('ssh-')} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"

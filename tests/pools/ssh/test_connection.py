@@ -1,0 +1,137 @@
+"""Tests for connections to real SSH servers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pools.providers.ssh.connection import connect, scan_host_key
+from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind, Timeouts, fingerprint
+from tests.pools.ssh.sshd import SshServer, free_port, generate_key, needs_sshd, silent_server, ssh_server
+
+pytestmark = needs_sshd
+SHORT = Timeouts(connect=0.5)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with ssh_server(tmp_path_factory.mktemp("sshd"), "127.0.0.2") as running:
+        yield running
+
+
+async def refusal(endpoint: Endpoint, timeouts: Timeouts | None = None) -> SshError:
+    with pytest.raises(SshError) as raised:
+        async with connect(endpoint, timeouts or Timeouts()):
+            pass
+    return raised.value
+
+
+async def test_command_gets_its_input_and_reports_output_and_exit_code(server: SshServer) -> None:
+    async with connect(server.endpoint()) as connection:
+        finished = await connection.run("cat; echo problem >&2; exit 3", b"input")
+    assert (finished.exit_code, finished.output, finished.errors) == (3, "input", "problem\n")
+    with pytest.raises(SshError, match="trying failed with exit code 3: problem"):
+        finished.check("trying")
+
+
+async def test_uploaded_file_is_complete_and_private(server: SshServer, tmp_path: Path) -> None:
+    path = tmp_path / "a file's name"
+    content = bytes(range(256)) * 5000
+    async with connect(server.endpoint()) as connection:
+        await connection.upload(content, str(path))
+        await connection.upload(content, str(path), mode=0o755)
+    assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+async def test_command_that_does_not_end_is_given_up(server: SshServer) -> None:
+    async with connect(server.endpoint()) as connection:
+        with pytest.raises(SshError, match=r"did not finish a command within 0\.2 s") as raised:
+            await connection.run("read forever", timeout=0.2)
+        assert raised.value.kind is SshErrorKind.TIMEOUT
+        assert (await connection.run("echo usable")).output == "usable\n"
+
+
+async def test_output_without_end_is_cut(server: SshServer) -> None:
+    async with connect(server.endpoint()) as connection:
+        finished = await connection.run("head -c 3000000 /dev/zero")
+    assert len(finished.output) == 1 << 20
+
+
+async def test_changed_host_key_is_refused_before_the_login(server: SshServer, tmp_path: Path) -> None:
+    _, other = generate_key(tmp_path / "other")
+    logins = server.log.count("Accepted publickey")
+    error = await refusal(server.endpoint(host_key=other))
+    assert error.kind is SshErrorKind.HOST_KEY
+    assert fingerprint(server.host_key) in error.message
+    assert fingerprint(other) in error.message
+    assert error.presented == server.host_key
+    assert server.log.count("Accepted publickey") == logins
+
+
+async def test_server_without_the_pinned_kind_of_key_is_refused(server: SshServer, tmp_path: Path) -> None:
+    _, other = generate_key(tmp_path / "other", "ecdsa")
+    error = await refusal(server.endpoint(host_key=other))
+    assert (error.kind, error.presented) == (SshErrorKind.HOST_KEY, server.host_key)
+
+
+async def test_scan_returns_the_host_key_without_a_login(server: SshServer) -> None:
+    scanned = await scan_host_key(server.endpoint(private_key="", host_key=""))
+    assert scanned == server.host_key
+
+
+async def test_server_without_a_pinned_key_is_not_connected(server: SshServer) -> None:
+    error = await refusal(server.endpoint(host_key=""))
+    assert (error.kind, "is not pinned" in error.message) == (SshErrorKind.HOST_KEY, True)
+
+
+async def test_wrong_key_and_wrong_user_are_refused_with_the_fingerprint(
+    server: SshServer, tmp_path: Path
+) -> None:
+    private, public = generate_key(tmp_path / "wrong")
+    error = await refusal(server.endpoint(private_key=private))
+    assert error.kind is SshErrorKind.LOGIN
+    assert f"user root with the key {fingerprint(public)}" in error.message
+    assert (await refusal(server.endpoint(user="nobody-here"))).kind is SshErrorKind.LOGIN
+
+
+async def test_unusable_private_key_is_explained(server: SshServer, tmp_path: Path) -> None:
+    protected, _ = generate_key(tmp_path / "protected", passphrase="a passphrase")
+    for private_key, expected in ((protected, "ssh-keygen -p"), ("no key", "format of OpenSSH")):
+        error = await refusal(server.endpoint(private_key=private_key))
+        assert error.kind is SshErrorKind.KEY
+        assert expected in error.message
+
+
+async def test_unreachable_and_silent_servers_are_told_apart(server: SshServer) -> None:
+    closed = replace(server.endpoint(), port=free_port("127.0.0.2"))
+    error = await refusal(closed)
+    assert (error.kind, "Connect" in error.message) == (SshErrorKind.UNREACHABLE, True)
+    unknown = await refusal(replace(server.endpoint(), address="no-such-host.invalid"))
+    assert unknown.kind is SshErrorKind.UNREACHABLE
+    with silent_server("127.0.0.2") as port:
+        error = await refusal(replace(server.endpoint(), port=port), SHORT)
+        assert (error.kind, error.message) == (
+            SshErrorKind.TIMEOUT, f"127.0.0.2 port {port} did not respond within 0.5 s",
+        )  # fmt: skip
+        with pytest.raises(SshError, match="did not respond"):
+            await scan_host_key(replace(server.endpoint(), port=port), SHORT)
+
+
+async def test_connection_passes_through_a_bastion(server: SshServer, tmp_path: Path) -> None:
+    with ssh_server(tmp_path / "bastion", "127.0.0.3") as bastion:
+        endpoint = server.endpoint(bastion=bastion.endpoint())
+        async with connect(endpoint) as connection:
+            output = (await connection.run("echo $SSH_CONNECTION")).output
+        assert await scan_host_key(replace(endpoint, host_key="")) == server.host_key
+        assert "Accepted publickey" in bastion.log
+        _, other = generate_key(tmp_path / "other")
+        refused = await refusal(server.endpoint(bastion=bastion.endpoint(host_key=other)))
+        assert refused.kind is SshErrorKind.HOST_KEY
+        assert bastion.address in refused.message
+        beyond = await refusal(replace(endpoint, port=free_port("127.0.0.2")))
+        assert beyond.kind is SshErrorKind.UNREACHABLE
+        assert f"through {bastion.address}" in beyond.message
+    assert output.split()[2:] == [server.address, str(server.port)]
