@@ -187,6 +187,6 @@ def _format_duration(seconds: int) -> str:
 def _parse_zone(name: object) -> tzinfo | None:
     try:
         return ZoneInfo(name) if isinstance(name, str) and name else None
-    # The zone is unknown or unreadable, or its path leaves the time zone database.
+    # The time zone is unknown or unreadable, or its path leaves the time zone database.
     except (ValueError, OSError, LookupError):
         return None

@@ -28,7 +28,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs of a pool, in the currency of its price."""
+    """Costs of a pool, in the currency of its GPU price."""
 
     price_per_gpu_hour: Decimal | None
     per_hour: Decimal | None
@@ -117,7 +117,7 @@ def current_price(pool: NodePool) -> Decimal | None:
 
 
 def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
-    """Record the price that applied until `until`. Call in the transaction that changes the price."""
+    """Record the price that applied until `until`. Call it in the transaction that changes the price."""
     PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
 
 

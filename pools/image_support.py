@@ -1,4 +1,4 @@
-"""Whether a pool accepts workloads with and without container images."""
+"""Check whether a pool accepts workloads with or without container images."""
 
 from pools.engine.image_policy import read_policy
 from pools.models import NodePool
@@ -6,7 +6,7 @@ from pools.runtimes.capabilities import runtime_capabilities
 
 
 def image_refusal(pool: NodePool, image: str | None) -> str:
-    """Return why the pool does not accept a workload with this image, as a clause, or an empty string."""
+    """Return why the pool rejects a workload with this image, as a clause, or an empty string."""
     capabilities = runtime_capabilities(pool.runtime)
     if image is None and capabilities.requires_images:
         return f"pool {pool.name} only runs workloads with a container image"

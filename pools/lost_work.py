@@ -19,7 +19,7 @@ NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 
 def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]:
-    """Return the work on each node with allocations or reservations, by node id."""
+    """Return the work on each node with allocations or reservations, by node ID."""
     hosting = Node.objects.filter(state__in=HOSTING)
     if pool is not None:
         hosting = hosting.filter(pool=pool)

@@ -40,7 +40,7 @@ PROVIDER_EVENTS = {
 
 
 def pools() -> QuerySet[NodePool]:
-    """Return all pools with their node counts by phase and the GPUs of nodes that can host pods."""
+    """Return all pools with their node counts by phase and the GPU count of nodes that can host pods."""
     return NodePool.objects.annotate(
         nodes_ready=_node_count(USABLE),
         nodes_pending=_node_count(PENDING),
@@ -57,13 +57,16 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with this name, or else the last node that had this name, or None."""
+    """Return the current node with this name, else the last node with this name, else None."""
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 
 
 def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
-    """Return the instances of nodes that are not ready yet. With `joined`, only those that have joined."""
+    """Return the instances of nodes that are not ready yet.
+
+    With `joined`, return only those that have joined.
+    """
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
     if joined:
         rows = rows.filter(joined_at__isnull=False)
@@ -128,14 +131,14 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation() -> str:
-    """Return the name that identifies our machines at providers, either configured or generated."""
+    """Return the name that identifies this installation's machines at providers, configured or generated."""
     if name := str(settings.BERTH_INSTALLATION):
         return name
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
 
 
 def is_operational(pool: NodePool) -> bool:
-    """Return whether the pool has reached its ready threshold. It then accepts pods until it is empty."""
+    """Return whether the pool has reached its ready threshold. It then accepts pods until it has no nodes."""
     return pool.operational_since is not None
 
 

@@ -15,7 +15,7 @@ NODES_LISTED_MAX = 500
 
 
 class DrainingNodeResponse(ResponseModel):
-    """Node to drain, chosen by its current work. The choice may change before the drain starts."""
+    """Node to drain, chosen by the work that it runs now. The choice may change before the drain starts."""
 
     node: str
     pods: int
@@ -35,7 +35,7 @@ class ScaledPoolResponse(NodePoolResponse):
 
 
 def scaled_pool_response(pool: NodePool, now: datetime) -> ScaledPoolResponse:
-    """Return the pool and its nodes to drain, as shown to platform admins."""
+    """Return the pool and its nodes to drain, as platform admins see them."""
     base = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=True)
     nodes_to_drain = list_nodes_to_drain(pool, pool.nodes_desired, now)
     listed = draining_node_responses(nodes_to_drain, is_admin=True)

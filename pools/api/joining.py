@@ -1,8 +1,8 @@
 """REST endpoints through which machines join a pool and poll for instructions.
 
 Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random or signed.
-Requests with an invalid secret are throttled by address, and requests from registered machines by machine:
-many machines may share a proxy, and other traffic from the proxy must not keep them from reporting.
+Requests with an invalid secret are throttled by address, and requests from registered machines by machine,
+because many machines may share a proxy, and other traffic through it must not keep them from reporting.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class JoinBody(Body):
     """Hardware as measured by the machine.
 
     `instance_id` is set on a provider's instances. A machine that joins again with its `machine_id` takes its
-    former place; without one, machines are told apart by name.
+    former place; without one, machines are identified by name.
     """
 
     token: Secret
@@ -115,7 +115,7 @@ class ReportBody(Body):
 
 
 class UpgradeResponse(ResponseModel):
-    """Agent that the machine must install now."""
+    """Agent version that the machine must install now."""
 
     version: str
     sha256: str = Field(description="Hash of the file at `machines/agent`.")

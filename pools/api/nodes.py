@@ -122,7 +122,7 @@ class NodeView(ApiView):
     change_scope = "admin"
 
     def visible(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """Return these nodes (default: all that have not ended), or none for an account without a role."""
+        """Return these nodes (by default, all that have not ended), or none for an account without a role."""
         rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()
 

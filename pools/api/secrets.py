@@ -1,4 +1,4 @@
-"""REST endpoints of pools' secrets, and the shapes of all secrets. No response contains a value."""
+"""REST endpoints for the secrets of pools, and REST models for all secrets. No response contains a value."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ LOGIN = ("registry", "username", "password")
 
 
 class SecretBody(Body):
-    """A value for pods, or credentials for a registry of container images."""
+    """Value for pods, or credentials for a container image registry."""
 
     value: Annotated[str | None, Field(repr=False, description="Text for pods. It cannot be read again.")] = (
         None

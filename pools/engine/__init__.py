@@ -1,1 +1,1 @@
-"""Pure functions that decide how many nodes a pool needs and how to get there."""
+"""Pure functions that decide how many nodes a pool needs and how to reach that number."""

@@ -11,10 +11,10 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 class Pressure:
     """Load on a pool, with `queued`, `running` and `capacity` in thousandths of a slot.
 
-    `queued` covers work that fits the pool and its limits but still needs nodes, plus work reserved on
-    booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready nodes, and
-    `booting` counts nodes that are ordered but not ready. `gang_nodes` is the number of empty nodes needed
-    to run the queued work without splitting gangs.
+    `queued` counts work that fits the pool and its limits but still needs nodes, and work with reservations
+    on booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready nodes, and
+    `booting` counts nodes that are ordered but not ready. `gang_nodes` is the number of empty nodes needed to
+    run the queued work without splitting gangs.
     """
 
     queued: int
@@ -44,7 +44,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Timestamps in seconds. None means never scaled, not idle, or no expiry."""
+    """Timestamps in seconds. None means that the pool was never scaled, is not idle or does not expire."""
 
     now: float
     last_scaled_at: float | None = None

@@ -1,4 +1,4 @@
-"""Back-off after failed boots, and the limit at which provisioning stops."""
+"""Back-off after failed boots, and the limit that stops provisioning."""
 
 MIN_DELAY = 30
 MAX_DELAY = 1800

@@ -52,7 +52,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Number of nodes that may still be drained, by reason, and the budget that limits each reason.
+    """Number of nodes that may still be drained for each reason, and the budget that sets the limit.
 
     A reason without an entry is not limited.
     """
@@ -61,7 +61,7 @@ class Allowance:
     limiting_budgets: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
     def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
-        """Return whether a node may be drained in addition to `chosen` nodes."""
+        """Return whether a node may be drained in addition to the `chosen` nodes."""
         return reason not in self.remaining or chosen < self.remaining[reason]
 
     def cap_count(self, reason: DisruptionReason, count: int) -> int:

@@ -1,4 +1,4 @@
-"""Image policy of a pool: whether its workloads may or must run in container images, and in which ones."""
+"""A pool's image policy: whether workloads may or must use container images, and which ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ImagePolicy:
         return self.mode != ALLOW or bool(self.patterns)
 
     def refusal(self, pool: str, image: str | None) -> str:
-        """Return why the pool does not accept a workload with this image, as a clause, or an empty string."""
+        """Return why the pool rejects a workload with this image, as a clause, or an empty string."""
         if image is None:
             return f"pool {pool} only runs workloads with a container image" if self.mode == REQUIRE else ""
         if self.mode == FORBID:
@@ -40,8 +40,8 @@ class ImagePolicy:
 def matches(pattern: str, image: ImageReference) -> bool:
     """Return whether an image matches a pattern. `*` stands for any text and `?` for one character.
 
-    Registry and name are compared separately, so that no `*` spans both. A pattern without a tag or digest
-    matches every tag and digest. A pattern with a tag matches no reference by digest, because the digest
+    Registry and name are compared separately, so that `*` never spans both. A pattern without a tag or digest
+    matches every tag and digest. A pattern with a tag never matches a reference by digest, because the digest
     takes precedence over the tag.
     """
     registry, _, rest = pattern.partition("/")

@@ -1,4 +1,4 @@
-"""Minimum, ready threshold and maximum size of a pool, and the four notations for them."""
+"""Minimum size, ready threshold and maximum size of a pool, in any of four notations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

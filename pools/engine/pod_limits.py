@@ -1,4 +1,4 @@
-"""Limits of pods: those that the document declares, otherwise the pool's defaults."""
+"""Limits of pods: from the document, or else the pool's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,10 +26,11 @@ FIELD = "default_limits"
 
 
 class DefaultLimits(Document):
-    """Limits of roles that declare none.
+    """Default limits for roles that declare none.
 
-    With `memory_from_request` or `cpu_from_request`, the limit of a role that requests the resource is its
-    request. `memory_mib` and `cpu` are the limits of all other roles, but never less than the request.
+    With `memory_from_request` or `cpu_from_request`, a role that requests the resource is limited to its
+    request. For all other roles, `memory_mib` and `cpu` are the limits, raised to the request where it is
+    higher.
     """
 
     memory_from_request: bool = True
@@ -41,13 +42,13 @@ class DefaultLimits(Document):
 class LimitSource(StrEnum):
     NONE = ""  # no limit
     DOCUMENT = "document"
-    REQUEST = "request"  # the pool makes the request the limit
+    REQUEST = "request"  # the pool limits the role to its request
     POOL = "pool"  # the pool's default
 
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Limits of one pod, 0 if it has none. Memory is in MiB, CPU in thousandths of a core."""
+    """Limits of one pod; 0 means no limit. Memory is in MiB, CPU in thousandths of a core."""
 
     memory_mib: int = 0
     memory_source: LimitSource = LimitSource.NONE

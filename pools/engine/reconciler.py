@@ -1,7 +1,7 @@
 """Decide the next step that brings a pool closer to its desired node count.
 
 Each node is counted once: as pending (ordered but not ready), current (ready or cordoned) or draining. All
-state is in the database. Events change the fleet, and `next_step` looks only at the fleet, never at past
+state is in the database. Events change the fleet, and `next_step` considers only the fleet, never past
 events.
 """
 
@@ -84,7 +84,7 @@ class UndoDrain:
 class Step:
     """Commands to run, and the fleet after them.
 
-    The `blocked` nodes would be drained now if the disruption budgets allowed it.
+    `blocked` lists the nodes that only the disruption budgets keep from draining now.
     """
 
     fleet: Fleet
@@ -95,7 +95,7 @@ class Step:
 def next_step(
     fleet: Fleet, work_to_lose: Mapping[int, Work] | None = None, allowance: Allowance = UNLIMITED
 ) -> Step:
-    """Return the commands to run now, possibly none, and the fleet after them.
+    """Return the commands to run now, if any, and the fleet that results.
 
     `work_to_lose` maps ordinals to work. Nodes with the least work are drained first, as far as the
     disruption budgets allow.

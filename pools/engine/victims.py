@@ -9,7 +9,7 @@ HEAD = 0
 
 
 class Work(NamedTuple):
-    """Work that draining a node would lose, from its running and reserved pods.
+    """Work of running and reserved pods that would be lost if their node were drained.
 
     Instances sort by the amount of work. A drain waits indefinitely for `non_preemptible` pods. Seconds
     are counted from the start or the last checkpoint.

@@ -1,4 +1,4 @@
-"""Package the part of Berth that workers run."""
+"""Package the part of Berth's code that workers run."""
 
 import hashlib
 import io

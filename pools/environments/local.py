@@ -83,7 +83,7 @@ class LocalEnvironments:
         """Return the script's progress, or None if the script is not running and left no exit code."""
         self._reap()
         home = self._home(name)
-        # Check before reading the exit code, or a script that ends in between would be missed.
+        # Check this before reading the exit code; otherwise, a script that ends in between would be missed.
         is_running = self._is_running(home)
         code = _read_text(home / "exit").strip()
         progress = parse_progress(_read_text(home / "phases").splitlines(), secrets.values())

@@ -1,4 +1,4 @@
-"""Instructions from the pool's runtime that turn a joined machine into a node."""
+"""Instructions from the pool's runtime for turning a joined machine into a node."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 class Instructions:
     """Idempotent shell scripts for the machine.
 
-    `check` exits with 0 if the node that `start` started still runs. An agent that was restarted runs it,
-    because `start` would end the node's pods. `upgrade` replaces the code of a running node without ending
-    its pods. `update` does the same for settings if only `start` has changed. If it fails, the node starts
-    again.
+    `check` exits with 0 if the node that `start` started is still running. A restarted agent runs `check`
+    first, because `start` would end the node's pods. `upgrade` replaces the code of a running node without
+    ending its pods. `update` does the same for settings if only `start` has changed. If `update` fails, the
+    node is restarted.
     """
 
     start: str = ""

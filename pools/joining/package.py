@@ -1,4 +1,4 @@
-"""The machine's agent as one file, which any Python 3.9 or newer runs."""
+"""Package the agent as one file that runs on Python 3.9 or newer."""
 
 import hashlib
 import io

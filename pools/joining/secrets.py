@@ -1,6 +1,6 @@
 """Derive and verify the secrets of machines.
 
-The secrets of orders, machines and pods are derived from the installation's key. They are not stored, and an
+The secrets of orders, machines and pods are derived from the installation's key. They are not stored, so an
 order that is repeated after a crash has the same secret. Only issued join tokens are random, and only their
 digests are stored.
 """
@@ -24,18 +24,21 @@ def for_node(key: int) -> str:
 
 
 def for_machine(key: int, version: int) -> str:
-    """Return a machine's secret. A machine that joins again has a new version, so that the former expires."""
+    """Return a machine's secret.
+
+    The version changes when the machine joins again, so the old secret becomes invalid.
+    """
     return _sign("machine", f"{key}-{version}")
 
 
 def verified_machine(secret: str) -> tuple[int, int] | None:
-    """Return the machine's key and the secret's version, or None if the secret is invalid."""
+    """Return the machine's key and the version of its secret, or None if the secret is invalid."""
     key, _, version = (verified_key(secret, "machine") or "").partition("-")
     return (int(key), int(version)) if key and version else None
 
 
 def for_pod(key: str) -> str:
-    """Return the secret of a session's worker, valid while its pod runs."""
+    """Return the secret for a session's worker, valid while its pod runs."""
     return _sign("pod", key)
 
 
@@ -55,12 +58,12 @@ def for_gang(workload: str, run: int) -> str:
 
 
 def is_machine_secret(secret: str) -> bool:
-    """Return whether the secret has a valid signature for a node or machine, without any query."""
+    """Check, without a query, whether the secret has a valid signature for a node or machine."""
     return any(verified_key(secret, kind) is not None for kind in ("node", "machine"))
 
 
 def verified_key(secret: str, kind: str) -> str | None:
-    """Return the key that the secret signs, or None if the secret is invalid or of another kind."""
+    """Return the key that the secret signs, or None if the secret is invalid or of the wrong kind."""
     stated_kind, _, signed = secret.partition(".")
     value, _, signature = signed.rpartition(".")
     if stated_kind != kind or not value or not constant_time_compare(signature, _signature(kind, value)):

@@ -1,1 +1,1 @@
-"""Pools on a Kubernetes cluster: its API, a mirror of its nodes and pods, and the runtime of its pods."""
+"""Pools on a Kubernetes cluster: API client, mirror of nodes and pods, and runtime."""

@@ -19,14 +19,14 @@ from berth.core.problems import Problem
 from pools.kubernetes.credentials import PATH, Connection
 
 TIMEOUT = httpx.Timeout(20.0, connect=5.0)
-PAGE = 500  # objects per response of a list
+PAGE = 500  # objects per page of a list
 TEXT_MAX = 500
 CONNECTED = "CONNECTED"
 Object = Mapping[str, Any]
 
 
 class ApiError(Exception):
-    """Response of the API server other than success. `reason` is its machine-readable reason."""
+    """Error response of the API server. `reason` is its machine-readable reason."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class Unreachable(Exception):
 
 
 class _TokenFile(httpx.Auth):
-    """Bearer token that is read for each request, because Kubernetes replaces the file."""
+    """Bearer token that is read again for each request, because Kubernetes replaces its file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class _TokenFile(httpx.Auth):
 
 
 class Api:
-    """Client for one connection. Raises Invalid with the part of the kubeconfig that cannot be used.
+    """Client for one connection. Raises Invalid, naming the part of the kubeconfig that cannot be used.
 
     After `close`, new calls raise Unreachable. The connections are closed after the last running call.
     """
@@ -120,9 +120,9 @@ class Api:
         return response.content
 
     def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
-        """Yield the parts of a response that grows, such as a log that is followed.
+        """Yield chunks of a response that keeps growing, such as a followed log.
 
-        Raises Unreachable after this time without data.
+        Raises Unreachable if no data arrives within this time.
         """
         timeout = httpx.Timeout(20.0, connect=5.0, read=silence_seconds)
         with (
@@ -134,7 +134,7 @@ class Api:
             yield from response.iter_bytes()
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a collection, page by page, and the version to watch from."""
+        """Return all objects of a collection, fetched page by page, and the version from which to watch."""
         items: list[dict[str, Any]] = []
         query: dict[str, str | int] = {"limit": PAGE}
         while True:
@@ -146,7 +146,7 @@ class Api:
             query["continue"] = metadata["continue"]
 
     def watch(self, path: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (CONNECTED, {}), then changes (type and object) after `version`, for about `seconds`.
+        """Yield (CONNECTED, {}), then each change (type and object) after `version`, for about `seconds`.
 
         Raises ApiError with status 410 if the version is too old.
         """
@@ -195,7 +195,7 @@ def _transport_errors(server: str) -> Iterator[None]:
         yield
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise Unreachable(f"{server} is not responding: {error or type(error).__name__}") from error
-    except OSError as error:  # the token's file
+    except OSError as error:  # the token file
         raise Unreachable(f"the credentials for {server} cannot be read: {error}") from error
 
 
@@ -232,13 +232,13 @@ def _tls_context(connection: Connection) -> ssl.SSLContext | bool:
     if connection.skip_verification:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if connection.client_certificate:
-        # Python's TLS only reads certificates from files.
+        # Python's TLS module only reads certificates from files.
         with tempfile.TemporaryDirectory(prefix="berth-kubernetes-") as directory:
             paths = [Path(directory) / name for name in ("client.crt", "client.key")]
             for path, content in zip(paths, connection.client_certificate, strict=True):
                 path.touch(mode=0o600)
                 path.write_text(content)
-            # Without a password, OpenSSL would ask for the one of an encrypted key on the terminal.
+            # Without a password, OpenSSL would prompt for one on the terminal if the key is encrypted.
             with _invalid("users.client-certificate-data", "a certificate with its key that has no password"):
                 context.load_cert_chain(str(paths[0]), str(paths[1]), password="")
     return context

@@ -1,4 +1,4 @@
-"""Credentials for a cluster: a kubeconfig whose contents are inline, or the service account of Berth's pod.
+"""Credentials for a cluster: a self-contained kubeconfig, or the service account of Berth's pod.
 
 A kubeconfig may not refer to files or programs, because Berth's server would read or run them.
 """
@@ -45,7 +45,7 @@ class Connection:
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACCOUNT) -> Connection:
-    """Return the connection of a pod of the cluster. Raises LookupError outside a cluster."""
+    """Return the connection for a pod inside the cluster. Raises LookupError outside a cluster."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (root / "token").exists():
         raise LookupError("Berth does not run in a Kubernetes pod with a service account")
@@ -54,7 +54,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACC
 
 
 def parse_kubeconfig(text: str, context: str = "") -> Connection:
-    """Return the connection of a context, by default of the current one.
+    """Return the connection of a context, by default the current one.
 
     Raises Invalid with the path of each problem within the kubeconfig.
     """
@@ -91,7 +91,7 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def _named(document: Mapping[str, Any], section: str, kind: str, name: object, path: str) -> dict[str, Any]:
-    """Return the entry of a section with this name."""
+    """Return the section's entry with this name."""
     entries = {
         str(entry["name"]): entry.get(kind) or {}
         for entry in document.get(section) or ()

@@ -1,4 +1,4 @@
-"""Fetch and follow the logs of pods."""
+"""Fetch and follow pod logs."""
 
 import logging
 import threading
@@ -12,13 +12,13 @@ from pools.kubernetes.manifests import CONTAINER
 log = logging.getLogger(__name__)
 
 FOLLOWERS_MAX = 32
-PENDING_MAX = 1024 * 1024  # longer lines are copied in parts
-SILENCE_SECONDS = 60.0  # longest time without data after the grace period
-NO_LOG = (400, 404)  # the container has not started, or was deleted
+PENDING_MAX = 1024 * 1024  # longer lines are copied in pieces
+SILENCE_SECONDS = 60.0  # maximum time without data after the grace period
+NO_LOG = (400, 404)  # the container has not started or has been deleted
 
 
 def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
-    """Return the log since a time with the time of each line, or nothing if there is no log."""
+    """Return the log since a time, with a timestamp on each line, or nothing if there is no log."""
     try:
         return api.read(path, limitBytes=size, **_query(since))
     except ApiError as error:
@@ -28,7 +28,7 @@ def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
 
 
 class LogFollowers:
-    """Threads that copy the logs of pods that are being stopped, until their containers have ended."""
+    """Threads that copy the logs of stopping pods until their containers have ended."""
 
     def __init__(self, copies: LogCopies) -> None:
         self._copies = copies
@@ -56,9 +56,9 @@ class LogFollowers:
 
 
 def copy_stream(copies: LogCopies, pod_id: str, stream: Iterable[bytes]) -> None:
-    """Add the lines of a stream to the copy. At most `PENDING_MAX` bytes of a line are held in memory."""
+    """Append the lines of a stream to the copy. At most `PENDING_MAX` bytes of a line are held in memory."""
     pending, in_line = b"", False
-    end: int | None = None  # size of the copy after a part of a line, unless the copy has the line
+    end: int | None = None  # size of the copy after a partial line, or None if the copy already has the line
     for data in stream:
         text = pending + data
         if in_line:

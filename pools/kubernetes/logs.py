@@ -1,7 +1,7 @@
 """Local copies of the logs of running pods, so that logs can be read by offset and outlive their pods.
 
-The API has no offsets but timestamps, so each read fetches the lines since the last one. Container runtimes
-pass on a line once it is complete.
+The API offers timestamps instead of offsets, so each read fetches the lines since the last one. Container
+runtimes pass on a line once it is complete.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ FETCH_BYTES = 8 * 1024 * 1024
 PART_BYTES = 16 * 1024  # containerd splits longer lines
 _STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
 _LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
-Fetch = Callable[[str, int], bytes]  # the log since a time, empty for all, of at most so many bytes
+Fetch = Callable[[str, int], bytes]  # log since a time, or all of it if empty, up to this many bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class LogCopies:
         return self._root / pod_id
 
     def update(self, pod_id: str, fetch: Fetch) -> Path:
-        """Add what the pod has written since the last update. Return the copy's path."""
+        """Append what the pod has written since the last update. Return the path of the copy."""
         with self._locked(pod_id) as fd:
             position = self._load(pod_id)
-            os.ftruncate(fd, position.size)  # bytes after it were written by an update that crashed
+            os.ftruncate(fd, position.size)  # later bytes were written by an update that crashed
             while True:
                 fetched = fetch(_seconds(position.since), FETCH_BYTES)
                 is_cut = len(fetched) >= FETCH_BYTES
@@ -60,7 +60,7 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_second(self, pod_id: str, fd: int, position: Position) -> Position:
-        """Continue at the next second, because the API returns the same start of this one each time."""
+        """Continue at the next second, because the API would repeat the first lines of this one."""
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
         if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
@@ -76,7 +76,10 @@ class LogCopies:
         return _seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
-        """Add lines with their times, except for lines that the copy has. Return its size if it grew."""
+        """Append lines with their times, skipping lines that the copy already has.
+
+        Return the new size if it grew.
+        """
         with self._locked(pod_id) as fd:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)
@@ -87,7 +90,10 @@ class LogCopies:
             return position.size if new else None
 
     def continue_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
-        """Add to a line that ends the copy at this size. Return its size, or None if it is another one."""
+        """Append to the line that ends the copy at this size.
+
+        Return the new size, or None if that line is a different one.
+        """
         if end is None:
             return None
         with self._locked(pod_id) as fd:
@@ -100,7 +106,7 @@ class LogCopies:
             return end + len(data)
 
     def take(self, pod_id: str, target: Path) -> None:
-        """Move the copy, possibly empty, to its final path."""
+        """Move the copy, which may be empty, to its final path."""
         with self._locked(pod_id):
             self.path(pod_id).rename(target)
             self._position_path(pod_id).unlink(missing_ok=True)
@@ -112,7 +118,7 @@ class LogCopies:
 
     @contextmanager
     def _locked(self, pod_id: str) -> Iterator[int]:
-        """Lock the copy, because several processes read logs."""
+        """Lock the copy, because several processes may read logs."""
         fd = os.open(self.path(pod_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -137,7 +143,7 @@ class LogCopies:
 
 
 def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position]:
-    """Return the bytes after the position and the new position. Skip an incomplete line at a cut."""
+    """Return the bytes after the position, and the new position. Skip an incomplete line at a cut."""
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     lines = _split_lines(fetched)
@@ -161,13 +167,13 @@ def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[byt
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split after each line feed only."""
+    """Split at line feeds only."""
     parts = data.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def _join_parts(line: bytes) -> bytes:
-    """Remove the timestamps that older kubelets put into lines that the container runtime has split."""
+    """Remove the timestamps that older kubelets insert into lines that the container runtime has split."""
     joined, rest = b"", line
     while (match := _PART_START.match(rest)) is not None:
         joined, rest = joined + match[1], rest[match.end() :]
@@ -175,11 +181,11 @@ def _join_parts(line: bytes) -> bytes:
 
 
 def _normalize(match: re.Match[bytes]) -> str:
-    """Return a timestamp that sorts as text, with nine digits after the point."""
+    """Return the timestamp with nine decimals, so that timestamps sort as text."""
     moment, fraction, zone = (part.decode() if part else "" for part in match.groups())
     return f"{moment}.{fraction.ljust(9, '0')}{zone}"
 
 
 def _seconds(stamp: str) -> str:
-    """Return the time without its fraction, because the API only accepts whole seconds."""
+    """Return the time in whole seconds, because the API accepts no fractions."""
     return stamp[:19] + stamp[29:] if stamp else ""

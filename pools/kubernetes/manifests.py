@@ -1,7 +1,7 @@
 """Manifests of the objects that Berth creates: namespaces, pods and their secrets.
 
-A pod shares the process namespace of its sandbox. Its command is then not process 1, which would ignore
-SIGTERM by default.
+A pod shares the process namespace of its sandbox, so its command is not process 1, which would ignore SIGTERM
+by default.
 """
 
 import base64
@@ -21,8 +21,8 @@ POOL_LABEL, PROJECT_LABEL, WORKLOAD_LABEL = "berth.dev/pool", "berth.dev/project
 INSTANCE_ANNOTATION = "berth.dev/instance"
 NAME_MAX = 63
 WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
-# NVIDIA's container runtime gives the container these devices. The cluster's device plugin sets the variable
-# for a pod with devices. Images may set it to "all".
+# NVIDIA's container runtime gives the container these devices. For a pod with devices, the cluster's device
+# plugin sets the variable. Images may set it to "all".
 VISIBLE_DEVICES, NO_DEVICES = "NVIDIA_VISIBLE_DEVICES", "void"
 PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")
@@ -91,7 +91,7 @@ def pod_manifest(
 
 
 def secret_manifests(order: PodOrder, namespace: str, pod_uid: str) -> list[Manifest]:
-    """Return the secrets of a pod. The cluster deletes them with the pod, which owns them."""
+    """Return the secrets of a pod. The pod owns them, so the cluster deletes them with it."""
     contents = {}
     if order.has_secrets:
         data = {_variable_key(name): value for name, value in order.secret_env.items()}
@@ -141,12 +141,12 @@ def _environment(order: PodOrder) -> list[Manifest]:
 
 
 def _literal(text: str) -> str:
-    """Escape a text in which Kubernetes would otherwise replace `$(NAME)`."""
+    """Escape `$(NAME)`, which Kubernetes would otherwise expand."""
     return text.replace("$", "$$")
 
 
 def _resources(order: PodOrder, gpu_resource: str) -> Manifest:
-    """Return requests and limits. A resource without a limit of its own is limited to its request."""
+    """Return requests and limits. If a resource has no limit, its request is the limit."""
     cpu, memory = f"{order.cpu_milli}m", f"{order.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
     limits = {}
@@ -160,7 +160,7 @@ def _resources(order: PodOrder, gpu_resource: str) -> Manifest:
 
 
 def _affinity(node: str) -> Manifest:
-    """Require one node by its name, which the cluster's scheduler then checks for free resources."""
+    """Require the node by name. The kubelet then checks whether the resources are free."""
     by_name = {"key": "metadata.name", "operator": "In", "values": [node]}
     required = {"nodeSelectorTerms": [{"matchFields": [by_name]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

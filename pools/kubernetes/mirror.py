@@ -1,6 +1,6 @@
-"""Mirror of a cluster's nodes and pods, kept up to date by list and watch.
+"""Mirror of a cluster's nodes and pods, kept up to date by list and watch requests.
 
-Pods of this installation are mirrored with their status, other pods only with the resources that they use.
+The mirror keeps the status of this installation's pods, but only the resource requests of other pods.
 """
 
 import logging
@@ -17,17 +17,17 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 60
 RETRY_SECONDS = 1.0
-SYNC_SECONDS = 20.0  # time that a reader waits for the first list
+SYNC_SECONDS = 20.0  # maximum time that a reader waits for the first list
 GONE = 410
 KINDS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
 Key = tuple[str, str]  # namespace and name; nodes have no namespace
 
 
 class Mirror:
-    """Background threads that follow the cluster. They start with the first read.
+    """Background threads that follow the cluster, started by the first read.
 
-    Of this installation's pods, `on_change` is called when the report of one changes, and `on_deleted` with
-    the last state of each deleted pod.
+    `on_change` is called when the report of one of this installation's pods changes, and `on_deleted` with
+    the last state of each deleted one.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Mirror:
         self._on_change, self._on_deleted = on_change, on_deleted
         self._lock = threading.Lock()
         self._objects: dict[str, dict[Key, Mapping[str, Any]]] = {kind: {} for kind in KINDS}
-        self._noted: dict[Key, float] = {}  # pods that this process created, with the time
+        self._noted: dict[Key, float] = {}  # pods created by this process, with their creation times
         self._errors: dict[str, str] = {}
         self._synced = {kind: threading.Event() for kind in KINDS}
         self._closed = threading.Event()
@@ -52,7 +52,7 @@ class Mirror:
         return self._read("nodes")
 
     def pods(self) -> list[Mapping[str, Any]]:
-        """Return all pods that have been placed or belong to this installation. Raises Unreachable."""
+        """Return all pods that are placed or belong to this installation. Raises Unreachable."""
         return self._read("pods")
 
     def own_pods(self) -> dict[str, Mapping[str, Any]]:
@@ -119,7 +119,7 @@ class Mirror:
         listed = {key: item for key, item in listed.items() if item is not None}
         with self._lock:
             before = self._objects[kind]
-            # A pod that was created after the list began is not in it.
+            # The list does not contain pods that were created after it began.
             self._noted = {key: at for key, at in self._noted.items() if at >= started - 1}
             newer = {key: before[key] for key in self._noted if key in before} if kind == "pods" else {}
             self._objects[kind] = {**newer, **listed}  # type: ignore[dict-item]
@@ -157,7 +157,7 @@ class Mirror:
                 self._noted.pop(key, None)
             else:
                 self._objects[kind][key] = trimmed
-            # Readers wait for the lock, so that they see the change that has woken them.
+            # Readers wait for this lock, so they see the change that woke them.
             if is_own and (is_deleted or before is None or read_report(before) != read_report(item)):
                 self._on_change()
 
@@ -169,7 +169,7 @@ class Mirror:
                 self._on_change()
 
     def _trim(self, kind: str, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return what the mirror keeps of an object, or None if it keeps nothing."""
+        """Return the part of an object that the mirror keeps, or None if it keeps nothing."""
         metadata, status = item["metadata"], item.get("status") or {}
         if kind == "nodes":
             names = ("name", "uid", "labels", "deletionTimestamp")

@@ -1,10 +1,10 @@
-"""Orders that no cluster can run, and responses of the API server that will not change."""
+"""Orders that no cluster can run, and permanent rejections by the API server."""
 
 from pools.kubernetes.api import ApiError
 from pools.runtimes.base import PodOrder
 
 WHOLE_DEVICE = 1000
-# Parts of messages with status 403 that do not concern the pod itself.
+# Parts of status 403 messages that do not concern the pod itself.
 TEMPORARY = ("exceeded quota", "cannot create resource", "being terminated")
 
 
@@ -21,10 +21,10 @@ def find_refusal(order: PodOrder) -> str:
 
 
 def permanent_refusal(error: ApiError) -> str:
-    """Return why the API server will never accept the pod, or an empty string if it may later.
+    """Return why the API server will never accept the pod, or an empty string if it may accept it later.
 
-    A quota of the cluster may have room later, missing permissions may be granted, and a namespace that is
-    being terminated may be created again.
+    A cluster quota may gain room, missing permissions may be granted, and a terminating namespace may be
+    created again.
     """
     if error.status == 422 or (error.status == 400 and error.reason in ("BadRequest", "Invalid")):
         return f"the cluster rejects the pod as invalid: {error.message}"

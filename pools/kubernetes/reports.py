@@ -1,4 +1,4 @@
-"""Reports of pods from their status in Kubernetes."""
+"""Derive pod reports from the pods' status in Kubernetes."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,7 @@ from pools.runtimes.base import PodCause, PodReport, PodState
 OUT_OF_MEMORY = "OOMKilled"
 # The container's command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
-# These waiting containers never start.
+# A container that waits for one of these reasons never starts.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 SIGNALS_MAX = 64
 TEXT_MAX = 500
@@ -19,7 +19,7 @@ Object = Mapping[str, Any]
 
 
 def read_report(pod: Object) -> PodReport:
-    """Return the report of a pod that exists. A pod has ended once its processes have."""
+    """Return the report of an existing pod. A pod has ended once its processes have ended."""
     status = pod.get("status") or {}
     container = _container(status)
     state = container.get("state") or {}
@@ -50,7 +50,7 @@ def vanished_report(pod: Object) -> PodReport:
 
 
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
-    """Return why the cluster's scheduler cannot place the pod, and since when, or an empty string."""
+    """Return why and since when the cluster's scheduler cannot place the pod, or an empty string."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             text = condition.get("message") or condition.get("reason") or "no reason given"
@@ -87,7 +87,7 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
 
 
 def _failure_report(pod: Object) -> PodReport:
-    """Return the report of a pod that failed without a container: its node rejected or stopped it."""
+    """Return the report of a pod that failed without a container, because its node rejected or stopped it."""
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
     if pod["metadata"].get("deletionTimestamp"):

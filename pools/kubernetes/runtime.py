@@ -1,4 +1,4 @@
-"""The Kubernetes runtime: each pod is a pod of the cluster, required on exactly its node."""
+"""Runtime that runs each pod as a Kubernetes pod, pinned to its node."""
 
 import logging
 import os
@@ -41,19 +41,19 @@ from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 log = logging.getLogger(__name__)
 
-UNSCHEDULABLE_SECONDS = 30  # a pod that the cluster's scheduler cannot place for this long is lost
+UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
 LOG_PATIENCE = timedelta(minutes=10)
 VANISHED = "the pod no longer exists in the cluster"
-# Pods of the cluster run in containers; the cluster enforces their limits.
+# Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
     Level.NAMESPACES, limits=("memory", "cpu"), images="kubernetes", seccomp=True, whole_devices=True
 )
 
 
 class KubernetesRuntime:
-    """Runtime of all pools on Kubernetes.
+    """Runtime of all Kubernetes pools.
 
-    `pools` returns the access to each pool's cluster. Records and logs of ended pods are under `root`, all
+    `pools` returns the access to each pool's cluster. Records and logs of ended pods are under `root`. All
     other state is in the clusters, so a new process finds all pods again.
     """
 
@@ -148,9 +148,9 @@ class KubernetesRuntime:
             self._stop(pod, pod_id, access.cluster, path, max(grace_seconds, 0))
 
     def _stop(self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int) -> None:
-        """Delete a pod that exists, with at most the grace period of its order.
+        """Delete an existing pod, with at most the grace period in its order.
 
-        The node removes the log with the container, so the log is followed until then.
+        The node deletes the log with the container, so the log is followed until then.
         """
         if read_report(pod).state is PodState.EXITED:
             return
@@ -193,9 +193,9 @@ class KubernetesRuntime:
         return self._end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _missing_report(self, pod_id: str) -> PodReport:
-        """Report a pod that the mirror does not have.
+        """Return the report of a pod that is missing from the mirror.
 
-        The watch may have recorded its end meanwhile, or may be late, so the API server is asked.
+        The watch may meanwhile have recorded the pod's end, or may lag behind, so this asks the API server.
         """
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
@@ -219,7 +219,7 @@ class KubernetesRuntime:
         return pod if cluster.mirror.is_own(pod) else None
 
     def _give_up(self, pod_id: str, message: str) -> PodReport:
-        """End a pod that does not fit on its node, because foreign pods were placed there first."""
+        """Give up a pod that does not fit on its node because foreign pods were placed there first."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         with _failures(_pool(entry)):
@@ -249,7 +249,7 @@ class KubernetesRuntime:
         return tuple(sorted(recorded))
 
     def _adopt(self, pool: str) -> set[str]:
-        """Record pods of the pool that are missing from the ledger. Return their ids."""
+        """Add this pool's pods that are missing from the ledger. Return their IDs."""
         adopted = set()
         for pod_id, pod in self._own_pods(pool).items():
             if self.ledger.find(pod_id) is None and not self.ledger.log_path(pod_id).exists():
@@ -272,7 +272,7 @@ class KubernetesRuntime:
         self.ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log, unless its node has not responded for a long time."""
+        """Copy the end of the log, unless its node has been unresponsive for a long time."""
         try:
             self._update_log(pod_id, cluster, path)
         except RuntimeFailure as failure:
@@ -288,7 +288,7 @@ class KubernetesRuntime:
             self._copies.drop(pod_id)
 
     def drop_workspace(self, workspace: str) -> None:
-        """Do nothing: a workspace is on storage that Berth does not mount, or was deleted with its pod."""
+        """Do nothing: Berth does not mount workspaces, and some are deleted with their pods."""
         validate_name(workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
@@ -300,7 +300,7 @@ class KubernetesRuntime:
         return local_log.tail_log(path, lines, ended)
 
     def _log(self, pod_id: str) -> tuple[Path, bool]:
-        """Return the path of a log that is up to date, and whether the pod has ended."""
+        """Return the path of the up-to-date log, and whether the pod has ended."""
         final = self.ledger.log_path(pod_id)
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:
@@ -309,7 +309,7 @@ class KubernetesRuntime:
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def _update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy what is new in the pod's log. Raises RuntimeFailure if the cluster does not respond."""
+        """Copy new output from the pod's log. Raises RuntimeFailure if the cluster does not respond."""
         with _failures(cluster.api.server):
             self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
 
@@ -321,14 +321,14 @@ class KubernetesRuntime:
     # --- nodes
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Return nothing, because the cluster's metrics are not read."""
+        """Return nothing, because Berth does not read the cluster's metrics."""
         return Measurements({}, {})
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
         return dict.fromkeys(instance_ids, ISOLATION)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a port. Each pod has an address of its own, so its ports are free."""
+        """Return a fixed port. Each pod has its own address, so the port is free."""
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:
@@ -339,7 +339,7 @@ class KubernetesRuntime:
             os.eventfd_read(self._wake)
 
     def notify(self) -> None:
-        """Wake the process that waits for changes of pods."""
+        """Wake the process that waits for pod changes."""
         os.eventfd_write(self._wake, 1)
 
     # --- pools
@@ -360,7 +360,7 @@ class KubernetesRuntime:
         return {name: pod for name, pod in pods.items() if pod["metadata"]["labels"].get(POOL_LABEL) == pool}
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record. If it is missing, first adopt pods that the clusters run."""
+        """Return the pod's record. If it is missing, adopt the pods that the clusters run first."""
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

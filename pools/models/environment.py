@@ -26,7 +26,7 @@ class Environment(models.Model):
 
 
 class PluginSecret(models.Model):
-    """Plugin's secret, encrypted with the installation's key and passed to processes in `variable`."""
+    """Secret of a plugin, encrypted with the installation's key and passed to processes in `variable`."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="plugin_secrets")
     plugin = models.CharField(max_length=40)

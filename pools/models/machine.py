@@ -30,7 +30,7 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """Machine that joined a pool, with its measured capacity. A machine without an open use is free."""
+    """Machine that joined a pool, with its measured capacity. A machine is free if no use of it is open."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)
@@ -75,7 +75,10 @@ class Machine(models.Model):
 
 
 class JoinTokenUse(models.Model):
-    """Machine that joined with a token. A machine that joins again with the same token counts once."""
+    """Record that a machine joined with a token.
+
+    A machine that joins again with the same token counts once.
+    """
 
     token = models.ForeignKey(JoinToken, on_delete=models.CASCADE, related_name="uses")
     machine = models.ForeignKey(Machine, on_delete=models.CASCADE, related_name="token_uses")
@@ -94,7 +97,7 @@ class JoinTokenUse(models.Model):
 class MachineUse(models.Model):
     """Use of a machine as a node, from the node's order until the node ends.
 
-    The static provider's instances are these uses.
+    Each use is an instance of the static provider.
     """
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="uses")

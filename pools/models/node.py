@@ -24,7 +24,7 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(models.Model):
-    """Node of a pool, with the shape that the pool had when the node was ordered."""
+    """Node of a pool. Its shape is that of the pool when the node was ordered."""
 
     State = NodeState
 
@@ -48,7 +48,7 @@ class Node(models.Model):
     taints = models.JSONField(default=list, blank=True)
     devices = models.JSONField(default=list, blank=True, help_text="Physical ID of each device.")
 
-    # Machines that others use, too.
+    # Machines that others also use.
     obstacle = models.CharField(
         max_length=500, blank=True, help_text="Reason for which the provider's machine accepts no new pods."
     )

@@ -91,7 +91,7 @@ class NodePool(models.Model):
     boot_retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provision_outcomes = models.JSONField(
         default=dict, blank=True, editable=False
-    )  # provisioning calls by outcome
+    )  # counts of provisioning calls by outcome
 
     # Shape of one node.
     gpus_per_node = models.PositiveIntegerField(default=0)
@@ -244,7 +244,7 @@ class NodePool(models.Model):
 
     @property
     def provisioning_stopped(self) -> bool:
-        """Whether too many boots have failed in a row. No node is ordered until an admin retries."""
+        """Whether too many boots have failed in a row. No nodes are ordered until an admin retries."""
         return should_stop_provisioning(self.boot_failures, self.boot_failure_limit)
 
 

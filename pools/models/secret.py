@@ -13,14 +13,15 @@ NAME = RegexValidator(
 
 
 class SecretKind(models.TextChoices):
-    VALUE = "value"  # text for pods
+    VALUE = "value"  # text value for pods
     REGISTRY = "registry"  # credentials for a registry of container images
 
 
 class Secret(models.Model):
     """Base of secrets. `sealed` is the encrypted value or password, and is never shown.
 
-    `registry` is a host with an optional port and path. It and `username` are empty for other kinds.
+    `registry` is a host with an optional port and path. Both `registry` and `username` are empty for other
+    kinds.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])

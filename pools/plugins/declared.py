@@ -1,4 +1,4 @@
-"""Parse the plugins that a pool declares and separate their secrets."""
+"""Parse the plugins that a pool declares, and separate out their secrets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

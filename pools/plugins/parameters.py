@@ -65,7 +65,7 @@ def secret_variables(schema: Schema) -> dict[str, str]:
 
 
 def parameter_problems(schema: Schema, value: object, path: str = "") -> Iterator[Problem]:
-    """Yield a problem for each value that the schema does not allow, without showing secrets."""
+    """Yield a problem for each value that the schema does not allow, without revealing secrets."""
     if "anyOf" in schema:
         if all(any(parameter_problems(choice, value)) for choice in schema["anyOf"]):
             yield Problem(

@@ -1,4 +1,4 @@
-"""Available plugins, built in or from installed packages."""
+"""Available plugins, both built-in and from installed packages."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ from pools.plugins.errors import PluginError, error_text
 from pools.plugins.parameters import Schema, parameter_schema, secret_variables
 
 GROUP = "berth.plugins"
-# Passed to a plugin function in place of a secret.
+# Placeholder that a plugin function receives instead of a secret.
 SECRET_PLACEHOLDER = "(stored as a secret)"  # noqa: S105
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
 class RegisteredPlugin:
-    """Plugin that pools can use. `source` is the package that provides it, empty for built-in plugins."""
+    """Plugin that pools can use. `source` names its package and is empty for built-in plugins."""
 
     name: str
     factory: Callable[..., Plugin]

@@ -22,7 +22,10 @@ def compute_digest(image: Image, operations: Sequence[Operation]) -> str:
 
 
 def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
-    """Return the script that nodes run when they boot. The script is deterministic and has no secrets."""
+    """Return the script that nodes run when they boot.
+
+    The script is deterministic and contains no secrets.
+    """
     replacements = {
         "@DIGEST@": compute_digest(image, operations),
         "@PYTHON@": shlex.quote(image.python),

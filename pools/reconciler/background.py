@@ -22,7 +22,7 @@ class BackgroundReconciler:
         self._passes: dict[int, Future[bool]] = {}
 
     def reconcile(self, pool_id: int, run_pass: Callable[[], bool]) -> bool:
-        """Start a pass unless one is running. Return the last pass's outcome, or raise its error."""
+        """Start a pass unless one is running. Return the outcome of the last pass, or raise its error."""
         running = self._passes.get(pool_id)
         if running is not None and not running.done():
             return False

@@ -1,4 +1,4 @@
-"""Store what Berth may use of a machine that others use, too."""
+"""Store the capacity that Berth may use on machines that others also use."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,9 +14,9 @@ def capacity_columns(
     pool: NodePool, instance: Instance, ordered: Shape, before: Collection[int] = (),
     held: Collection[int] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a node's columns according to its instance, or to the order.
+    """Return a node's columns as reported by its instance, or else as ordered.
 
-    The devices `before` were unavailable because of foreign pods, and `held` are allocated.
+    The devices `before` were unavailable because of foreign pods, and the devices `held` are allocated.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {
@@ -40,7 +40,7 @@ def capacity_columns(
 
 
 def store_capacity(node: Node, instance: Instance) -> bool:
-    """Store the capacity of a machine that others use, too. Return whether it has changed."""
+    """Store the capacity of a machine that others also use. Return whether it has changed."""
     if instance.shared is None:
         return False
     pool = node.pool
@@ -56,9 +56,9 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 
 
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
-    """Choose the devices that foreign pods use.
+    """Choose which devices to count as used by foreign pods.
 
-    Kubernetes only reports their number. Allocated devices are not chosen, and earlier choices are kept.
+    Kubernetes reports only their number. Allocated devices are not chosen, and earlier choices are kept.
     """
     free = [index for index in range(total) if index not in held]
     preferred = sorted(free, key=lambda index: (index not in before, -index))

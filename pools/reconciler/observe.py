@@ -74,7 +74,7 @@ def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassConte
 def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: PassContext) -> bool:
     if instance is None or instance.state not in EXISTING:
         if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, context):
-            return False  # just ordered: the listing may be out of date
+            return False  # just ordered, so the listing may be out of date
         _store_phases(node, instance)
         reason = instance.message if instance is not None else ""
         return _mark_lost(node, reason or "instance is gone", context)
@@ -96,7 +96,7 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
 
 
 def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Return whether the machine runs, has joined (if required) and has its environment."""
+    """Return whether the machine runs, has joined (if required) and has its environment installed."""
     joined = node.joined_at or not context.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
@@ -121,7 +121,7 @@ def _store_address(node: Node, instance: Instance, context: PassContext) -> bool
 
 
 def _store_reason(node: Node, instance: Instance) -> bool:
-    """Store the reason that the node is not ready yet, which the node's page shows."""
+    """Store the reason that the node is not ready yet. The node's page shows it."""
     if node.not_ready_reason == instance.message:
         return False
     node.not_ready_reason = instance.message

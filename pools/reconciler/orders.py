@@ -180,7 +180,7 @@ def _create_node(
 
 
 def _expected_ready_at(pool: NodePool, context: PassContext) -> datetime | None:
-    """Return the time at which new nodes should be ready, based on the average of recent boots."""
+    """Estimate when new nodes will be ready from the average of recent boots."""
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:RECENT_BOOTS]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]
     return context.now + sum(times, timedelta()) / len(times) if times else None

@@ -20,7 +20,7 @@ GRACE = timedelta(seconds=60)
 def find_orphans_to_end(
     pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], context: PassContext
 ) -> tuple[list[str], bool]:
-    """Return the ids of instances to terminate, and whether an event was written."""
+    """Return the IDs of instances to terminate, and whether an event was written."""
     instance_ids = _orphans(pool, nodes, listed)
     if not instance_ids:
         return [], False
@@ -39,7 +39,7 @@ def find_orphans_to_end(
 
 
 def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
-    """Return ids of instances without a node, except those of the current order."""
+    """Return the IDs of instances without a node, except those of the current order."""
     node_ids = {node.instance_id for node in nodes}
     token = pool.provisioning["token"] if pool.provisioning else None
     return [

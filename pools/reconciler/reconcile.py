@@ -1,7 +1,7 @@
 """One reconciliation pass over a pool: compare, terminate, order, decide.
 
-All state between passes is in the database, and the provider is called outside transactions. An order is
-stored before the call and its outcome afterwards. After a crash in between, the next pass of any process
+State between passes is kept only in the database, and the provider is called outside transactions. An order
+is stored before the call and its outcome afterwards. After a crash in between, the next pass of any process
 continues.
 """
 

@@ -34,8 +34,8 @@ class PassContext:
 def lock_pool(pool_id: int) -> NodePool:
     """Return the pool's row, locked against updates but not against new foreign keys to it.
 
-    A transaction that locks a node and writes its history does not have to wait for the pool. This prevents
-    deadlocks.
+    A transaction that locks a node and writes its history therefore need not wait for the pool, which
+    prevents deadlocks.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
@@ -95,7 +95,7 @@ def record_error(pool: NodePool, action: str, error: ProviderError, now: datetim
 
 
 def clear_error(pool: NodePool) -> bool:
-    """Clear the provider's error but not a boot failure. Return whether there was an error to clear."""
+    """Clear the provider's error, but not a boot failure. Return whether an error was cleared."""
     if pool.last_error == pool.boot_error:
         return False
     pool.last_error = pool.boot_error

@@ -1,4 +1,4 @@
-"""Write the next step to the database: drains, reverted drains or an order."""
+"""Write the next step to the database: drains, reverted drains or a new order."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence

@@ -17,8 +17,8 @@ FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isn
 def terminate_finished(pool_id: int, context: PassContext) -> bool:
     """End lost and drained nodes and terminate their instances. Return whether there were any.
 
-    Rows are written first. If an instance survives, it has no node, so the next listing triggers another
-    attempt.
+    Rows are written first. An instance that survives no longer has a node, so the next listing triggers
+    another attempt.
     """
     if not Node.objects.filter(FINISHED, pool_id=pool_id).exists():
         return False

@@ -1,4 +1,4 @@
-"""The runtime port: the contract for running pods."""
+"""The runtime interface: the contract for running pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PodOrder:
     physical ids. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
     pod may use, in thousandths. `instance_id` identifies the node's instance. `environment` is the digest of
     the environment installed there, or empty for the machine's own programs. `start_in` is the document's
-    `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
+    `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory with that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
     on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
     the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
@@ -78,16 +78,16 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Reason a pod ended, if its command did not exit by itself."""
+    """Reason that a pod ended, if its command did not exit by itself."""
 
     __str__ = str.__str__
 
     NONE = ""
     STOPPED = "stopped"  # stopped on request
-    HOST_STOPPED = "host_stopped"  # the process to which pods are tied has ended
+    HOST_STOPPED = "host_stopped"  # the process to which the pod is tied has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
-    WORKSPACE_FULL = "workspace_full"  # the pod used all disk space that its pool allows
+    WORKSPACE_FULL = "workspace_full"  # the pod used all the disk space that its pool allows
     OUT_OF_MEMORY = "out_of_memory"  # the kernel killed the command at the pod's memory limit
 
 
@@ -95,10 +95,10 @@ class PodCause(str, Enum):
 class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
 
-    `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB".
-    `address` is the pod's own network address, if it has one that differs from its node's.
-    `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the warnings about a
-    running pod, and `warning` is the latest one.
+    `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB". `address`
+    is the pod's network address if it differs from the node's address. `memory_peak_mib` is set after the end
+    if the node measured it. `warnings` counts the warnings about a running pod, and `warning` is the latest
+    one.
     """
 
     state: PodState
@@ -170,7 +170,7 @@ class RuntimeFailure(Exception):
 
 
 class Runtime(Protocol):
-    """Runtime that starts pods and reports how they ended, even after the calling process restarts."""
+    """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
         """Start the pod, possibly after returning. The command runs only once the order is durable.
@@ -201,11 +201,11 @@ class Runtime(Protocol):
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Delete the log of a forgotten pod. After this, nothing is stored under the id."""
+        """Delete the log of a forgotten pod. Afterwards, nothing is stored under the ID."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:
-        """Delete the directory that a workload's pods shared, with its contents."""
+        """Delete the directory that a workload's pods shared, including its contents."""
         ...
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:

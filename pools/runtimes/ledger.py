@@ -1,4 +1,4 @@
-"""Berth's record of the pods on other machines, one file per pod.
+"""Berth's records of pods on other machines, one file per pod.
 
 Files are written atomically, so any process may read them, and a new process can resume after a crash.
 """
@@ -50,7 +50,7 @@ class Ledger:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not _is_draft(entry.name)))
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
-        """Record the pod's node before the order is sent, so that the pod can be found after a crash."""
+        """Record the pod's node before sending the order, so that the pod can be found after a crash."""
         with self._lock:
             if self.find(pod_id) is None:
                 self._write(
@@ -58,7 +58,10 @@ class Ledger:
                 )
 
     def receive(self, pod_id: str) -> bool:
-        """Record that the node has the pod, before the job is submitted. Return False for an ended pod."""
+        """Record that the node has the pod, before the job is submitted.
+
+        Return False if the pod has ended.
+        """
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
@@ -68,7 +71,7 @@ class Ledger:
             return True
 
     def stop_before_start(self, pod_id: str) -> None:
-        """End a pod that no node has received. Ignore a pod that a node may have."""
+        """End a pod that no node has received. Do nothing if a node may have received it."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
             message="stopped before it started",
@@ -79,7 +82,10 @@ class Ledger:
                 self._write(pod_id, [*_placement_record(entry), _end_field(report)])
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the end. Return the report in effect: an end that was recorded earlier takes precedence."""
+        """Record the end of the pod.
+
+        Return the effective report: an end that was recorded earlier takes precedence.
+        """
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
@@ -88,7 +94,7 @@ class Ledger:
             return report
 
     def forget(self, pod_id: str) -> None:
-        """Delete the record. The log stays, even if it is empty."""
+        """Delete the record. The log is kept, even if it is empty."""
         log_path = self.log_path(pod_id)
         if not log_path.exists():
             log_path.touch(mode=0o600)
@@ -97,11 +103,14 @@ class Ledger:
     # --- logs
 
     def log_path(self, pod_id: str) -> Path:
-        """Return the local path of a pod's log. The file exists once the log was fetched from the node."""
+        """Return the local path of a pod's log.
+
+        The file exists once the log has been fetched from the node.
+        """
         return self._logs / validate_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
-        """Store the log. A jump between offsets is recorded as a hole."""
+        """Store the log. If its offsets have a gap, record the gap as a hole."""
         log_path, draft = (
             self.log_path(pod_id),
             self._logs / f".{validate_name(pod_id)}.{threading.get_ident()}",

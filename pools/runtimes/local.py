@@ -47,7 +47,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class LocalRuntime:
-    """Runtime whose pods are processes on this machine, in the strongest enclosures that it offers.
+    """Runtime whose pods are processes on this machine, in the strongest enclosures that are available.
 
     All state is under `root`, so several processes may use the runtime at the same time, and a new process
     may take over after a crash. Pods are tied to `anchor` (`pid:start`) and stopped when that process ends.
@@ -170,7 +170,7 @@ class LocalRuntime:
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._starting_report(pod_id, pod)
-        # A pod with an order but no shim is unknown: `start` resumes it.
+        # A pod with an order but without a shim is unknown; `start` resumes it.
         return self._exit_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
 
     def _exit_report(self, pod: PodDir) -> PodReport | None:
@@ -267,7 +267,7 @@ class LocalRuntime:
     # --- measuring
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Measure pods and GPUs. Every instance is this machine or a part of it."""
+        """Measure pods and GPUs. Every instance is this machine or part of it."""
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
         shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has("exit")}
         running = {pod_id: pid for pod_id, pid in shims.items() if pid}
@@ -311,7 +311,7 @@ class LocalRuntime:
 
 
 def _usage(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
-    """Return the usage of pods from their control groups or, without them, from their processes."""
+    """Return the usage of pods from their control groups or, if they have none, from their processes."""
     measured = {}
     for pod_id, (pod, _) in running.items():
         usage = group_usage(pod.read("cgroups") or {})

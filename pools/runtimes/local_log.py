@@ -15,7 +15,7 @@ TAIL_MAX = 4 * 1024 * 1024
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     """Read a chunk of the log.
 
-    Determine `ended` before the call, or the last bytes may be missed.
+    Callers must determine `ended` before the call; otherwise, the last bytes may be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:
@@ -28,7 +28,7 @@ def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
             begin, count = _skip_gap(gap, offset, limit)
             data = os.pread(fd, count, begin)
             size = os.fstat(fd).st_size
-            if read_gap(str(path)) == gap:  # otherwise a hole was punched during the read
+            if read_gap(str(path)) == gap:  # otherwise, a hole was punched during the read
                 break
     finally:
         os.close(fd)
@@ -49,7 +49,7 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
     """Read the last `lines` lines.
 
-    Reading stops at a hole and after `TAIL_MAX` bytes, because a log without line breaks would otherwise be
+    Reading stops at a hole and after `TAIL_MAX` bytes, because otherwise a log without line breaks would be
     read in full.
     """
     try:

@@ -1,4 +1,4 @@
-"""A local pod's directory: its order, its shim's lock and its exit record."""
+"""Directory of a local pod: its order, its shim's lock and its exit record."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t
 
 
 class PodDir:
-    """Directory of records. `stop` and `exit` are durable, and `status` is valid until a reboot.
+    """Directory of a pod's records. `stop` and `exit` are durable, and `status` is valid until a reboot.
 
-    The shim makes `order` durable before the command runs. After a power failure, it may be missing or empty.
+    The shim makes `order` durable before the command runs. After a power failure, `order` may be missing or
+    empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +53,7 @@ class PodDir:
 
     @property
     def secrets(self) -> Secrets:
-        """The pod's secrets, in memory if this machine has a tmpfs, otherwise in this directory."""
+        """Secrets of the pod, in memory if this machine has a tmpfs, otherwise in this directory."""
         if os.access(MEMORY, os.W_OK):
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
@@ -103,7 +104,7 @@ class PodDir:
             self.write("stop", [("grace", str(grace_seconds)), ("at", repr(time.time()))])
 
     def notify_shim(self) -> None:
-        """Make the shim, if it is running, read the stop record."""
+        """Make the shim read the stop record, if a shim is running."""
         try:
             fd = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:  # no pipe yet, or no reader
@@ -116,11 +117,11 @@ class PodDir:
             os.close(fd)
 
     def has_shim(self) -> bool:
-        """Return whether a shim runs for this pod, without taking the lock that a new shim needs."""
+        """Return whether a shim runs for this pod. The check does not take the lock that a new shim needs."""
         return self.shim_pid() is not None
 
     def shim_pid(self) -> int | None:
-        """Return the shim's process id, 0 if it is in another PID namespace, or None without a shim."""
+        """Return the shim's process ID, 0 if it is in another PID namespace, or None if there is no shim."""
         try:
             fd = os.open(self.path / "lock", os.O_RDWR)
         except FileNotFoundError:
@@ -145,7 +146,7 @@ class PodDir:
             os.close(fd)
 
     def finish(self, cause: PodCause, message: str) -> None:
-        """Write the exit record on behalf of a shim, after ending the pod's remaining processes."""
+        """Write the exit record in place of the shim, after killing the pod's remaining processes."""
         with self.locked() as is_locked:
             if not is_locked or self.has("exit"):
                 return
@@ -171,7 +172,7 @@ class PodDir:
         self._remove_leftovers()
 
     def _remove_container(self) -> None:
-        """Remove the traces of the pod's container and pull that a killed shim left behind."""
+        """Remove what remains of the pod's container and pull after its shim was killed."""
         remove_container(str(self.path))
         (self.path / "auth.json").unlink(missing_ok=True)
         shutil.rmtree(self.path / "podman", ignore_errors=True)
@@ -197,7 +198,7 @@ class PodDir:
 
 
 def secrets_prefix(pods: Path) -> str:
-    """Return the prefix of the names of these pods' secret directories."""
+    """Return the name prefix of these pods' secret directories."""
     return f"berth-secrets-{hashlib.sha256(str(pods).encode()).hexdigest()[:20]}-"
 
 

@@ -13,7 +13,7 @@ from pools.runtimes.shim.processes import process_ids, stat_fields
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
-# Fields of /proc/PID/stat, counted from the third: parent, own time, and time of reaped children.
+# Fields of /proc/PID/stat, counted from the third: parent, own CPU time, and CPU time of reaped children.
 _PARENT, _OWN, _REAPED = 1, (11, 12), (13, 14)
 
 
@@ -27,8 +27,8 @@ class _Process:
 def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
     """Return the usage of each pod, summed over all descendants of its shim but not the shim itself.
 
-    Orphans are reparented to the shim, so none is missed. The CPU time of ended processes is counted with the
-    process that reaped them.
+    Orphans are reparented to the shim, so none is missed. The CPU time of an ended process counts toward the
+    process that reaped it.
     """
     processes = _processes()
     children: dict[int, list[int]] = {}
@@ -64,7 +64,7 @@ def _descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
 def _pod_usage(shim: _Process, below: list[int], processes: Mapping[int, _Process]) -> PodUsage:
     ticks = shim.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
     pages = [_pages(pid) for pid in below]
-    # Shared pages exist only once but count for every process that maps them, so use the largest count.
+    # Shared pages exist only once but appear in every process that maps them, so use the largest count.
     resident = sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)
     return PodUsage(ticks / _TICK, resident * _PAGE // _MIB)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 HOST = "127.0.0.1"
-# Below the ephemeral ports, so that no outgoing connection takes an allocated port.
+# These are below the ephemeral ports, so that no outgoing connection takes an allocated port.
 FIRST_PORT, LAST_PORT = 20000, 32000
 _RESERVED_SECONDS = 120.0
 
@@ -16,7 +16,7 @@ _RESERVED_SECONDS = 120.0
 class PortAllocator:
     """Allocator of rendezvous ports.
 
-    A port stays unbound until rank 0 starts, so no port is allocated twice within a short time.
+    A port stays unbound until rank 0 starts, so the same port is not allocated again within a short time.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Start the shims of pods, by a server that forks them or, if the server fails, as processes of their own."""
+"""Start the shims of pods through a forking server or, if it fails, as separate processes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Shim(Protocol):
 
 
 class ForkedShim:
-    """Shim that a server forks. If the server or the fork fails, the shim counts as ended with status 0.
+    """Shim that a server forked. If the server or the fork fails, the shim counts as ended with status 0.
 
-    The lock of the pod's directory shows whether the shim continues. If not, the pod is started again.
+    The lock on the pod's directory shows whether the shim is still running. If not, the pod is started again.
     """
 
     def __init__(self, server: ShimServer, directory: str) -> None:
@@ -58,7 +58,7 @@ class ForkedShim:
 
 
 class ShimStarter:
-    """Starts the shims of one runtime. `root` is shown in the command line of the server."""
+    """Starts the shims of one runtime. `root` appears in the server's command line."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -68,7 +68,7 @@ class ShimStarter:
     def start(self, directory: Path, anchor: str) -> Shim:
         """Start the shim of the pod in this directory. Raises OSError, for example if memory is exhausted.
 
-        After a failed fork, the next call for the pod starts a process of its own, which shows the error.
+        After a failed fork, the next call for the pod starts a separate process, which reveals the error.
         """
         with self._lock:
             if self._server is not None and self._server.has_failed_to_fork(str(directory)):
@@ -77,11 +77,12 @@ class ShimStarter:
             return self._fork(directory, anchor) or self._fork(directory, anchor) or _spawn(directory, anchor)
 
     def _fork(self, directory: Path, anchor: str) -> ForkedShim | None:
-        """Let the server fork a shim, and start the server if necessary. Return None if that failed."""
+        """Let the server fork a shim, starting the server if necessary. Return None on failure."""
         try:
             if self._server is None:
                 self._server = ShimServer(self._root)
-                # The server and its shims refer to each other, so it is not deleted with this object.
+                # The server and its shims refer to each other, so deleting this object does not delete the
+                # server.
                 weakref.finalize(self, self._server.end_process)
             return self._server.fork(str(directory), anchor)
         except (OSError, ServerFailed):
@@ -90,7 +91,7 @@ class ShimStarter:
 
     @property
     def server_pid(self) -> int | None:
-        """Process id of the server, or None if it does not run."""
+        """Process ID of the server, or None if it is not running."""
         return self._server.process.pid if self._server else None
 
     def end_server(self) -> None:
@@ -104,7 +105,7 @@ class ServerFailed(Exception):
 
 
 class ShimServer:
-    """Connection to a new server process, which ends with this object.
+    """Connection to a new server process, which ends when this object is deleted.
 
     Raises OSError or ServerFailed if the process does not start.
     """
@@ -157,7 +158,7 @@ class ShimServer:
         return shim
 
     def has_failed_to_fork(self, directory: str) -> bool:
-        """Return whether the last fork for this directory failed, and forget it."""
+        """Return whether the last fork for this directory failed, and clear the failure."""
         self.receive_reports()
         has_failed = directory in self._not_forked
         self._not_forked.discard(directory)

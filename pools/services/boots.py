@@ -1,4 +1,4 @@
-"""Boot progress reported by a node's machine: first the environment, then the start script."""
+"""Boot progress as reported by a node's machine: first the environment, then the start script."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -49,14 +49,14 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     """Store the progress as the node's last phase, and mark the node as lost if the script failed.
 
     A report for another instance is ignored, because a machine may still report its previous node. Even a
-    ready node is lost, because the script begins by stopping everything on the node.
+    ready node is marked as lost, because the script begins by stopping everything on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
     state = "running" if started.exit_code is None else "failed" if started.exit_code else "done"
     phase = Phase(START, state, started.seconds, started.output, started.exit_code)
     if state == "running":
-        phase = replace(phase, seconds=0)  # otherwise every report would change the row
+        phase = replace(phase, seconds=0)  # otherwise, every report would change the row
     phases = [row for row in node.phases if row["phase"] != START] + [phase.to_dict()]
     if phases != node.phases:
         Node.objects.filter(pk=node.pk).update(phases=phases)
@@ -68,7 +68,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     """Store the progress of the environment's script.
 
-    A report is ignored if it is about another environment, or if the node is no longer pending.
+    A report is ignored if it refers to another environment or if the node is no longer pending.
     """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return

@@ -152,7 +152,10 @@ def _load_plugins(
 
 
 def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
-    """Store new secrets. Delete secrets that are set to null or belong to removed plugins. Keep the rest."""
+    """Store new secrets.
+
+    Delete secrets that are set to null or belong to removed plugins, and keep the rest.
+    """
     PluginSecret.objects.filter(pool=pool).exclude(plugin__in=[plugin.name for plugin in plugins]).delete()
     for plugin in plugins:
         for parameter, secret in plugin.secrets.items():
@@ -167,7 +170,7 @@ def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: dateti
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Return the entry with the times at which its secrets were set, but without the secrets."""
+    """Return the entry with the times at which its secrets were set instead of the secrets."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

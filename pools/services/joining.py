@@ -29,7 +29,8 @@ UNKNOWN_MACHINE = "Unknown machine secret."
 class MachineReport:
     """Hardware that a machine reports when it joins.
 
-    `instance_id` is set for a provider's instances. `machine_id` survives a new installation of the machine.
+    `instance_id` is set for a provider's instances. `machine_id` does not change when the machine is
+    reinstalled.
     """
 
     name: str
@@ -142,10 +143,10 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the row of this machine from its former installation, or None.
+    """Return this machine's row from before it was reinstalled, or None.
 
-    A holder of a token must not be able to take the place of a machine that still reports, so a machine whose
-    secret was lost joins again once its row is silent. Raises Conflict before that, and if the machine is
+    The holder of a token must not be able to replace a machine that still reports, so a machine that has lost
+    its secret can join again only once its row is silent. Raises Conflict before that, and if the machine is
     being removed or belongs to another pool.
     """
     if not measured.machine_id:
@@ -170,7 +171,7 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
 
 
 def _has_changed(machine: Machine, measured: MachineReport) -> bool:
-    """Return whether a node of the machine would have another capacity now."""
+    """Return whether a new node on the machine would have a different capacity."""
     former = machine.cpu_milli, machine.memory_mib, tuple(machine.devices)
     return former != (measured.cpu_milli, measured.memory_mib, measured.devices)
 
@@ -201,7 +202,7 @@ def _store_machine(machine: Machine, measured: MachineReport, at: datetime) -> M
 
 
 def _machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return the machine with this key, unless it has left or its secret has another version."""
+    """Return the machine with this key, unless it has left or its secret has a newer version."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

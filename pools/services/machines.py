@@ -29,7 +29,7 @@ PREFIX_LENGTH = 10  # number of leading characters that are stored, including th
 def issue_join_token(
     *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, machines: int = 1, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a token for a number of machines. Return the token and its secret, which is shown only once.
+    """Create a token that admits a number of machines. Return it and its secret, which is shown only once.
 
     Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """
@@ -68,15 +68,18 @@ def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
 
 
 def delete_expired_tokens(*, before: datetime) -> int:
-    """Delete tokens that expired before `before`, but not the pool's history. Return their number."""
+    """Delete tokens that expired before `before`, but keep the pool's history.
+
+    Return the number of deleted tokens.
+    """
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
 def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
     """Remove a machine. Return False if the machine leaves only after its node has been drained.
 
-    The provider repeats the interruption whenever it lists its machines, so the node cannot be uncordoned
-    by mistake. Raises Conflict if the machine has already left.
+    The provider reports the interruption again whenever it lists its machines, so the node cannot be
+    uncordoned by mistake. Raises Conflict if the machine has already left.
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)

@@ -24,13 +24,13 @@ DRAIN_RESET: dict[str, Any] = {
 
 
 def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Cordon a node, which keeps its pods but accepts no new pods. Raises Conflict unless it is ready."""
+    """Cordon a node: it keeps its pods but accepts no new ones. Raises Conflict unless the node is ready."""
     cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
     _apply(cordon, actor=actor, node=node, reason=reason)
 
 
 def uncordon_node(*, actor: Any, node: Node) -> None:
-    """Return a node to service. Raises Conflict unless it is cordoned or draining."""
+    """Return a node to service. Raises Conflict unless the node is cordoned or draining."""
     expected_states = (NodeState.CORDONED, NodeState.DRAINING)
     uncordon = _Change("uncordon", ScalingKind.UNCORDON, expected_states, NodeState.READY)
     _apply(uncordon, actor=actor, node=node, **DRAIN_RESET)
@@ -74,7 +74,7 @@ def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
 
 
 def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> bool:
-    """Drain a node whose machine is being taken back, for example a spot instance.
+    """Drain a node whose provider is reclaiming the machine, for example a spot instance.
 
     A node that is not ready yet is marked as lost instead. An interrupted node never returns to service.
     Return False if the interruption was already recorded.

@@ -109,7 +109,7 @@ def check_pool(pool: NodePool) -> None:
 
 
 def _name_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if workload documents could not refer to a new pool by its name."""
+    """Yield a problem if workload documents could not refer to a new pool by this name."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
         yield Problem(
             "name", "is not a name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))
@@ -125,7 +125,7 @@ def pool_settings(pool: NodePool) -> dict[str, Any]:
     names = sorted(EDITABLE | {"name", "nodes_desired", "paused"})
     settings = {name: _to_json(getattr(pool, name)) for name in names}
     if pool.kubeconfig_sealed:
-        # Each kubeconfig that is set has another ciphertext, so that the audit log shows the change.
+        # Ciphertexts differ even for equal kubeconfigs, so the audit log shows every change.
         settings["kubeconfig"] = f"set ({hashlib.sha256(pool.kubeconfig_sealed.encode()).hexdigest()[:8]})"
     return settings
 
@@ -166,7 +166,7 @@ def _is_taint(taint: object) -> bool:
 
 
 def _image_policy_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if the pool would accept no workload at all."""
+    """Yield a problem if the pool would accept no workloads at all."""
     if read_policy(pool.image_policy).mode == REQUIRE and (pool.plugins or pool.environment):
         message = "cannot be combined with plugins or packages, which do not work inside a container image"
         yield Problem("image_policy.mode", message, format_value(REQUIRE), f"{ALLOW} or {FORBID}")

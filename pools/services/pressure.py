@@ -58,8 +58,8 @@ def report_pressure(
 
     `queued`, `running` and `capacity` are in thousandths of a slot. A node has one slot per GPU, or a single
     slot if it has no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots.
-    `queued` covers work that fits the pool and its limits but still needs nodes, plus work reserved on
-    booting nodes. `binding` is the scarcest resource of the queued work. `gang_nodes` is the number of
+    `queued` counts work that fits the pool and its limits but still needs nodes, and work with reservations
+    on booting nodes. `binding` is the scarcest resource of the queued work. `gang_nodes` is the number of
     additional nodes needed to run the queued work without splitting gangs.
     """
     nodes = NodeCounts.for_pool(pool_id)
@@ -91,7 +91,7 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
 def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
     """Return whether the report changes anything.
 
-    Most reports repeat the previous report and then cost only two reads.
+    Most reports repeat the previous one and cost only two reads.
     """
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
@@ -142,8 +142,8 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
 def _pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
     """Return the load from the latest report.
 
-    Queued work is added to the node count at the time of the report. Without queued work, the current node
-    count is used instead, so that the pool is not scaled down based on a count from before nodes were ready.
+    Queued work is added to the node count at the time of the report. If no work is queued, the current node
+    count is used instead, so that an outdated count does not cause a scale-down.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:

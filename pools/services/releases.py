@@ -63,7 +63,7 @@ def release_pool_nodes(
 ) -> bool:
     """Lower the desired node count and drain these nodes. The caller evicts their pods.
 
-    Return False, without a change, if the pool no longer offers all of the nodes.
+    Return False, without making a change, if the pool no longer offers all of the nodes.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
@@ -106,14 +106,14 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
     """Return whether the node may be released.
 
-    Cordoned nodes stay, because an admin has set them aside.
+    Cordoned nodes are kept, because an admin has set them aside.
     """
     is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and is_settled
 
 
 def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
-    """Return the ids of nodes with recent allocations."""
+    """Return the IDs of recently used nodes."""
     since = now - timedelta(seconds=pool.node_consolidation_after)
     # Allocations belong to a higher layer, so this function reads them through the node's relations.
     began_or_ended = Q(allocations__bound_at__gt=since) | Q(allocations__released_at__gt=since)

@@ -28,7 +28,7 @@ REGISTRY = re.compile(
 
 @dataclass(frozen=True)
 class SecretContent:
-    """New content of a secret: a value for pods, or the password of a registry's user."""
+    """New content of a secret: a value for pods, or registry credentials."""
 
     value: str = field(repr=False)
     registry: str = ""
@@ -68,7 +68,7 @@ def store_secret(
 ) -> tuple[S, dict[str, str] | None]:
     """Create or replace the owner's secret without checking permissions or writing an audit entry.
 
-    Return the new secret, and the summary of the old one or None. Raises Invalid and Conflict.
+    Return the new secret, and the summary of the old one, if any. Raises Invalid and Conflict.
     """
     _check(name, content)
     rows = model._default_manager.filter(**owner)

@@ -1,4 +1,4 @@
-"""Upgrade the agents of nodes from the server."""
+"""Upgrade nodes' agents from the server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pools.signals import changed
 
 @dataclass(frozen=True, slots=True)
 class AgentRelease:
-    """The agent that this server hands out, with the hash of its file."""
+    """Agent version that this server provides, with the hash of its file."""
 
     version: str
     sha256: str
@@ -25,7 +25,7 @@ class AgentRelease:
 def upgrade_agent(*, actor: Any, node: Node) -> None:
     """Request that the node's agent upgrades itself. Its pods keep running. Idempotent.
 
-    Raises Conflict if the node has no agent, or if its agent has the current version.
+    Raises Conflict if the node has no agent or its agent is current.
     """
     installed = str(node.inventory.get("agent_version", ""))
     if not installed or node.state not in (*PENDING, *HOSTING):
@@ -43,7 +43,7 @@ def upgrade_agent(*, actor: Any, node: Node) -> None:
 
 
 def is_outdated(inventory: Mapping[str, Any]) -> bool:
-    """Return whether an agent has reported another version than this server hands out."""
+    """Return whether an agent reported a version other than the one that this server provides."""
     return bool(inventory) and inventory.get("agent_version") != agent_version()
 
 

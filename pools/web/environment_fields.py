@@ -101,7 +101,7 @@ def environment_fields() -> dict[str, forms.Field]:
 
 
 def environment_values(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's values for the services. A secret stays unchanged if its field is empty."""
+    """Return the form's values for the services. An empty secret field leaves the secret unchanged."""
     plugins = [dict(entry) if isinstance(entry, dict) else entry for entry in cleaned["plugins"]]
     for entry in plugins:
         if not isinstance(entry, dict) or entry.get("name") not in available_plugins():

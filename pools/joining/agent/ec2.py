@@ -1,4 +1,4 @@
-"""EC2's metadata service: the instance and its interruption."""
+"""Read EC2's metadata service, which describes the instance and announces interruptions."""
 
 from __future__ import annotations
 

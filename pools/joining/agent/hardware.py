@@ -1,4 +1,4 @@
-"""Measure this machine."""
+"""Measure the hardware of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .version import VERSION
 
 GPU_FIELDS = ("uuid", "name", "memory.total", "driver_version")
 MIB = 1024 * 1024
-DISK_STEP_MIB = 1024  # free disk space is rounded down, so that not every report differs
+DISK_STEP_MIB = 1024  # free disk space is rounded down so that small changes do not alter the report
 
 
 def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
@@ -35,7 +35,7 @@ def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
 
 
 def take_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
-    """Return the properties of the machine that admins see, but that do not decide what runs on it."""
+    """Return properties of the machine that admins see but that do not affect placement."""
     disk = os.statvfs(os.path.dirname(STATE))
     return {
         "agent_version": VERSION,
@@ -52,7 +52,7 @@ def take_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
 
 
 def reserved(variable: str) -> float:
-    """Return the amount that the variable holds back for the system. Raises ValueError for other values."""
+    """Return the amount that the variable reserves for the system. Raises ValueError for invalid values."""
     value = os.environ.get(variable) or "0"
     try:
         amount = float(value)
@@ -78,7 +78,7 @@ def machine_id() -> str:
 
 
 def query_gpus() -> list[dict[str, str]]:
-    """Return the values of each GPU by the names that nvidia-smi gives them. Empty without a driver."""
+    """Return each GPU's values, keyed by the field names of nvidia-smi. Empty without a driver."""
     query = ["nvidia-smi", "--query-gpu=%s" % ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
@@ -89,7 +89,7 @@ def query_gpus() -> list[dict[str, str]]:
 
 
 def _whole(value: str) -> int:
-    """Return the number, or 0 for a device that does not report it."""
+    """Return the number, or 0 if the device does not report it."""
     try:
         return int(float(value))
     except ValueError:
@@ -117,5 +117,5 @@ def own_address(url: str) -> str:
     """Return the address from which this machine reaches the server."""
     host = url.partition("://")[2].partition("/")[0].rsplit(":", 1)[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # connecting a UDP socket sends nothing
+        probe.connect((host, 9))  # connecting a UDP socket sends no packet
         return str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""Scripts in the background that outlive a restart of the agent."""
+"""Background scripts that outlive a restart of the agent."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import time
 
 from .state import STATE, last_output, read_file, write_private_file
 
-# The exit code is a file, because an agent that was restarted is not the parent of the script.
+# The exit code is in a file, because a restarted agent is not the script's parent process.
 WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
 
 
 class Job:
-    """Script that runs at most once at a time. All its state is in files named after it."""
+    """Script that runs in at most one process at a time. Its whole state is in files named after it."""
 
     def __init__(self, name: str) -> None:
         self.path = os.path.join(STATE, name)
         self.output = self.path + ".output"
 
     def start(self, script: str, env: dict[str, str]) -> None:
-        """Start the script in a session of its own. All users can see command lines, so it is in a file."""
+        """Start the script in its own session.
+
+        The script is in a file, because all users can see command lines.
+        """
         self.kill()
         write_private_file(self.path + ".sh", script)
         write_private_file(self.output, "")
@@ -37,7 +40,7 @@ class Job:
         write_private_file(self.path + ".pid", record)
 
     def kill(self) -> None:
-        """Kill the script and its session, if it still runs."""
+        """Kill the script and its session if it is still running."""
         pid = self._running_pid()
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -51,7 +54,7 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code, or None while the script runs. -9 if it was killed."""
+        """Exit code, or None while the script runs. It is -9 if the script was killed."""
         if self.is_running:
             return None
         code = read_file(self.path + ".exit")
@@ -64,7 +67,7 @@ class Job:
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether the script was started since the machine booted."""
+        """Whether the script was started since the last boot."""
         fields = read_file(self.path + ".pid").split()
         return len(fields) == 4 and fields[2] == boot_id()
 
@@ -86,6 +89,6 @@ def boot_id() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """Return the start time of a live process in clock ticks since the boot, or an empty string."""
+    """Return a live process's start time in clock ticks since boot, or an empty string."""
     fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
     return "" if not fields or fields[0] in "ZX" else fields[19]

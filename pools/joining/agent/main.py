@@ -25,7 +25,7 @@ def main() -> int:
         if hasattr(arguments, option):
             os.environ[name] = getattr(arguments, option)
     if not os.environ.get("BERTH_URL"):
-        load_environment_file()  # of an installed agent
+        load_environment_file()  # settings of an installed agent
     if arguments.command in ("unit", "version"):
         print(unit() if arguments.command == "unit" else VERSION + "\n", end="")
         return 0

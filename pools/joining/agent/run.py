@@ -24,7 +24,7 @@ def run(server: Server, pool: str) -> None:
         try:
             secret = join_pool(server, pool, ec2_instance_id)
         except OSError as error:
-            # for example a conflict: the machine may boot before Berth has recorded its order
+            # for example, a conflict: the machine may boot before Berth has recorded its order
             print("not joined yet: %s" % error, file=sys.stderr)
             time.sleep(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts inherit the environment
@@ -52,7 +52,10 @@ def run(server: Server, pool: str) -> None:
 
 
 def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:
-    """Join, and return the secret. Raises MachineRejected, and OSError if another attempt may succeed."""
+    """Join the pool and return the secret.
+
+    Raises MachineRejected, or OSError if another attempt may succeed.
+    """
     body = measure(server.url, ec2_instance_id)  # fails until the server's host name can be resolved
     body["token"] = os.environ.get("BERTH_JOIN_TOKEN", "")
     return store_secret(str(server.send("node-pools/%s/join" % pool, body)["secret"]))

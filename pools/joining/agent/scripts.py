@@ -1,4 +1,4 @@
-"""The scripts that the server sends: one installs a node's environment, one starts the node."""
+"""Scripts from the server: one installs a node's environment, the other starts the node."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EnvironmentScript:
     def report(self) -> dict[str, object] | None:
         if not self.digest:
             return None
-        code = self.job.exit_code  # before the phases, which are complete once the script has ended
+        code = self.job.exit_code  # read before the phases, which are complete once the script has ended
         phases = parse_phases(read_file(self.phases))
         return {
             "digest": self.digest, "phases": phases, "exit_code": code, "output": self.job.read_output(),
@@ -56,9 +56,10 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that turns the machine into a node. It runs in the background, because it may take minutes.
+    """Script that turns the machine into a node. It runs in the background because it may take minutes.
 
-    The instructions are stored, because a restarted agent must not start its node again: that ends the pods.
+    The instructions are stored so that a restarted agent does not start its node again, which would end the
+    pods.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class StartScript:
         self.has_ended = False
 
     def _load(self) -> dict[str, object]:
-        """Return the stored instructions if their node still runs, else none."""
+        """Return the stored instructions if their node is still running, else empty ones."""
         try:
             answer = dict(json.loads(read_file(NODE_FILE)))
         except ValueError:
@@ -94,7 +95,7 @@ class StartScript:
         is_same_node = all(self.answer.get(name) == answer.get(name) for name in ("instance", "node"))
         if is_same_node and self.answer.get("start"):
             if not answer.get("start"):
-                return  # temporarily unknown, for example because the pool has no head
+                return  # temporarily unknown, for example while the pool has no head
             if self._update(answer):
                 return
         self.job.kill()
@@ -106,7 +107,7 @@ class StartScript:
             self.job.start(str(answer["start"]), script_env(answer))
 
     def _update(self, answer: dict[str, object]) -> bool:
-        """Apply changed instructions to the running node. Return False if it must start again."""
+        """Apply changed instructions to the running node. Return False if the node must be restarted."""
         if not answer.get("update") or self.job.exit_code != 0:
             return False
         path = write_private_file(os.path.join(STATE, "update.sh"), str(answer["update"]))

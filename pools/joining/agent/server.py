@@ -1,7 +1,8 @@
-"""Calls to the server.
+"""Requests to the server.
 
-Certificates are verified, against the file BERTH_CA if it is set. Plain HTTP is allowed only to this machine,
-unless BERTH_PLAIN_HTTP=1 declares the network trusted: a forged response could run any command here.
+Certificates are verified, against the file in BERTH_CA if it is set. Plain HTTP is allowed only to this
+machine, unless BERTH_PLAIN_HTTP=1 declares the network trusted, because a forged response could run any
+command here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class MachineRejected(Exception):
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Reject redirects, because they would send the machine's secret to another server."""
+    """Reject redirects, which would send the machine's secret to another server."""
 
     def redirect_request(self, *arguments: object) -> None:
         return None
@@ -32,7 +33,7 @@ class Server:
         self.url = url.rstrip("/")
 
     def send(self, path: str, body: dict[str, object], secret: str = "") -> dict[str, object]:
-        """Send a request and return the response. Raises MachineRejected, and OSError for other failures."""
+        """Send a request and return the response. Raises MachineRejected, or OSError for other failures."""
         headers = {"Content-Type": "application/json"}
         if secret:
             headers["Authorization"] = "Bearer " + secret
@@ -51,7 +52,7 @@ class Server:
             raise OSError("the response is not JSON: %s" % error) from None
 
     def download(self, path: str, seconds: float) -> bytes:
-        """Return a file that the server hands out to everyone, within this time. Raises OSError."""
+        """Download a public file from the server within this time. Raises OSError."""
         deadline, content = time.monotonic() + seconds, b""
         with _make_opener().open("%s/api/v1/%s" % (self.url, path), timeout=TIMEOUT) as response:
             while True:
@@ -64,7 +65,7 @@ class Server:
 
 
 def is_safe(url: str) -> bool:
-    """Return whether requests to the URL are encrypted, stay on this machine, or are declared safe."""
+    """Return whether requests to the URL are encrypted, stay on this machine or are declared safe."""
     scheme, _, rest = url.partition("://")
     host = rest.split("/")[0].rpartition("@")[2].rsplit(":", 1)[0]
     is_local = host in ("localhost", "[::1]") or (host[:4] == "127." and host.replace(".", "").isdigit())

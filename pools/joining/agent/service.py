@@ -17,18 +17,18 @@ from .state import AGENT_FILE, STATE, load_secret, read_file, write_private_file
 
 UNIT_NAME = "berth-agent.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
-SYSTEMD_RUNS = "/run/systemd/system"  # exists while systemd manages the machine, as sd_booted(3) defines
+SYSTEMD_RUNS = "/run/systemd/system"  # exists while systemd manages the machine, see sd_booted(3)
 ENVIRONMENT_FILE = os.path.join(STATE, "environment")
 # Variables that the service inherits from `install`, besides those that begin with BERTH_.
 _INHERITED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL", "UV_PYTHON_INSTALL_MIRROR",
 )  # fmt: skip
-REJECTED = 3  # exit code of an agent that the server rejected; another attempt would fail as well
+REJECTED = 3  # exit code after the server rejected the agent; another attempt would fail as well
 
-# Pods outlive a restart of the agent, so only its own process is killed. Delegation keeps systemd from
-# disabling the controllers that limit pods. An out-of-memory kill in a pod must not stop the service, and a
-# limit of tasks would limit all pods together.
+# Pods outlive a restart of the agent, so only the agent's own process is killed. Delegation keeps systemd
+# from disabling the controllers that limit pods. An out-of-memory kill in a pod must not stop the service,
+# and a task limit would apply to all pods together.
 UNIT = """[Unit]
 Description=Berth agent
 Wants=network-online.target
@@ -54,14 +54,14 @@ WantedBy=multi-user.target
 
 
 class CannotInstall(Exception):
-    """Raised with the reason and the remedy if the service cannot be installed or removed."""
+    """Raised with the reason and a remedy if the service cannot be installed or removed."""
 
 
 def install(server: Server, pool: str, *, join_later: bool = False) -> None:
-    """Join the pool, and install, enable and start the service.
+    """Join the pool, then install, enable and start the service.
 
-    With `join_later`, the service joins once it runs, with the token in its environment file. Raises
-    CannotInstall, and MachineRejected if the server rejects the machine.
+    With `join_later`, the service joins when it starts, using the token in its environment file. Raises
+    CannotInstall, or MachineRejected if the server rejects the machine.
     """
     _check_host()
     if not load_secret() and not join_later:
@@ -80,9 +80,9 @@ def install(server: Server, pool: str, *, join_later: bool = False) -> None:
 
 
 def uninstall(server: Server, *, force: bool = False) -> str:
-    """Stop the node, leave the pool, and delete the service and all files of the agent.
+    """Stop the node, leave the pool, and delete the service and all of the agent's files.
 
-    Returns a note about what is left to do, or an empty string. Raises CannotInstall if the machine serves as
+    Returns a note about remaining steps, or an empty string. Raises CannotInstall if the machine is in use as
     a node.
     """
     _check_host()
@@ -112,7 +112,7 @@ def unit() -> str:
 
 
 def environment_file(*, keep_token: bool) -> str:
-    """Return the settings of this process in the format of systemd's EnvironmentFile."""
+    """Return this process's settings in the format of a systemd EnvironmentFile."""
     lines = []
     for name in sorted(os.environ):
         is_setting = name.startswith("BERTH_") or name in _INHERITED
@@ -122,7 +122,7 @@ def environment_file(*, keep_token: bool) -> str:
 
 
 def load_environment_file() -> None:
-    """Add the settings of the installed service to the environment, without replacing any."""
+    """Load the installed service's settings into the environment without overriding existing variables."""
     for assignment in shlex.split(read_file(ENVIRONMENT_FILE)):
         name, _, value = assignment.partition("=")
         os.environ.setdefault(name, value)
@@ -139,7 +139,7 @@ def _check_host() -> None:
 
 
 def _store_agent() -> None:
-    """Copy the agent to its place, from which the service runs it."""
+    """Copy the agent to the path from which the service runs it."""
     with open(sys.argv[0], "rb") as file:
         write_private_file(AGENT_FILE, file.read())
 
@@ -150,7 +150,7 @@ def _leave(server: Server) -> str:
         try:
             server.send("machines/leave", {}, secret)
         except MachineRejected:
-            pass  # it was removed on the server
+            pass  # the machine was removed on the server
         except OSError as error:
             return "The server did not respond (%s). Remove the machine with `berth machine remove`." % error
     return ""
@@ -166,7 +166,7 @@ def _systemctl(*arguments: str, check: bool = True) -> None:
 
 
 def _quote_argument(path: str) -> str:
-    """Quote a path for a unit. In units, % begins a specifier and $ a variable."""
+    """Quote a path for a unit file, in which % begins a specifier and $ a variable."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return '"%s"' % escaped if set(path) & set(" \t\"'\\;") else escaped
 

@@ -1,4 +1,4 @@
-"""Replace the agent by the version that the server offers, without ending pods."""
+"""Upgrade the agent to the version that the server offers, without ending pods."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from .state import STATE, write_private_file
 from .version import VERSION
 
 RETRY_SECONDS = 60.0
-# No report is sent during an upgrade, and a machine counts as gone after three minutes without one.
+# The agent sends no reports during an upgrade, and a machine counts as gone after three minutes of silence.
 UPGRADE_SECONDS = 110
 DOWNLOAD_SECONDS = 30
 CHECK_SECONDS = 20
 
 
 class UpgradeFailed(Exception):
-    """Raised with the reason if the agent keeps its version."""
+    """Raised with the reason if the agent keeps its current version."""
 
 
 class Upgrade:
-    """Upgrade of the agent's file, which is a complete agent of the old or the new version at any time."""
+    """Upgrade of the agent's file.
+
+    At any time, the file is a complete agent of the old or the new version.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server, self.file = server, os.path.abspath(sys.argv[0])
@@ -33,7 +36,7 @@ class Upgrade:
         self.retry_at = 0.0
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Upgrade if the server requests it, and run the new version in this process. Store an error."""
+        """Upgrade if the server requests it, and run the new version in this process. Store any error."""
         requested = answer.get("upgrade")
         if not isinstance(requested, dict) or requested["version"] == VERSION:
             self.error = ""
@@ -66,7 +69,7 @@ class Upgrade:
         os.execv(sys.executable, [sys.executable, self.file, "run"])
 
     def _upgrade_node(self, script: str, answer: dict[str, object], deadline: float) -> None:
-        """Run the script that upgrades the code of the current node. It can be repeated."""
+        """Run the script that upgrades the current node's code. It is safe to repeat."""
         if not script or not answer.get("node"):
             return
         path = write_private_file(os.path.join(STATE, "upgrade.sh"), script)

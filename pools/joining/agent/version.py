@@ -1,3 +1,3 @@
-"""Version of the agent. The server writes it when it packs the agent."""
+"""The agent's version. The server writes it when it packages the agent."""
 
 VERSION = "0"

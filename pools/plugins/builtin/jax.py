@@ -30,7 +30,7 @@ def jax(
             return
         from jax import distributed
 
-        # The next port, because torch may run in the same pool and uses head_port.
+        # Use the next port, because torch may run in the same pool and uses head_port.
         distributed.initialize(
             coordinator_address=f"{info.head_address}:{info.head_port + 1}",
             num_processes=info.world_size,

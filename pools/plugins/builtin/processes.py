@@ -1,4 +1,4 @@
-"""Environment variables for the rank and the world size, under their usual names."""
+"""Standard environment variables for the rank and the world size."""
 
 import os
 from collections.abc import Iterator, Mapping

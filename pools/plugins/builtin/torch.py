@@ -1,4 +1,4 @@
-"""PyTorch: the build for the pool's GPUs, and a process group of all workers."""
+"""PyTorch: the build for the pool's GPUs, and a process group across all workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Turn an order into an instant fleet request, and the response into instance ids."""
+"""Turn an order into an instant fleet request, and the response into instance IDs."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Launch of an order. Each fleet request derives its own client token from `token`."""
+    """Launch for an order. Each fleet request derives its own client token from `token`."""
 
     token: str
     templates: Mapping[Purchase, str]
@@ -57,7 +57,7 @@ def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count:
 def no_instances_error(result: LaunchResult) -> ProviderError:
     """Return the error for a launch without instances.
 
-    The outcome is never uncertain, because EC2 repeats its response for the same token.
+    The outcome is always certain, because EC2 repeats its response for the same token.
     """
     kind, message = summarize(result.failures)
     if kind is ProviderErrorKind.BROKEN:
@@ -126,8 +126,8 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
 def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
     """Derive the token from the order and the content of the request.
 
-    EC2 rejects a token that is reused with other parameters, so an order with changed settings could never be
-    fulfilled with its old token.
+    EC2 rejects a token that is reused with other parameters, so an order whose settings have changed needs a
+    new token.
     """
     content = json.dumps(request, sort_keys=True).encode()
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"

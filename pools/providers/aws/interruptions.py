@@ -1,9 +1,9 @@
-"""Detect upcoming spot interruptions from request status.
+"""Detect upcoming spot interruptions from the status of spot requests.
 
-Without an event bus, the status of the spot request is the only signal. The status becomes
-`marked-for-termination` two minutes before the end. It is read only when instances are listed, so up to one
-tick of the two minutes may already have passed. The earlier rebalance recommendation is visible only on the
-instance itself.
+Without an event bus, the status of the spot request is the only signal. It changes to
+`marked-for-termination` two minutes before the instance ends. Because it is read only when instances are
+listed, up to one tick of the two minutes may already have passed. The earlier rebalance recommendation is
+visible only on the instance itself.
 """
 
 from collections.abc import Collection, Mapping

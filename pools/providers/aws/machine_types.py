@@ -34,8 +34,8 @@ class MachineTypes:
     def check_fit(self, names: Sequence[str], shape: Shape) -> None:
         """Raise ProviderError for a type that does not fit the node shape.
 
-        Pods would fail on a node that declares more than its machine has. GPUs that the node does not declare
-        would cost money without being used.
+        Pods would fail on a node that declares more than its machine has, and undeclared GPUs would cost
+        money without being used.
         """
         for machine_type in self.get(names):
             if machine_type.gpus != shape.gpus:

@@ -10,7 +10,7 @@ ANY_PROTOCOL = "-1"
 
 
 def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
-    """Return the id of the pool's group, created on the first launch.
+    """Return the ID of the pool's group, which the first launch creates.
 
     Idempotent. A repeated call returns the same group, even after a crash at any point.
     """

@@ -1,8 +1,8 @@
 """Find or create a pool's content-addressed launch templates.
 
 A template's name contains a digest of its content, so equal settings share a template and changed settings
-create another one. Templates that the current settings do not use are deleted. Spot instances have their own
-template, because EC2 launches no on-demand instances from a template that tags spot requests.
+create a new one. Templates that the current settings do not use are deleted. Spot instances have their own
+template, because EC2 cannot launch on-demand instances from a template that tags spot requests.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def ensure_launch_templates(
     clients: Clients, settings: AwsSettings, installation: str, pool: str, *, image: str,
     groups: Sequence[str],
 ) -> dict[Purchase, str]:  # fmt: skip
-    """Create missing templates and delete outdated templates. Return the ids by purchase option."""
+    """Create missing templates and delete outdated ones. Return the IDs by purchase option."""
     ids, names = _existing_ids(clients, installation, pool), dict[Purchase, str]()
     for purchase in settings.purchases:
         data = template_data(settings, installation, pool, purchase, image=image, groups=groups)

@@ -1,4 +1,4 @@
-"""Build the bubblewrap command line of a pod's enclosure. Pure: it reads nothing from the machine."""
+"""Build the bubblewrap command line of a pod's enclosure without reading anything from the machine."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from pools.runtimes.enclosure.levels import Level
 
-# Program that keeps the namespaces in existence. It ends when the shim closes its input.
+# Program that keeps the namespaces alive. It ends when the shim closes its standard input.
 HOLDER = "/bin/cat"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
 
 
 @dataclass(frozen=True)
 class Mount:
-    """Mount of the machine's path `source` at `target` inside the pod."""
+    """Bind mount of the machine's path `source` at `target` inside the pod."""
 
     source: str
     target: str
@@ -44,9 +44,9 @@ class View:
 
 
 def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting: bool = True) -> list[str]:
-    """Return the command line that builds the enclosure and then waits for the end of its input.
+    """Return the command line that builds the enclosure and then waits until its input is closed.
 
-    `blocks_nesting` denies user namespaces inside a user namespace, which needs bubblewrap 0.8.
+    `blocks_nesting` forbids nested user namespaces, which requires bubblewrap 0.8.
     """
     argv = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     if level is Level.NAMESPACES:
@@ -72,7 +72,7 @@ def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting:
 
 
 def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
-    """Yield option, path and source of each mount."""
+    """Yield the option, path and source of each mount."""
     for mount in view.readable:
         yield "--ro-bind", mount.target, mount.source
     for mount in view.writable:
@@ -84,7 +84,7 @@ def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
 def _parents(path: str, created: set[str]) -> list[str]:
     """Return the options that create the parents of a mount point.
 
-    Parents that bubblewrap creates on its own are accessible only to their owner.
+    Parents that bubblewrap creates by default are accessible only to their owner.
     """
     options = []
     end = path.find("/", 1)

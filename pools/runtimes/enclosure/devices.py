@@ -1,4 +1,4 @@
-"""Device nodes of GPUs: a pod sees only those of its own GPUs."""
+"""Device nodes of GPUs. A pod sees only those of its own GPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# A GPU pod needs all of these that exist. InfiniBand is the network between GPUs.
+# A GPU pod needs whichever of these exist. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _NETWORK = ("infiniband", "gdrdrv")
 _FIRST_RENDER_NODE = 128
@@ -25,7 +25,7 @@ class NvidiaGpu:
 
 @dataclass(frozen=True)
 class PodDevices:
-    """Device nodes of a pod's GPUs, and the ids by which its programs select them."""
+    """Device nodes of a pod's GPUs, and the IDs by which programs select the GPUs."""
 
     nodes: tuple[str, ...]
     ids: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Decide how each pod of this machine is enclosed."""
+"""Decide how each pod on this machine is enclosed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class NotVisible(Exception):
 class StartDirectory:
     """Directory in which a pod starts.
 
-    `created` is the directory that the pod's shim creates first. `shared` is a directory of the machine to
-    which the pod gets access.
+    The pod's shim creates `created` first. `shared` is a directory of the machine that the pod can access.
     """
 
     path: Path
@@ -60,7 +59,7 @@ class Enclosures:
         return self._probe().isolation
 
     def refusal(self, order: PodOrder, workspaces: Path) -> str:
-        """Return the reason this machine must not run the pod, or an empty string."""
+        """Return the reason that this machine must not run the pod, or an empty string."""
         isolation = self.isolation
         if isolation.encloses or order.project == PROBE_PROJECT:
             return find_refusal(isolation, order.project, order.uid, ())

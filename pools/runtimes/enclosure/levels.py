@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-# Lists of additional directories, separated by colons: read-only for all pods, and writable by all pods.
+# Lists of additional directories, separated by colons: one read-only for all pods, the other writable by all
+# pods.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits in documents are ignored
 SECCOMP_VARIABLE = "BERTH_SECCOMP"  # "off": enclosed pods may make any system call
-# "off" disables container images; the other variable is the size of their storage in MiB.
+# "off" disables container images; the other variable limits their storage, in MiB.
 IMAGES_VARIABLE, IMAGE_CACHE_VARIABLE = "BERTH_IMAGES", "BERTH_IMAGE_CACHE_MIB"
 SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,
@@ -20,7 +21,7 @@ SETTINGS_OF_PODS = (
 )  # fmt: skip
 FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate ids use this range
 LAST_UID = 1_999_999_999
-# Pods with which Berth tests a node belong to no project.
+# Pods that Berth runs to test a node belong to no project.
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
 
 
@@ -48,9 +49,9 @@ class Policy(str, Enum):
 class Isolation:
     """Isolation that a node offers.
 
-    `level` has been tested with a pod. `obstacle` is the reason the node does not offer the strongest level,
-    with a remedy, or empty. `limits` names the resources whose limits are enforced, and `limits_obstacle` is
-    the reason others are not. With `ignores_limits`, a pod starts even if its limits are not enforced.
+    `level` has been tested with a pod. `obstacle` explains why the node does not offer the strongest level,
+    with a remedy, or is empty. `limits` names the resources whose limits are enforced, and `limits_obstacle`
+    explains why others are not. With `ignores_limits`, a pod starts even if its limits are not enforced.
     `images` is the version of podman if a test has shown that the node runs container images; otherwise
     `images_obstacle` is the reason, with a remedy. `seccomp` is true if the system calls of enclosed pods are
     filtered; otherwise `seccomp_obstacle` is the reason. With `whole_devices`, pods cannot share a GPU.
@@ -94,7 +95,7 @@ def pod_uid(project: int) -> int:
 
 
 def find_refusal(isolation: Isolation, project: str, uid: int, served: Collection[str]) -> str:
-    """Return the reason the node must not run a pod of this project, or an empty string.
+    """Return why the node must not run a pod of this project, or an empty string.
 
     `served` lists the projects whose workspaces are on the node.
     """

@@ -1,4 +1,4 @@
-"""Limits of pods: the ones that this machine enforces, and the fields that declare them in an order."""
+"""Limits of pods: those that this machine enforces, and their fields in an order."""
 
 from __future__ import annotations
 

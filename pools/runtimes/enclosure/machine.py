@@ -11,7 +11,7 @@ from pools.runtimes.enclosure.command import Mount, View, is_inside
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE
 
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# /proc and /dev are new file systems. /run, /var, /home and /root stay outside, with all sockets.
+# /proc and /dev are new file systems. /run, /var, /home and /root, with all their sockets, stay outside.
 _SYSTEM = (
     "/usr", "/opt", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module",
     "/etc/alternatives", "/etc/crypto-policies", "/etc/fonts", "/etc/hostname", "/etc/hosts",
@@ -24,7 +24,7 @@ _JAVA = "java*"  # directories in /etc whose names include the version of Java
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths below these
 # Berth's code in a checkout. The checkout itself is not mounted, because it may hold Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
-# Inherited variables whose values are paths that programs need.
+# Inherited variables that contain paths that programs need.
 _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
 
 
@@ -49,7 +49,7 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
 
 
 def declared_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
-    """Return the directories that the operator made visible to pods, with those of `state` hidden."""
+    """Return the directories that the operator made visible to pods, with those in `state` hidden."""
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
     mounts = (*readable, *writable)

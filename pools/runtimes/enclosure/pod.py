@@ -22,7 +22,7 @@ _GROUP_MAY_USE, _ALL_MAY_USE = 0o060, 0o006
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Directories of a pod. `directory` holds its records and `work`. `readable` are additional mounts."""
+    """Files of a pod. `directory` holds its records and `work`. `readable` lists additional mounts."""
 
     directory: Path
     work: Path
@@ -85,7 +85,7 @@ def shared_memory_path(workspace: Path) -> Path:
 
 
 def _shared_memory_target(workspace: Path) -> str:
-    """Return the pod's shared memory directory, or an empty string if the machine has none to write to."""
+    """Return the pod's shared memory directory, or an empty string if the machine has no writable one."""
     return str(shared_memory_path(workspace)) if os.access(SHARED_MEMORY, os.W_OK) else ""
 
 
@@ -112,7 +112,7 @@ def _give(directory: Path, uid: int) -> None:
 
 
 def _hard_links(directory: Path) -> Iterator[tuple[tuple[int, int], int]]:
-    """Yield the identity and the link count of each file with several hard links."""
+    """Yield the identity and link count of each file with more than one hard link."""
     for _, _, names, fd in os.fwalk(directory):
         for name in names:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)

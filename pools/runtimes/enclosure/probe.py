@@ -1,4 +1,4 @@
-"""Determine which isolation this machine offers by running a pod in each kind of enclosure."""
+"""Determine the isolation that this machine offers by running a pod in each kind of enclosure."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def check_order(files: PodFiles, uid: int) -> Record:
 
 
 def read_obstacle(directory: Path) -> str:
-    """Return the reason the probe's pod failed, or an empty string."""
+    """Return why the probe's pod failed, or an empty string."""
     end = read_record(str(directory / "exit"))
     if end is None:
         return "the probe left no exit code"

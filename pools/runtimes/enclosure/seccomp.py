@@ -1,8 +1,8 @@
-"""Filter of a pod's system calls: a BPF program that the kernel runs before each call.
+"""System call filter for pods: a BPF program that the kernel runs before each call.
 
-The list follows the default of container runtimes. Most of these calls also need a capability, which pods do
-not have; the filter also protects against bugs in the kernel's own checks. Debuggers keep working: a pod may
-trace its own processes.
+The list follows the defaults of container runtimes. Most of these calls also require a capability that pods
+lack, so the filter mainly protects against bugs in the kernel's own checks. Debuggers keep working, because a
+pod may trace its own processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pools.runtimes.enclosure.levels import SECCOMP_VARIABLE
 
 INSTALLED_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
-# Numbers on x86_64 and aarch64. None: the architecture lacks the call.
+# Call numbers on x86_64 and aarch64. None: the architecture lacks the call.
 DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -64,7 +64,7 @@ DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-# Whether these calls are allowed depends on their first argument.
+# The first argument decides whether these calls are allowed.
 CLONE, CLONE3, PERSONALITY, SOCKET, UNSHARE = "clone", "clone3", "personality", "socket", "unshare"
 CHECKED: Mapping[str, tuple[int, int]] = {
     CLONE: (56, 220),

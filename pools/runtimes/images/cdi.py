@@ -1,7 +1,7 @@
-"""NVIDIA GPUs through the Container Device Interface, which also mounts the driver's libraries into
-containers.
+"""NVIDIA GPUs through the Container Device Interface (CDI).
 
-`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes the specification that this module reads.
+CDI also mounts the driver's libraries into containers. `nvidia-ctk cdi generate
+--output=/etc/cdi/nvidia.yaml` writes the specification that this module reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The container of a pod with an image.
+"""Container of a pod that has an image.
 
 podman creates it around a waiting process. The shim then starts the pod's command in the container's
 namespaces, as it does in those that bubblewrap builds. A small process beside the shim ends the container if
@@ -28,7 +28,7 @@ REMOVE_SECONDS = 60.0
 
 
 class CannotRun(Exception):
-    """Raised if the pod cannot run in its image. The message is the reason."""
+    """Raised with the reason if the pod cannot run in its image."""
 
 
 class ImageMissing(CannotRun):
@@ -90,7 +90,7 @@ class Container(Namespaces):
         """Remove the container with all processes in it."""
         if not os.path.exists(f"{self._pod}/container"):
             return
-        if not self.init:  # podman does not know the processes of a container that it was still creating
+        if not self.init:  # podman does not track processes of a container that is still being created
             kill_processes(self._name)
         try:
             removed = self._podman.run(
@@ -129,7 +129,7 @@ class Container(Namespaces):
             os.unlink(f"{self._pod}/auth.json")
 
     def _find(self, digest: str) -> Record:
-        """Return the image's configuration, after pulling the image if necessary."""
+        """Return the image's configuration. Pull the image first if necessary."""
         store = self._podman.store
         if self._fields["image_policy"] != "always" and store.has_access(
             self._fields["image_project"], digest
@@ -153,7 +153,7 @@ class Container(Namespaces):
         self._create(next(value for key, value in config if key == "name"))
 
     def _create(self, image: str) -> None:
-        """Create the container and guard it. Raises CannotRun and Interrupted."""
+        """Create the container and its guard. Raises CannotRun or Interrupted."""
         self.end()  # remove the container that a killed shim left behind
         record = [("name", self._name), ("store", self._podman.store.root)]
         write_record(f"{self._pod}/container", record, durable=False)

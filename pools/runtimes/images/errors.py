@@ -1,4 +1,4 @@
-"""Names for the errors of podman's pulls."""
+"""Classify the errors of podman's pulls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def pull_error(name: str, reference: Reference, machine: str, detail: str = "") 
 def classify(output: str, reference: Reference, machine: str) -> PullError:
     """Return the error that matches podman's error output."""
     detail = last_error(output)
-    # An image's name may contain any of these texts.
+    # The name of an image may contain any of these texts.
     text = detail.replace(reference.name, "").replace(reference.digest, "").lower()
     for name, texts in _TEXTS_BY_NAME.items():
         if any(each in text for each in texts):
@@ -80,7 +80,7 @@ def classify(output: str, reference: Reference, machine: str) -> PullError:
 
 
 def last_error(output: str) -> str:
-    """Return the last error line of podman, without its prefix."""
+    """Return podman's last error line, without its prefix."""
     lines = [line for line in output.strip().splitlines() if line.startswith("Error: ")]
     lines = lines or output.strip().splitlines() or ["podman wrote no error"]
     return lines[-1].removeprefix("Error: ")[:500]

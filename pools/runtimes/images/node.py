@@ -1,4 +1,4 @@
-"""Container images on this node: whether it can run them, and the orders of pods that use them."""
+"""Container images on this node: whether they are supported, and the orders of pods that use them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICIES = ("if_not_present", "always", "never")
 
 
 class NodeImages:
-    """Images of a node, with their storage below `root`. Pods' directories are in `pods`."""
+    """Images of a node, stored below `root`. `pods` contains the pods' directories."""
 
     def __init__(self, root: Path, pods: Path, shim: Shim) -> None:
         self.store = ImageStore(str(root))
@@ -41,7 +41,10 @@ class NodeImages:
 
     @property
     def support(self) -> ImageSupport:
-        """Return whether this machine runs images. The first call runs a test of about a second."""
+        """Return whether this machine supports images.
+
+        The first call runs a test that takes about a second.
+        """
         with self._lock:
             if self._support is None:
                 self._support = probe_images(self.store, self._pods, self._shim)
@@ -55,7 +58,7 @@ class NodeImages:
         return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
 
     def refusal(self, order: PodOrder) -> str:
-        """Return the reason this node must not run the pod, or an empty string."""
+        """Return the reason that this node must not run the pod, or an empty string."""
         if not order.image:
             return ""
         try:

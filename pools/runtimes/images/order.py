@@ -14,7 +14,7 @@ from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.reference import parse_reference
 from pools.runtimes.shim.records import Record
 
-# The process that waits in a container and reaps orphans.
+# Process that waits in a container and reaps orphans.
 HOLDER = "/dev/berth-init"
 PAUSES = (2.0, 5.0, 15.0)  # seconds between pull attempts
 SILENCE = 90.0  # seconds without a response from the registry
@@ -28,8 +28,10 @@ _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @dataclass(frozen=True)
 class PullSettings:
-    """Settings of pulls: pauses between attempts and the time after which a silent registry counts as failed,
-    both in seconds, and the size of the image storage.
+    """Settings for pulls.
+
+    `pauses` lists the seconds between attempts, and `silence` is the time in seconds after which a silent
+    registry counts as failed. `cache_bytes` limits the image storage.
     """
 
     cache_bytes: int
@@ -73,7 +75,7 @@ def pull_fields(order: PodOrder, settings: PullSettings, environ: Mapping[str, s
 
 
 def image_env(order: PodOrder, workspace: Path, work: Path) -> dict[str, str]:
-    """Return the variables of a pod that override those of its image."""
+    """Return the pod's variables that override those of its image."""
     return {
         **order.env,
         "CUDA_VISIBLE_DEVICES": ",".join(order.devices),
@@ -83,7 +85,7 @@ def image_env(order: PodOrder, workspace: Path, work: Path) -> dict[str, str]:
 
 
 def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.environ) -> Record:
-    """Return the variables of a pod that its image and its document may override."""
+    """Return the pod's default variables, which its image and its document may override."""
     variables = {
         "PATH": _PATH, "HOME": str(workspace), "TMPDIR": str(work), "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -93,7 +95,7 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 
 
 def _own_limits() -> list[str]:
-    """Return this process's own resource limits, because podman's defaults may exceed them."""
+    """Return this process's resource limits, because podman's defaults may exceed them."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman lowers its own limit to this
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
@@ -101,7 +103,7 @@ def _own_limits() -> list[str]:
 
 
 def _mount_options(view: View) -> list[str]:
-    """Return the mounts, parents first. podman sorts them by target."""
+    """Return the mounts, with parents first. podman sorts them by target."""
     options = [_bind(mount, "ro") for mount in _with_mounts_below(view.readable)]
     options += [_bind(mount, "rw") for mount in view.writable]
     options += [f"--mount=type=tmpfs,target={path},ro=true,tmpfs-mode=755" for path in view.hidden]

@@ -1,6 +1,6 @@
-"""Run podman for one pod, until it ends or the pod must stop.
+"""Run podman for one pod, until podman ends or the pod must stop.
 
-The shim imports this for each pod with an image, so it avoids modules that are slow to import.
+The shim imports this module for each pod with an image, so the module avoids slow imports.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class NoAnswer(Exception):
-    """Raised if podman does not end in time. podman has then been killed."""
+    """Raised if podman does not end in time. podman has already been killed."""
 
 
 class Output:
-    """Exit code, output and errors of a command. The code is 128 or more if a signal ended the command."""
+    """Exit code, output and errors of a command. The code is 128 or higher if a signal ended the command."""
 
     def __init__(self, code: int, text: str, errors: str) -> None:
         self.code, self.text, self.errors = code, text, errors
@@ -42,23 +42,23 @@ class Podman:
     ) -> None:
         self.store, self._directory, self._interrupts = store, directory, interrupts
         self.temporary = f"{directory}/podman"
-        # The runtime ends leftover processes that have the pod's variable.
+        # The runtime kills leftover processes that carry the pod's variable.
         own = [f"BERTH_POD_DIR={directory}/work", f"TMPDIR={self.temporary}"]
         self._environment = store.environment([*variables, *own])
         self._libc = ctypes.CDLL(None)
 
     def adopt_orphans(self) -> None:
-        """Become the parent of processes whose own parent ends."""
+        """Make this process adopt orphaned descendants."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def run(
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = COMMAND_SECONDS,
         interruptible: bool = True, variables: Mapping[str, str] = EMPTY,
     ) -> Output:  # fmt: skip
-        """Run a command to its end, with additional `variables`.
+        """Run a command to completion, with additional `variables`.
 
-        `watch` receives the process id twice a second. Raises NoAnswer after `seconds`, and Interrupted
-        unless the command is not interruptible.
+        `watch` receives the process id twice a second. Raises NoAnswer after `seconds`, and Interrupted if
+        the command is interruptible.
         """
         if not os.path.isdir(self.temporary):
             os.mkdir(self.temporary, 0o700)

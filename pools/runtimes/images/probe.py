@@ -29,12 +29,12 @@ _INSTALL = (
     "and restart the node's agent."
 )
 _INIT_DIRECTORIES = ("/usr/bin", "/usr/libexec/podman", "/usr/lib/podman", "/usr/libexec/catatonit")
-_UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists with control groups version 2 only
+_UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists only with control groups version 2
 
 
 @dataclass(frozen=True)
 class ImageSupport:
-    """`version` of podman if the machine runs images, otherwise the `obstacle`.
+    """Version of podman if the machine supports images, otherwise the `obstacle`.
 
     `init` is the program that waits in containers. `cache_bytes` is the size of the image storage.
     """
@@ -48,7 +48,7 @@ class ImageSupport:
 def probe_images(
     store: ImageStore, pods: Path, shim: Shim, environ: Mapping[str, str] = os.environ
 ) -> ImageSupport:
-    """Test whether a pod runs in a container, with the machine's own programs instead of an image."""
+    """Test whether a pod runs in a container that uses the machine's own programs instead of an image."""
     try:
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)

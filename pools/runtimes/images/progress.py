@@ -1,4 +1,4 @@
-"""Progress of a pull, as seen in the files that podman writes."""
+"""Progress of a pull, derived from the files that podman writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _MB = 1_000_000
 
 
 class Progress:
-    """Progress of a pull with files in `directory`. `layers` are the sizes of the image's layers in bytes."""
+    """Progress of a pull with files in `directory`.
+
+    `layers` lists the sizes of the image's layers in bytes.
+    """
 
     def __init__(self, directory: str, layers: Sequence[int]) -> None:
         self._directory, self._layers = directory, list(layers)

@@ -21,16 +21,16 @@ from pools.runtimes.shim.records import Record
 LOCK_SECONDS = 0.2
 MANIFEST_SECONDS = 20.0
 _SIGNALED = 128
-# Names of the machine's architectures in images.
+# Architecture names as used in images.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 class ImagePull:
-    """Pull of the order's image.
+    """Pull of the image in the order.
 
-    `report` is called with a description of the progress. `directory` is the pod's directory, which holds the
-    credentials. The order contains the pauses between attempts and the time after which a silent registry
-    counts as failed, both in seconds.
+    `report` is called with a description of the progress. `directory` is the pod's directory, which contains
+    the credentials. The order specifies the pauses between attempts and the time after which a silent
+    registry counts as failed, both in seconds.
     """
 
     def __init__(self, podman: Podman, directory: str, order: Record, report: Callable[[str], None]) -> None:
@@ -60,7 +60,9 @@ class ImagePull:
             os.close(fd)
 
     def _pulled_meanwhile(self) -> Record | None:
-        """Return the image's configuration if another pod of the project has pulled it, otherwise None."""
+        """Return the image's configuration if another pod of the project has pulled it in the meantime, else
+        None.
+        """
         digest = self._reference.digest
         if self._policy == "always" or not self._store.has_access(self._project, digest):
             return None
@@ -120,7 +122,7 @@ class ImagePull:
         """Return the compressed sizes of the image's layers, or none if the registry does not say."""
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
-        for _ in range(2):  # for an image index, then for the image
+        for _ in range(2):  # first an image index, then the image
             try:
                 output = self._run("manifest", "inspect", reference, seconds=seconds)
                 manifest = json.loads(output.text)
@@ -139,7 +141,7 @@ class ImagePull:
     def _run(
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = 1e9
     ) -> Output:
-        """Run podman with the pod's own credentials, never with those of the machine's users."""
+        """Run podman with the pod's credentials, never with those of the machine's users."""
         variables = {"REGISTRY_AUTH_FILE": self._auth}
         if self._reference.is_loopback:
             settings = f'[[registry]]\nlocation = "{self._reference.host}"\ninsecure = true\n'
@@ -170,7 +172,7 @@ class ImagePull:
 
 
 class Silence:
-    """Time since a pull last advanced, limited to `seconds`."""
+    """Time since a pull last made progress, limited to `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -186,7 +188,7 @@ class Silence:
 
 
 def _config_record(name: str, config: dict[str, Any]) -> Record:
-    """Return the parts of an image's configuration that pods use."""
+    """Return the parts of the image's configuration that pods use."""
     record: Record = [("name", name)]
     for key, field in (("env", "Env"), ("entrypoint", "Entrypoint"), ("cmd", "Cmd")):
         record += [(key, str(value)) for value in config.get(field) or ()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Grammar of the OCI distribution specification. A reference without a registry's host is ambiguous.
+# Grammar from the OCI distribution specification. A reference without a registry host is ambiguous.
 _HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:)|\[[0-9a-fA-F:]+\])(?::\d{1,5})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATTERN = re.compile(rf"(?P<host>{_HOST})/(?P<name>{_PART}(?:/{_PART})*)@sha256:(?P<digest>[0-9a-f]{{64}})")
@@ -35,7 +35,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Return the parts of a reference by digest. Raises InvalidReference."""
+    """Parse a reference by digest. Raises InvalidReference."""
     match = _PATTERN.fullmatch(text) if len(text) <= REFERENCE_MAX else None
     if match is None:
         raise InvalidReference(

@@ -1,4 +1,4 @@
-"""A node's own storage for images and containers, separate from that of other podman users on the machine."""
+"""A node's storage for images and containers, separate from that of other podman users on the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pools.runtimes.images.traces import kill_processes, remove_groups
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 
-_LOCAL = "/run"  # podman recognizes a reboot by the loss of its files here
+_LOCAL = "/run"  # its files here disappear at a reboot, which is how podman detects one
 REMOVE_SECONDS = 60.0
 ATTEMPTS = 3  # maximum attempts to remove a container
 
@@ -17,8 +17,8 @@ ATTEMPTS = 3  # maximum attempts to remove a container
 class ImageStore:
     """Storage below `root`. Directories record facts about images, by digest.
 
-    `digests` holds their configurations. A file's modification time is the image's last use. `projects` holds
-    the digests that each project has pulled. `locks` holds a lock for each digest.
+    `digests` contains their configurations; a file's modification time is the image's last use. `projects`
+    contains the digests that each project has pulled. `locks` contains a lock for each digest.
     """
 
     def __init__(self, root: str) -> None:
@@ -88,21 +88,21 @@ class ImageStore:
 
 
 def container_name(pod_directory: str) -> str:
-    """Return the name of a pod's container, which its outer control groups share."""
+    """Return the name of a pod's container. The enclosing control groups have the same name."""
     return f"berth-{os.path.basename(pod_directory)}-{_checksum(pod_directory)}"
 
 
 def removal(name: str) -> tuple[str, ...]:
-    """Return podman's arguments that remove a container with its processes."""
+    """Return the podman arguments that remove a container and its processes."""
     return ("rm", "--force", "--time=0", "--ignore", name)
 
 
 def remove_container(pod_directory: str) -> None:
-    """Remove the container, if any, that a shim left behind, with its processes."""
+    """Remove the container, if any, that a shim left behind, including its processes."""
     record = read_record(f"{pod_directory}/container")
     if record is None:
         return
-    # podman cannot stop a container that was killed while it started. The next attempt removes it.
+    # podman cannot stop a container that was killed during its start. The next attempt removes it.
     if any(_try_removal(record["name"], record["store"]) for _ in range(ATTEMPTS)):
         remove_traces(pod_directory, record["name"])
     # If this fails, the removal is repeated when the pod's record is deleted.

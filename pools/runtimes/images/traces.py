@@ -1,6 +1,7 @@
 """Processes, control groups and records that remain if podman or conmon is killed.
 
-A container's control groups are inside groups with its name, so they are found without podman.
+A container's control groups are inside groups with the container's name, so podman is not needed to find
+them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def remove_groups(name: str) -> None:
 
 
 def _remove_record(container: str) -> None:
-    """Remove the runtime's record of the container with this id. Do nothing for an empty id."""
+    """Remove the runtime's record of the container with this ID. Do nothing if the ID is empty."""
     for runtime in _RUNTIMES if container else ():
         for directory, _, names in os.walk(f"{runtime}/{container}", topdown=False):
             for name in names:

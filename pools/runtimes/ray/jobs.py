@@ -32,7 +32,7 @@ class Jobs:
     def submit(
         self, name: str, entrypoint: str, *, labels: dict[str, str], devices: dict[str, float]
     ) -> None:
-        """Submit the job. The call can be repeated, because a job that Ray already has is not an error."""
+        """Submit the job. Repeating the call is safe, because Ray's error for a duplicate job is ignored."""
         body = {
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,

@@ -1,6 +1,6 @@
-"""Probe pods: a node accepts work once a pod has run on it.
+"""Probe pods: a node accepts work only after a pod has run on it.
 
-A probe pod takes the same path as every pod: an order to the node's agent, a Ray job on all devices, the shim
+A probe pod takes the path of any other pod: an order to the node's agent, a Ray job on all devices, the shim
 and the enclosure. A failed probe is repeated until it succeeds or the node's boot times out.
 """
 
@@ -15,11 +15,11 @@ from pools.runtimes.enclosure.levels import PROBE_PROJECT, PROBE_UID, PROBE_WORK
 
 PREFIX = "probe-"
 POLL_SECONDS = 0.1
-WAIT_SECONDS = 2.0  # of one check; a probe that takes longer is checked again at the next one
+WAIT_SECONDS = 2.0  # for one check; the next check returns to a probe that takes longer
 TIMEOUT_SECONDS = 120.0
 RETRY_SECONDS = 10.0
 THREADS = 16
-# A broken driver leaves the device files in place, so they must also answer.
+# A broken driver leaves the device files in place, so the devices must also respond.
 COMMAND = """
 file=$(mktemp -p "$BERTH_WORKSPACE") && rm "$file" || exit 1
 if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvidia-smi -L; fi
@@ -27,7 +27,7 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvi
 
 
 class ProbePods:
-    """Probes of the nodes of all pools that are not ready yet. Several threads may use it at once.
+    """Probes of nodes in all pools that are not ready yet. Thread-safe.
 
     `stored()` returns the ids of all pods in the runtime's records, so that a new process finds the probes of
     an earlier one. `existing()` returns the instances of all pools. `drop_workspace(instance_id, name)`
@@ -40,19 +40,19 @@ class ProbePods:
     ) -> None:  # fmt: skip
         self._runtime, self._stored, self._existing = runtime, stored, existing
         self._drop_workspace = drop_workspace
-        # Not the runtime's threads: a probe waits for work that the runtime does in these.
+        # This executor is not the runtime's own, because a probe waits for work that the runtime runs there.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ray-probes")
         self._clearing = threading.Lock()
-        self._lock = threading.Lock()  # of the results
+        self._lock = threading.Lock()  # guards the results
         self._passed: set[str] = set()
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe these instances, given with their devices. Return the reason for each that cannot run pods.
+        """Probe these instances with these devices. Return the reason for each one that cannot run pods.
 
-        Other pools may be probed at the same time, so only the probes of nodes that have ended are deleted.
+        Other pools may be probed at the same time, so only the probes of ended nodes are deleted.
         """
-        # In this order: another pool may add a node and start its probe in between.
+        # Read in this order, because another pool may add a node and start its probe in between.
         stored = list(self._stored())
         existing = {*self._existing(), *devices}
         self._clear_leftovers(stored, existing)
@@ -67,7 +67,7 @@ class ProbePods:
         return {instance: reason for instance, reason in zip(due, results, strict=True) if reason}
 
     def _probe(self, instance: str, devices: tuple[str, ...], pods: list[str]) -> str:
-        """Return the reason the instance cannot run pods yet, or an empty string."""
+        """Return why the instance cannot run pods yet, or an empty string."""
         with self._lock:
             failed_at, failure = self._failures.get(instance, (0.0, ""))
         if not pods and failure and time.time() < failed_at + RETRY_SECONDS:
@@ -116,7 +116,7 @@ class ProbePods:
         self._drop_workspace(instance, PROBE_WORKSPACE)
 
     def _clear_leftovers(self, stored: list[str], existing: Iterable[str]) -> None:
-        """Delete the probes of nodes that have ended, and all but the latest probe of each instance."""
+        """Delete the probes of ended nodes, and all but the latest probe of each instance."""
         current = {probes[-1] for instance in existing if (probes := _pods_of(instance, stored))}
         leftovers = [pod_id for pod_id in stored if pod_id.startswith(PREFIX) and pod_id not in current]
         if not leftovers or not self._clearing.acquire(blocking=False):
@@ -133,7 +133,7 @@ class ProbePods:
             self._runtime.forget(pod_id)
             self._runtime.drop_log(pod_id)
         except RuntimeFailure:
-            pass  # its node is not responding; the next check tries again
+            pass  # the node is not responding; the next check tries again
 
 
 def _pods_of(instance: str, pod_ids: Iterable[str]) -> list[str]:

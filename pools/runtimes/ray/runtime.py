@@ -1,4 +1,4 @@
-"""The Ray runtime: each pod is a job on exactly its node and devices."""
+"""Ray runtime: each pod is a job that runs on exactly its node and devices."""
 
 import random
 from collections import defaultdict
@@ -42,7 +42,7 @@ class RayRuntime:
     """Runtime of all pools that run Ray.
 
     `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
-    finds all pods again. The names of this installation's jobs start with `prefix`.
+    finds all pods again. `prefix` begins the names of this installation's jobs.
     """
 
     def __init__(self, root: Path, nodes: Callable[[], Iterable[RayNode]], prefix: str = "berth-") -> None:
@@ -53,8 +53,8 @@ class RayRuntime:
         self._has_loaded_nodes = False
         self._adopted: set[str] = set()
         self._last: dict[str, PodReport] = {}
-        # Agents and Ray heads serve plain HTTP inside the pool's network, so no certificate is verified;
-        # loading the trust store would only cost time. Each request carries the cluster's secret.
+        # Agents and Ray heads serve plain HTTP inside the pool's network, so there are no certificates to
+        # verify, and loading the trust store would only cost time. Each request carries the cluster's secret.
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
@@ -109,7 +109,7 @@ class RayRuntime:
     def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
         """Return the reports of these pods (default: all) without reloading the list of nodes."""
         if not self._has_loaded_nodes:
-            return {}  # without a list of nodes, pods must not be reported as lost
+            return {}  # without a list of nodes, no pod may be reported as lost
         reports: dict[str, PodReport] = {}
         pods_by_instance: dict[str, list[str]] = defaultdict(list)
         for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:
@@ -220,7 +220,7 @@ class RayRuntime:
         return agent.tail_log(pod_id, lines)
 
     def _log_agent(self, pod_id: str) -> NodeAgent | None:
-        """Return the agent that has the log, or None if the log was fetched or does not exist."""
+        """Return the agent that has the log, or None if the log has been fetched or does not exist."""
         if self.ledger.log_path(pod_id).exists():
             return None
         entry = self.ledger.find(pod_id)
@@ -294,7 +294,7 @@ class RayRuntime:
     # --- starting nodes
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the node's scripts. They are empty while the head or the node's address is missing."""
+        """Return the node's scripts. They are empty while the address of the head or the node is unknown."""
         nodes = self._nodes_by_instance()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None
@@ -305,7 +305,7 @@ class RayRuntime:
         )
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Return, by instance id, the reason each instance that is not ready cannot run pods yet."""
+        """Return why each instance that is not ready cannot run pods yet, by instance ID."""
         if not instance_ids:
             return {}
         nodes = self._nodes_by_instance()
@@ -320,7 +320,7 @@ class RayRuntime:
         return {instance_id: reason for instance_id, reason in by_instance.items() if reason}
 
     def _obstacle(self, node: RayNode | None) -> str:
-        """Return the reason the node is unusable (no agent, or no live raylet), or an empty string."""
+        """Return why the node is unusable (no agent, or no live raylet), or an empty string."""
         if node is None:
             return "the machine's address is not known yet"
         try:
@@ -338,7 +338,7 @@ class RayRuntime:
         return self._nodes
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record. If it is missing, first adopt pods from newly listed nodes."""
+        """Return the pod's record. If it is missing, adopt the pods of newly listed nodes first."""
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:

@@ -1,4 +1,4 @@
-"""Shell scripts that add a machine to its pool's Ray cluster, and that remove it again."""
+"""Shell scripts that add a machine to its pool's Ray cluster and remove it again."""
 
 import gzip
 import hashlib
@@ -31,11 +31,11 @@ if [ -f "$place/pid" ]; then
   sleep 12
 fi
 """
-# The code of each version has a directory of its own, because running shims read theirs.
+# Each version's code has its own directory, because running shims still read theirs.
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
-# Not part of the start script, because nodes whose start script changes apply it.
+# This is not part of the start script, because nodes whose start script changes apply it.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
   echo "The node's code was downloaded with another checksum." >&2
   exit 1
@@ -78,7 +78,7 @@ sed -i "s|@PLACE@|$place|; s|@WORKSPACES@|${{BERTH_NODE_WORKSPACES:-}}|" "$place
 sed -i "s|@ENVIRONMENTS@|${{BERTH_ENVIRONMENTS:-${{place%/ray}}/environments}}|" "$place/node.json.new"
 mv "$place/node.json.new" "$place/node.json"
 """
-# Fails if the node must start again, for example because Ray has another version now.
+# This fails if the node must be started again, for example because the Ray version has changed.
 _UPDATE = """set -eu
 umask 077
 {place}
@@ -162,14 +162,14 @@ def start_script(node: RayNode, head: RayNode) -> str:
 
 
 def update_script(node: RayNode, head: RayNode) -> str:
-    """Return the script that lets a running node join another head without ending its pods."""
+    """Return the script that connects a running node to another head without ending its pods."""
     return _UPDATE.format(
         place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head)
     )
 
 
 def upgrade_script() -> str:
-    """Return the script that runs this server's node code on a running node without ending its pods."""
+    """Return the script that loads this server's node code on a running node without ending its pods."""
     verify = _VERIFY_CODE.format(sha256=hashlib.sha256(node_code()).hexdigest())
     return _UPGRADE.replace("@VERIFY@", verify)
 
@@ -195,17 +195,17 @@ def node_code() -> bytes:
 
 
 def node_files() -> list[Path]:
-    """Return the files of the code that nodes run in addition to Ray."""
+    """Return the paths of the code that nodes run in addition to Ray."""
     return [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
 
 
 def node_sources() -> dict[str, str]:
-    """Return the text of each of these files by its path in the archive."""
+    """Return the source of each of these files, by its path in the archive."""
     return {path.relative_to(_SOURCE).as_posix(): path.read_text("utf-8") for path in node_files()}
 
 
 def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Make the archive the same on every server with the same code."""
+    """Remove details that differ between servers, so that the same code gives the same archive."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

@@ -1,7 +1,8 @@
-"""Limits of a pod's memory, CPU and processes by control groups, version 1 or 2.
+"""Control groups (version 1 or 2) that limit a pod's memory, CPU and processes.
 
 The pod's groups are inside the shim's own group (version 1) or beside it (version 2, where a group with
-processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count.
+processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count toward
+the limits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MEMORY, CPU, PROCESSES = "memory", "cpu", "processes"
-USAGE = "usage"  # a group of version 1 that measures CPU time apart from the one that limits it
+USAGE = "usage"  # version 1 group that measures CPU time separately from the group that limits it
 _USAGE_CONTROLLER = "cpuacct"
 _ROOT = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"
@@ -23,13 +24,13 @@ _MILLI = 1000
 
 
 class CannotLimit(Exception):
-    """Raised if a limit cannot be enforced. The message is the reason."""
+    """Raised with the reason if a limit cannot be enforced."""
 
 
 class Cgroups:
     """Groups named `name`. `limits` are in bytes, thousandths of a core, and processes.
 
-    A limit of 0 stands for a group that only measures.
+    With a limit of 0, a group only measures.
     """
 
     def __init__(self, name: str, limits: dict[str, int]) -> None:
@@ -68,16 +69,16 @@ class Cgroups:
                 raise CannotLimit(f"{error.strerror}: {error.filename}") from None
 
     def join(self) -> None:
-        """Move this process, which has one thread, into the groups. Its children start there.
+        """Move this single-threaded process into the groups. Its children start there.
 
-        In version 1, a thread that moves itself through `tasks` avoids a wait of about 10 ms for the kernel.
-        Version 2 has no such file for groups of processes.
+        In version 1, a thread that moves itself through `tasks` avoids a kernel delay of about 10 ms. Version
+        2 has no such file for groups of processes.
         """
         for path in set(self.paths.values()):
             _write(f"{path}/{'cgroup.procs' if path in self._v2 else 'tasks'}", "0")
 
     def memory_kills(self) -> int:
-        """Return how many of the pod's processes the kernel has killed for memory."""
+        """Return how many of the pod's processes the kernel has killed for exceeding the memory limit."""
         path = self.paths.get(MEMORY)
         if path is None:
             return 0
@@ -88,7 +89,7 @@ class Cgroups:
         return 0
 
     def memory_peak(self) -> int:
-        """Return the largest memory usage so far in bytes, or 0 if the kernel does not record it."""
+        """Return the peak memory usage in bytes, or 0 if the kernel does not record it."""
         path = self.paths.get(MEMORY)
         files = ("memory.peak", "memory.max_usage_in_bytes") if path else ()
         return max((int(_read(f"{path}/{file}") or 0) for file in files), default=0)
@@ -135,7 +136,7 @@ def _version_1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return the files of one limit with their values. Swap is forbidden where the kernel accounts for it."""
+    """Return the files of one limit and their values. Swap is disabled if the kernel accounts for it."""
     if limit == 0:
         return []
     if resource == PROCESSES:

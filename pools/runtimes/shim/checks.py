@@ -1,4 +1,4 @@
-"""Regular checks of a running pod: its log, kills at its memory limit, and the disk space that it uses."""
+"""Regular checks of a running pod: its log, out-of-memory kills, and disk usage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORKSPACE_FULL = "workspace_full"
 
 
 class Checks:
-    """Checks of `pod`. `message` is the reason they ended the pod, or empty."""
+    """Checks of `pod`. `message` is the reason that the checks ended the pod, or empty."""
 
     def __init__(self, pod: Pod, log: PodLog) -> None:
         self.pod, self.log, self.message = pod, log, ""

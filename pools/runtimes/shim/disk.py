@@ -1,4 +1,4 @@
-"""The disk space that directories use, measured by `du` while the shim does other work."""
+"""Disk usage of directories, measured by `du` while the shim does other work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DiskUsage:
         self._started = 0.0
 
     def start(self) -> None:
-        """Start a measurement. When `du` ends, the shim's child handler wakes the loop."""
+        """Start a measurement. When `du` ends, the shim's child handler wakes the event loop."""
         self.due = float("inf")
         self._started = time.monotonic()
         self._output, write_fd = os.pipe()
@@ -38,7 +38,7 @@ class DiskUsage:
         self.helpers.add(self._pid)
 
     def read(self) -> int | None:
-        """Return the bytes of a finished measurement once, or -1 if it failed. Otherwise, return None."""
+        """Return the bytes of a finished measurement once, or -1 if it failed. Return None while it runs."""
         if not self._pid:
             return None
         try:
@@ -62,7 +62,7 @@ class DiskUsage:
         self.due = float("inf")
 
     def _exec(self, write_fd: int) -> None:
-        """Replace this process with `du`, which counts allocated blocks, and each hard-linked file once."""
+        """Replace this process with `du`. It counts allocated blocks, and hard-linked files once."""
         try:
             os.nice(19)
             os.dup2(write_fd, 1)

@@ -16,7 +16,7 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """Descriptors that announce a stop record, a signal, and the end of the process that pods are tied to."""
+    """Descriptors that announce a stop record, a signal, or the end of the pod's anchor process."""
 
     def __init__(self, directory: str, control: int, signals: int, anchor: int | None) -> None:
         self._stop = f"{directory}/stop"

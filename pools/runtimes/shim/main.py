@@ -118,14 +118,14 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
     while True:
         try:
             return write_record(f"{directory}/exit", record)
-        except OSError:  # for example a full disk: retry, because the exit code must not be lost
+        except OSError:  # for example, a full disk: retry, because the exit code must not be lost
             if not os.path.isdir(directory):
-                return None  # the node was deleted meanwhile, and nothing reads the exit code
+                return None  # the node has been deleted, so nothing will read the exit code
             time.sleep(1.0)
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records. Open it for writing as well, to prevent end-of-file."""
+    """Open the pipe that announces stop records. Open it for writing too, which prevents an end-of-file."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

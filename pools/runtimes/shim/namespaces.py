@@ -1,9 +1,9 @@
 """The namespaces of an enclosed pod.
 
-bubblewrap builds them around its own process, which waits for the end of its input. The shim then enters them
-with the pod's command. The command is a child of the shim, not of bubblewrap, so its wait status and its
-signals are the same as without an enclosure. If the shim ends, bubblewrap ends and with it all processes of
-the pod.
+bubblewrap builds them around its own process, which waits until its input is closed. The shim then enters
+them with the pod's command. The command is a child of the shim, not of bubblewrap, so its wait status and
+signals are the same as without an enclosure. If the shim ends, bubblewrap ends too, and with it all of the
+pod's processes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _CAPABILITIES = 64  # more capabilities than any kernel has
 class Namespaces:
     """Namespaces built by `command`. `uid` is the pod's user, or 0 to keep the shim's user.
 
-    `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for its output.
-    `call_filter` is the BPF program that filters the pod's system calls, or empty. `cause` is the reason the
-    pod must not start, or empty. `directory` is the working directory of the pod's image.
+    `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for
+    bubblewrap's output. `call_filter` is the BPF program that filters the pod's system calls, or empty.
+    `cause` is why the pod must not start, or empty. `directory` is the working directory of the pod's
+    image.
     """
 
     is_container = False

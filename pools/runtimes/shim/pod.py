@@ -1,4 +1,4 @@
-"""Start a pod's command once, and end it with all descendants."""
+"""Start a pod's command once, and end the command with all its descendants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PID_DIGITS = 12
-# Programs that need more raise their own soft limit up to the hard one.
+# Programs that need more can raise their own soft limit up to the hard limit.
 OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 _LIMITS = "the pod's limits could not be set"
 
@@ -52,7 +52,7 @@ class Pod:
     def start(self) -> str:
         """Record the command's process id, then let the command run. Return an error message or "".
 
-        bubblewrap, the process that will become or start the command, and this process work at the same time.
+        bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """
         failure = self._launch()
         import ctypes  # imported while bubblewrap starts, because the import takes milliseconds
@@ -110,7 +110,7 @@ class Pod:
     def _limit(self) -> str:
         """Create the pod's control groups.
 
-        Record them first, so that a reader can clean up after this process.
+        Record them first, so that readers can clean up after this process.
         """
         try:
             self.cgroups.locate()
@@ -125,7 +125,7 @@ class Pod:
     def _store_order(self) -> str:
         """Make the order durable, so that the pod never runs again after a power failure.
 
-        The disk works while bubblewrap starts, and the runtime does not wait for it.
+        The data is written while bubblewrap starts, and the runtime does not wait for it.
         """
         try:
             sync(f"{self.directory}/order")
@@ -136,7 +136,7 @@ class Pod:
         return ""
 
     def memory_report(self) -> str:
-        """Return how the memory limit affected the pod, or "" if it did not."""
+        """Return how the pod's memory limit affected it, or an empty string if it did not."""
         kills = self.cgroups.memory_kills()
         if not kills:
             return ""
@@ -155,7 +155,7 @@ class Pod:
         return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
-        """Return whether the command or, by its exit code, its child was killed at the memory limit."""
+        """Return whether the kernel killed the command, or apparently its child, at the memory limit."""
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
         return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -192,7 +192,7 @@ class Pod:
             subject = "the pod's enclosure"
             if self.namespaces:
                 self.namespaces.drop_privileges(libc)
-            # A change of the user resets this, and in a process namespace the parent's id is 0.
+            # Changing the user resets this setting, and inside a process namespace the parent's ID is 0.
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() not in (shim, 0):
                 os._exit(127)
@@ -208,7 +208,7 @@ class Pod:
         os._exit(127)
 
     def _change_directory(self) -> None:
-        """Enter the working directory, or the image's if the document names none and it can be entered."""
+        """Change to the document's working directory, or else to the image's if it is accessible."""
         if self.namespaces and self.namespaces.directory:
             try:
                 os.chdir(self.namespaces.directory)
@@ -219,7 +219,7 @@ class Pod:
         os.chdir(self.order["working_dir"])
 
     def _open_output(self) -> None:
-        """Connect the log. It belongs to the pod's user, because programs may reopen /dev/stderr."""
+        """Connect the log. The pod's user owns it, because programs may reopen /dev/stderr."""
         log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if self.namespaces and self.namespaces.uid:
             os.fchown(log, self.namespaces.uid, self.namespaces.uid)
@@ -306,7 +306,7 @@ class Pod:
         self.secrets.delete()
 
     def _kill_own_processes(self) -> None:
-        """Kill and reap the processes inside a container, which cannot end before they do."""
+        """Kill and reap the shim's own processes in a container, which otherwise could not end."""
         pause = 0.001
         while pids := self.processes():
             for pid in pids:
@@ -317,7 +317,7 @@ class Pod:
 
 
 def _limit_open_files() -> None:
-    """Set the limits of open files for this process and its children."""
+    """Set the limits on open files for this process and its children."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -32,7 +32,7 @@ class PodLog:
         if self.limit <= 0 or size - (self.gap_end - self.head) <= self.limit:
             return
         self.gap_end = size - self.limit // 2
-        # The hole is recorded before it is punched, so that readers never see an unrecorded hole.
+        # Record the hole before punching it, so that readers never see an unrecorded hole.
         record = [("start", str(self.head)), ("end", str(self.gap_end))]
         write_record(f"{self.path}.gap", record, durable=False)
         self._punch()

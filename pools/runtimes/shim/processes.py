@@ -1,4 +1,4 @@
-"""Identify processes safely by id and start time, and signal them."""
+"""Identify processes safely by ID and start time, and signal them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def boot_id() -> str:
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """Return /proc/PID/stat from the third field (state), because the second may contain spaces."""
+    """Return the fields of /proc/PID/stat from the third (state), because the second may contain spaces."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -20,7 +20,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the process's start time in ticks since boot. The id and start time identify a process."""
+    """Return the process's start time in ticks since boot. Start time and ID identify a process."""
     fields = stat_fields(pid)
     return fields[19] if fields else ""
 

@@ -1,7 +1,7 @@
 """Small crash-safe records on disk.
 
 A record consists of `key=value` pairs joined by NUL, which cannot occur in an argument, path or variable. The
-shim avoids JSON, because importing the module takes as long as starting Python.
+shim avoids JSON, because importing its module takes as long as starting Python.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Secrets of a pod: environment variables and files.
 
-They reach the shim in a record separate from the order, in a directory on a tmpfs if the machine has one. The
-shim deletes the record as soon as it has read it, and the directory when the pod has ended. The files of an
+The shim receives them in a record separate from the order, in a directory on a tmpfs if the machine has one.
+It deletes the record as soon as it has read it, and the directory after the pod has ended. The files of an
 enclosed pod exist only inside its enclosure.
 """
 
@@ -56,10 +56,13 @@ class Secrets:
         return ""
 
     def write_files(self, directory: str, uid: int) -> None:
-        """Write the files so that only the pod's user can read them. `uid` is 0 for this process's user."""
+        """Write the files so that only the pod's user can read them.
+
+        `uid` 0 stands for this process's user.
+        """
         if not self.files:
             return
-        if not os.path.isdir(directory):  # an enclosure has a directory for them
+        if not os.path.isdir(directory):  # an enclosure provides this directory
             os.mkdir(directory)
             os.chmod(directory, 0o755)  # noqa: S103 - for the pod's user; the parent is private
         for name, content in self.files.items():
@@ -89,7 +92,7 @@ def delete(home: str) -> None:
                 delete(entry.path)
             else:
                 os.unlink(entry.path)
-        except FileNotFoundError:  # another process deletes the directory at the same time
+        except FileNotFoundError:  # another process may delete the directory at the same time
             pass
     try:
         os.rmdir(home)

@@ -1,9 +1,9 @@
 """Server process that forks the shims of one runtime.
 
-Starting Python takes longer than all other steps of starting a pod. This process has done so and has imported
-the shim's modules. It receives only the directories of pods, never an order or a secret, so a forked shim
-inherits nothing of another pod. The runtime starts the server with no other open files and an almost empty
-environment. The server ends with the runtime, and its shims continue.
+Starting Python takes longer than all other steps of starting a pod. This process has already started Python
+and imported the shim's modules. It receives only the directories of pods, never an order or a secret, so a
+forked shim inherits nothing from another pod. The runtime starts the server with no other open files and an
+almost empty environment. The server ends with the runtime, but its shims continue.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MESSAGE_BYTES = 65_536
 
 
 def serve(fd: int) -> None:
-    """Fork a shim for each request on the socket. Report that it was forked, and when it ends, its status.
+    """Fork a shim for each request on the socket. Report each fork, and the shim's status when it ends.
 
     A request consists of its number, the pod's directory and the anchor, joined by NUL. A report consists of
-    the number and, if the shim has ended, its exit status, or NOT_FORKED if there was no memory for it.
+    the number and, if the shim has ended, its exit status, or NOT_FORKED if there was not enough memory.
     """
     import ctypes  # noqa: F401 - for the shims, which would otherwise import it
     import resource  # noqa: F401
@@ -42,7 +42,7 @@ def serve(fd: int) -> None:
     signal.set_wakeup_fd(writable)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     gc.freeze()
-    requests: dict[int, bytes] = {}  # numbers of the requests of running shims by process id
+    requests: dict[int, bytes] = {}  # request numbers of running shims by process ID
     poller = select.poll()
     for source in (fd, ended):
         poller.register(source, select.POLLIN)

@@ -1,6 +1,7 @@
-"""The directory that the pods of one workload on this machine share as /dev/shm.
+"""Directory that one workload's pods on this machine share as /dev/shm.
 
-It is in the machine's own /dev/shm. Each shim holds a shared lock on it, and the last one deletes it.
+It is a subdirectory of the machine's /dev/shm. Each shim holds a shared lock on it, and the last one deletes
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class SharedMemory:
                 self._fd = fd
                 if self.uid:
                     os.fchown(fd, self.uid, self.uid)
-            else:  # the last pod before this one has just deleted it
+            else:  # the last pod that used the directory has just deleted it
                 os.close(fd)
 
     def close(self) -> None:

@@ -317,7 +317,7 @@ class PeriodCost(Model):
 
 
 class PoolCost(Model):
-    """Cost, based on the price that applied in each hour; None if no price is known."""
+    """Cost at the price that applied in each hour; None if no price is known."""
 
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None
@@ -354,7 +354,7 @@ class PoolEnvironment(Model):
 
 
 class DrainingNode(Model):
-    """Node to drain, chosen by its current work. The choice may change before the drain starts."""
+    """Node to drain, chosen by the work that it runs now. The choice may change before the drain starts."""
 
     node: str = ""
     pods: int = 0

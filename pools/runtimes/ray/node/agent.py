@@ -33,7 +33,10 @@ class Agent(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], pods: NodePods, secret: str, obstacle: Callable[[], str]
     ) -> None:
-        """`obstacle()` returns the reason Ray cannot run pods on this node yet, or an empty string."""
+        """Create the agent.
+
+        `obstacle()` returns why Ray cannot run pods on this node yet, or an empty string.
+        """
         super().__init__(address, Handler)
         self.pods, self.serial_lock, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False
@@ -41,11 +44,11 @@ class Agent(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST handler. The path names a method, and the body is JSON. Logs are returned as bytes."""
+    """Handler of POST requests. The path names a method, and the body is JSON. Logs are returned as bytes."""
 
     server: Agent
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # send the body without waiting for the headers' acknowledgement
+    disable_nagle_algorithm = True  # send the body without waiting for acknowledgement of the headers
     timeout = IDLE_SECONDS
 
     def do_POST(self) -> None:

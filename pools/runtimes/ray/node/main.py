@@ -51,7 +51,7 @@ def main(path: str) -> int:
             agent.server_close()
             _run_new_code(ray, path)
     finally:
-        # Do not report pods that end from now on, because this shutdown ends them.
+        # Do not report pods that end from here on, because this shutdown ends them.
         agent.closing = True
         agent.shutdown()
         agent.server_close()
@@ -62,9 +62,9 @@ def main(path: str) -> int:
 
 
 def _run_new_code(ray: RayProcess, path: str) -> None:
-    """Replace the code of this process, which remains the parent of Ray and the anchor of the pods.
+    """Replace this process's code. The process remains the parent of Ray and the anchor of the pods.
 
-    The new code also reads the settings again.
+    The new code reads the settings again.
     """
     env = dict(os.environ, **ray.adoption())
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until the new code handles it
@@ -72,7 +72,7 @@ def _run_new_code(ray: RayProcess, path: str) -> None:
 
 
 def _wait_for_end(ray: RayProcess, stopping: threading.Event, upgrading: threading.Event) -> bool:
-    """Wait until this process must end or run new code. Return False if only Ray has ended."""
+    """Wait until this process must end or load new code. Return False if only Ray has ended."""
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
     try:

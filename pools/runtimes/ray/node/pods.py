@@ -1,4 +1,4 @@
-"""Pods on a Ray node. Unlike local pods, they are started by Ray."""
+"""Pods on a Ray node. Unlike local pods, Ray starts them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shims import SHIM_CODE, SOURCE_ROOT
 
-# The job waits for its shim, which keeps the pod's devices reserved in Ray. The shim has its own session: if
-# Ray ends, it kills only the process group of the job, and the pod continues.
+# The job waits for its shim, which keeps the pod's devices reserved in Ray. The shim has its own session:
+# when Ray ends, it kills only the job's process group, and the pod continues.
 JOB_CODE = f"""import os
 shim = os.fork()
 if shim:
@@ -42,7 +42,7 @@ class NodePods(LocalRuntime):
         return f"cd / && exec {shlex.join(job)}"
 
     def processes(self) -> set[int]:
-        """Return the processes of all running pods, shims included."""
+        """Return the processes of all running pods, including their shims."""
         shims = [self._pod_dir(pod_id).shim_pid() for pod_id in self.list_pods()]
         return {pid for shim in shims if shim for pid in (shim, *descendants(shim))}
 

@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 STARTED = "Ray runtime started"  # appears in the output of `ray start`
 GRACE_SECONDS = 8.0
 RESTART_DELAY_SECONDS = 1.0
-RESTART_SECONDS_MAX = 600.0  # a node without pods then ends, and is replaced or starts afresh
+RESTART_SECONDS_MAX = 600.0  # after this, a node without pods ends, and is replaced or starts from scratch
 ADOPT_VARIABLE = "BERTH_RAY_PROCESS"
 # The head detects a dead node after about 5 s and a hanging node after 30 s, instead of Ray's 15 s and 60 s.
 # With much shorter timeouts, a machine that is merely busy would lose all its pods.
@@ -36,8 +36,8 @@ _HEALTH_CHECKS = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
-# Disable unauthenticated listeners on all addresses. Two listeners have no switch, but an invalid port keeps
-# them from starting.
+# Disable unauthenticated listeners on all addresses. Two listeners cannot be switched off, but an invalid
+# port keeps them from starting.
 _NO_OPEN_PORTS = {
     "RAY_enable_metrics_collection": "false",
     "DASHBOARD_METRIC_PORT": "-1",
@@ -46,7 +46,7 @@ _NO_OPEN_PORTS = {
 
 
 class AdoptedProcess:
-    """Child of this process from before its code was replaced."""
+    """Child process that this process started before its code was replaced."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -57,7 +57,7 @@ class AdoptedProcess:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # it ended while the code was replaced
+            except ChildProcessError:  # it ended while the code was being replaced
                 pid, status = self.pid, 0
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
@@ -85,7 +85,10 @@ class RayProcess:
         self._last_up = time.monotonic()
 
     def adopt_or_start(self) -> None:
-        """Continue with the Ray process from before this process ran new code, if it joined the same head."""
+        """Adopt the Ray process from before this process loaded new code, if it joined the same head.
+
+        Otherwise, start Ray.
+        """
         pid, _, head = os.environ.pop(ADOPT_VARIABLE, "").partition(" ")
         if pid:
             self._process = AdoptedProcess(int(pid))
@@ -95,7 +98,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def adoption(self) -> dict[str, str]:
-        """Return the environment with which new code of this process adopts Ray."""
+        """Return the environment that lets this process's new code adopt Ray."""
         if self._process is None or not self.is_running:
             return {}
         return {ADOPT_VARIABLE: f"{self._process.pid} {self._node.head}"}
@@ -106,11 +109,11 @@ class RayProcess:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether Ray has not come up for minutes."""
+        """Whether Ray has failed to start for several minutes."""
         return time.monotonic() > self._last_up + RESTART_SECONDS_MAX
 
     def obstacle(self) -> str:
-        """Return the reason Ray cannot run pods on this node yet, or an empty string.
+        """Return why Ray cannot run pods on this node yet, or an empty string.
 
         `ray start` reports that the runtime has started once the raylet has registered with the head.
         """
@@ -119,7 +122,7 @@ class RayProcess:
         return "" if STARTED in _read_log(self._node) else "ray start has not finished yet"
 
     def restart(self) -> None:
-        """Start Ray again after it has ended. Pods do not depend on Ray and continue."""
+        """Start Ray again after it has ended. Pods do not depend on Ray and keep running."""
         if STARTED in _read_log(self._node):
             self._last_up = time.monotonic()
         self.end()
@@ -127,7 +130,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def end(self, *, spares_pods: bool = True) -> None:
-        """Stop Ray and all its processes, and with `spares_pods=False` also the pods."""
+        """Stop Ray and all its processes. With `spares_pods=False`, stop the pods as well."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -184,7 +187,7 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return Ray's settings and the few inherited variables that Ray needs. Pods get their own."""
+    """Return Ray's settings and the few inherited variables that Ray needs. Pods get their own variables."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {

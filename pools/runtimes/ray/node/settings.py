@@ -13,9 +13,9 @@ class NodeSettings:
     """Settings of one node.
 
     `head` is the `address:port` that raylets join. On the head node, it is the node's own address. `temp` is
-    Ray's temporary directory, which is deleted at the end, or empty for Ray's default. `workspaces` is a
-    directory shared by all nodes, or empty if each node has its own. `extra` holds additional arguments for
-    `ray start`.
+    Ray's temporary directory, which is deleted at the end; if it is empty, Ray uses its default. `workspaces`
+    is a directory shared by all nodes, or empty if each node has its own. `extra` holds additional arguments
+    for `ray start`.
     """
 
     label: str
