@@ -185,7 +185,7 @@ class PoolValues(Body):
     """Settings of a pool. Times are in seconds, and `cpu` is in cores. Omitted fields keep their values."""
 
     provider: OfferedProvider = "local"
-    runtime: OfferedRuntime = "local"
+    runtime: OfferedRuntime = Field("local", description="Default: the runtime that fits the provider.")
     provider_settings: dict[str, Any] = Field(
         default={}, description="Provider settings such as the region; must not contain secrets."
     )

@@ -75,14 +75,30 @@ class KubernetesSettings(_Part):
     Without `workspaces`, a workload's workspace is lost with each of its pods.
     """
 
-    in_cluster: bool = False
-    context: Annotated[str, StringConstraints(max_length=253)] = ""
-    node_selector: dict[Name, Value] = Field(default_factory=dict)
-    tolerations: Annotated[tuple[PoolToleration, ...], Field(max_length=32, strict=False)] = ()
-    gpu_resource: Name = "nvidia.com/gpu"
-    gpu_model_label: Name = "nvidia.com/gpu.product"
-    gpu_memory_label: Name = "nvidia.com/gpu.memory"
-    workspaces: Workspaces | None = None
+    in_cluster: bool = Field(
+        False,
+        title="In this cluster",
+        description="Berth runs in the cluster and uses its own service account instead of a kubeconfig.",
+    )
+    context: Annotated[str, StringConstraints(max_length=253)] = Field(
+        "", description="Context of the kubeconfig. Default: its current context."
+    )
+    node_selector: dict[Name, Value] = Field(
+        default_factory=dict,
+        description="Labels of the nodes that the pool uses. Default: all nodes.",
+        examples=["gpu: a100"],
+    )
+    tolerations: Annotated[tuple[PoolToleration, ...], Field(max_length=32, strict=False)] = Field(
+        (), description="Taints of nodes that the pool uses nevertheless.", examples=["- key: gpu"]
+    )
+    gpu_resource: Name = Field("nvidia.com/gpu", title="GPU resource")
+    gpu_model_label: Name = Field("nvidia.com/gpu.product", title="Node label of the GPU model")
+    gpu_memory_label: Name = Field("nvidia.com/gpu.memory", title="Node label of the GPU memory")
+    workspaces: Workspaces | None = Field(
+        None,
+        description="Storage that all nodes mount. Without it, a workspace is lost with each pod.",
+        examples=["nfs: {server: files.example.org, path: /berth}"],
+    )
 
 
 def kubernetes_settings(value: Any) -> KubernetesSettings:

@@ -1,18 +1,24 @@
 """Validate a pool's provider settings."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from pydantic import BaseModel
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
-from pools.kubernetes.settings import kubernetes_settings
-from pools.providers.aws.settings import aws_settings
+from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
+from pools.providers.aws.settings import AwsSettings, aws_settings
+
+# Model of the settings of each provider that has any. Forms are made from it.
+MODELS: Mapping[str, type[BaseModel]] = {"aws": AwsSettings, "kubernetes": KubernetesSettings}
+_PARSERS: Mapping[str, Callable[[Any], object]] = {"aws": aws_settings, "kubernetes": kubernetes_settings}
 
 
 def check_settings(provider: str, value: Any) -> None:
-    if provider == "aws":
-        aws_settings(value)
-    elif provider == "kubernetes":
-        kubernetes_settings(value)
+    """Raise Invalid with the path of each problem within `provider_settings`."""
+    if provider in _PARSERS:
+        _PARSERS[provider](value)
     elif value != {}:
         message = f"are not supported by the provider {provider}"
         raise Invalid([Problem("provider_settings", message, format_value(value), "nothing")])

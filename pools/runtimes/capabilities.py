@@ -44,6 +44,13 @@ def runtime_capabilities(runtime: str) -> Capabilities:
     return CAPABILITIES[runtime]
 
 
+def default_runtime(provider: str) -> str:
+    """Return the runtime of a pool for which none is named."""
+    if provider == KUBERNETES:
+        return KUBERNETES
+    return "ray" if provider in REMOTE_PROVIDERS else "local"
+
+
 def check_runtime(provider: str, runtime: str) -> None:
     """Raise Invalid if the runtime does not work with the provider or is not installed."""
     if (runtime == KUBERNETES) != (provider == KUBERNETES):

@@ -16,6 +16,7 @@ from pools.costs import current_price, store_past_price
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
+from pools.runtimes.capabilities import default_runtime
 from pools.services import environments, failed_boots
 from pools.services.pool_values import apply_values, pool_node_spec, pool_settings
 from pools.signals import changed
@@ -33,8 +34,8 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
     `nodes` may use any of the node spec notations.
     """
-    if values.get("provider") == NodePool.Provider.KUBERNETES:
-        values.setdefault("runtime", NodePool.Runtime.KUBERNETES.value)
+    if "provider" in values:
+        values.setdefault("runtime", default_runtime(values["provider"]))
     columns, plugins = environments.split_values(values)
     with transaction.atomic():
         pool = NodePool(name=name)

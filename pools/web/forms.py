@@ -1,19 +1,21 @@
 """Forms for node pools."""
 
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
-from berth.server.web.forms import Form
+from berth.server.web.forms import Form, Section
 from pools.engine.image_policy import read_policy
 from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
+from pools.runtimes.capabilities import KUBERNETES
 from pools.services.machines import MAX_MACHINES
 from pools.services.offered import offered_choices
-from pools.web import environment_fields
+from pools.web import environment_fields, provider_fields
+from pools.web.pool_sections import pool_sections, provider_choices
 
 # Form fields of the default limits, and their keys.
 LIMIT_FIELDS = {
@@ -21,6 +23,15 @@ LIMIT_FIELDS = {
     "default_memory_mib": "memory_mib",
     "cpu_from_request": "cpu_from_request",
     "default_cpu": "cpu",
+}
+UNSTORED = {"name", "cpu", "version", "confirmed", "image_mode", "patterns", *LIMIT_FIELDS}
+OMITTED_IF_EMPTY = {"kubeconfig", "runtime"}
+PATHS = {
+    "cpu_milli": "cpu",
+    "image_policy.mode": "image_mode",
+    "nodes": "nodes_max",
+    "min": "nodes_min",
+    "max": "nodes_max",
 }
 
 
@@ -35,23 +46,19 @@ class JsonField(forms.JSONField):
 
 class PoolForm(Form):
     name = forms.SlugField(label="Name", max_length=40, help_text="Lowercase letters, digits and dashes.")
-    provider = forms.ChoiceField(
-        label="Provider", choices=partial(offered_choices, "provider"), help_text="Source of the nodes."
-    )
+    provider = forms.ChoiceField(label="Provider", choices=provider_choices, help_text="Source of the nodes.")
     runtime = forms.ChoiceField(
-        label="Runtime", choices=partial(offered_choices, "runtime"), help_text="Runs the pods on each node."
-    )
-    provider_settings = JsonField(
-        label="Provider settings",
+        label="Runtime",
+        choices=lambda: [("", "Default for the provider"), *offered_choices("runtime")],
         required=False,
-        help_text='JSON, for example {"region": "eu-central-1", ...}. Leave empty if none are needed.',
+        help_text="Runs the pods on each node.",
     )
     kubeconfig = forms.CharField(
         label="Kubeconfig",
         required=False,
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"}),
-        help_text="Only for the provider kubernetes: credentials for the cluster, without references to "
-        "files. Stored encrypted and never shown. Leave empty to keep the stored ones.",
+        help_text="Credentials for the cluster, without references to files. Stored encrypted and never "
+        "shown. Leave empty to keep the stored credentials.",
     )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
@@ -164,21 +171,39 @@ class PoolForm(Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields.update(environment_fields.environment_fields())
+        for provider in self.providers():
+            self.fields.update(provider_fields.provider_fields(provider))
+
+    def providers(self) -> list[str]:
+        """Return the providers whose settings the form offers."""
+        return [provider for provider, _ in offered_choices("provider")]
+
+    def sections(self) -> Sequence[Section]:
+        return pool_sections(self.providers())
 
     def values(self) -> dict[str, Any]:
-        environment = environment_fields.environment_fields()
-        excluded = {"name", "cpu", "version", "confirmed", "image_mode", "patterns"}
-        excluded |= {*LIMIT_FIELDS, *environment}
-        values = {key: value for key, value in self.cleaned_data.items() if key not in excluded}
-        values |= environment_fields.environment_values(self.cleaned_data)
-        values["default_limits"] = {key: self.cleaned_data[name] for name, key in LIMIT_FIELDS.items()}
-        values["provider_settings"] = values["provider_settings"] or {}
-        values["disruption_budgets"] = values["disruption_budgets"] or []
-        if not values["kubeconfig"]:
-            del values["kubeconfig"]
-        mode, patterns = self.cleaned_data["image_mode"], self.cleaned_data["patterns"]
-        values["image_policy"] = {"mode": mode, "patterns": patterns}
-        return {**values, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}
+        """Return the values for the service, by the names of the model's fields."""
+        cleaned, provider = self.cleaned_data, self.chosen_provider()
+        values = {
+            name: cleaned[name] for name in self.base_fields if name in cleaned and name not in UNSTORED
+        }
+        values |= environment_fields.environment_values(cleaned)
+        values |= {
+            "provider_settings": provider_fields.provider_values(provider, cleaned),
+            "default_limits": {key: cleaned[name] for name, key in LIMIT_FIELDS.items()},
+            "disruption_budgets": cleaned["disruption_budgets"] or [],
+            "image_policy": {"mode": cleaned["image_mode"], "patterns": cleaned["patterns"]},
+            "cpu_milli": round(cleaned["cpu"] * MILLI),
+        }
+        return {name: value for name, value in values.items() if value or name not in OMITTED_IF_EMPTY}
+
+    def chosen_provider(self) -> str:
+        """Return the provider of the pool."""
+        return str(self.cleaned_data["provider"])
+
+    def paths(self) -> dict[str, str]:
+        """Return the form field of each path of a problem, where their names differ."""
+        return PATHS | provider_fields.paths(self.chosen_provider())
 
 
 class SettingsForm(PoolForm):
@@ -186,16 +211,23 @@ class SettingsForm(PoolForm):
 
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 
-    field_order = ["nodes_min", "nodes_max", "ready_threshold"]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, pool: NodePool, *args: Any, **kwargs: Any) -> None:
+        self.pool = pool
         super().__init__(*args, **kwargs)
         for fixed in ("name", "provider", "runtime"):
             del self.fields[fixed]
+        if pool.provider != KUBERNETES:
+            del self.fields["kubeconfig"]
 
-    def show_secret_times(self, pool: NodePool) -> None:
+    def providers(self) -> list[str]:
+        return [self.pool.provider]
+
+    def chosen_provider(self) -> str:
+        return self.pool.provider
+
+    def show_secret_times(self) -> None:
         """Show when each stored secret was set."""
-        for name, text in environment_fields.secret_help_texts(pool):
+        for name, text in environment_fields.secret_help_texts(self.pool):
             if name in self.fields:
                 self.fields[name].help_text = text
 
@@ -240,6 +272,7 @@ def initial_values(pool: NodePool) -> dict[str, Any]:
     limits = DefaultLimits.model_validate(pool.default_limits).model_dump()
     fields |= {name: limits[key] for name, key in LIMIT_FIELDS.items()}
     fields |= environment_fields.initial_values(pool)
+    fields |= provider_fields.initial_values(pool.provider, pool.provider_settings)
     policy = read_policy(pool.image_policy)
     fields |= {"image_mode": policy.mode, "patterns": "\n".join(policy.patterns)}
     return {**fields, "cpu": pool.cpu_milli / MILLI, "version": pool.version}

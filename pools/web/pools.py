@@ -17,13 +17,6 @@ from pools.scale_down import NodeToDrain, list_nodes_to_drain
 from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_values
 
 MAX_LISTED = 20
-FIELDS = {
-    "cpu_milli": "cpu",
-    "image_policy.mode": "image_mode",
-    "nodes": "nodes_max",
-    "min": "nodes_min",
-    "max": "nodes_max",
-}
 RETRY = (
     "Provisioning starts again immediately, and the count of failed boots is reset. Fix the cause first: "
     "machines that do not boot cost money."
@@ -45,7 +38,7 @@ def create(request: Request) -> HttpResponse:
     request.require("administer")
     form = PoolForm(request.POST or None, auto_id="pool_%s")
     if request.method == "POST" and form.is_valid():
-        with form_errors(form, FIELDS):
+        with form_errors(form, form.paths()):
             pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
             return done(
                 request, f"Pool {pool} created. Next, assign department quotas in the pool.", to=_list_url()
@@ -57,11 +50,11 @@ def create(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, name: str) -> HttpResponse:
     pool = _pool(request, name)
-    form = SettingsForm(request.POST or None, initial=initial_values(pool), auto_id="pool_%s")
-    form.show_secret_times(pool)
+    form = SettingsForm(pool, request.POST or None, initial=initial_values(pool), auto_id="pool_%s")
+    form.show_secret_times()
     if request.method == "POST" and form.is_valid():
         changes = form.values()
-        with form_errors(form, FIELDS):
+        with form_errors(form, form.paths()):
             edited = services.preview_edit(pool, changes)
             nodes_to_drain = (
                 list_nodes_to_drain(edited, edited.nodes_desired, timezone.now())
@@ -147,7 +140,7 @@ def _confirm_drains(
     """Show the completed form again with the nodes to drain, and ask for confirmation."""
     data = request.POST.copy()
     data["confirmed"] = str(edited.nodes_desired)
-    confirmation_form = SettingsForm(data, auto_id="pool_%s")
+    confirmation_form = SettingsForm(edited, data, auto_id="pool_%s")
     confirmation_form.keep_secrets()
     return form_page(
         request, confirmation_form, title=f"Reduce {edited} to {format_count(edited.nodes_desired, 'node')}?",

@@ -295,28 +295,6 @@ def test_pool_is_created_paused_and_scaled_within_its_limits(cast: Cast, alice: 
     assert "2 desired" in text
 
 
-def test_invalid_provider_settings_show_error_on_the_field(cast: Cast, alice: Client) -> None:
-    provider_settings = {
-        "region": "eu-central-1", "instance_types": ["g6.xlarge"], "subnets": ["subnet-0a"],
-        "image": "ami-0a",
-    }  # fmt: skip
-    values = {
-        "name": "cloud", "provider": "aws", "runtime": "fake", "nodes_min": "0", "nodes_max": "3",
-        "gpus_per_node": "1", "cpu": "4", "memory_mib": "15000", "node_placement": "binpack",
-        "autoscale_cooldown": "30", "autoscale_idle_timeout": "60", "drain_timeout": "600",
-        "boot_timeout": "900", "image_mode": "allow", "boot_failure_limit": "5",
-        "node_consolidation": "never", "node_consolidation_after": "300",
-        "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
-    }  # fmt: skip
-    wrong = {**values, "provider_settings": json.dumps(provider_settings | {"region": "moon"})}
-    assert errors(alice.post("/node-pools/new", wrong, **HTMX))["provider_settings"][0].startswith("region: ")
-    no_json = {**values, "provider_settings": "{region"}
-    assert "provider_settings" in errors(alice.post("/node-pools/new", no_json, **HTMX))
-    right = {**values, "provider_settings": json.dumps(provider_settings)}
-    assert alice.post("/node-pools/new", right, **HTMX).status_code == 204
-    assert NodePool.objects.get(name="cloud").provider_settings == provider_settings
-
-
 def test_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
     node = make.node(cast.pool)
     assert alice.post(f"/nodes/{node.name}/cordon", {"reason": "loud fan"}, **HTMX).status_code == 204

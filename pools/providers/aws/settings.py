@@ -26,20 +26,42 @@ class AwsSettings(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    region: Region
-    instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=1, max_length=20, strict=False)]
-    subnets: Annotated[tuple[Subnet, ...], Field(min_length=1, max_length=16, strict=False)]
-    image: Image | None = None
-    image_parameter: Parameter | None = None
-    instance_profile: Profile | None = None
-    security_groups: Annotated[tuple[Group, ...], Field(max_length=5, strict=False)] = ()
-    purchase: Literal["on_demand", "spot", "spot_then_on_demand"] = "on_demand"
+    region: Region = Field(description="AWS region of the nodes.", examples=["eu-central-1"])
+    instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=1, max_length=20, strict=False)] = (
+        Field(description="Instance types in order of preference.", examples=["p4d.24xlarge"])
+    )
+    subnets: Annotated[tuple[Subnet, ...], Field(min_length=1, max_length=16, strict=False)] = Field(
+        description="Subnets of the nodes. Several zones offer more capacity.", examples=["subnet-0a1b2c3d"]
+    )
+    image: Image | None = Field(
+        None, description="Machine image. Name an image or an image parameter.", examples=["ami-0a1b2c3d"]
+    )
+    image_parameter: Parameter | None = Field(
+        None,
+        description="SSM parameter that names the machine image. Each launch reads it.",
+        examples=["/berth/node-image"],
+    )
+    instance_profile: Profile | None = Field(None, description="IAM instance profile of the nodes.")
+    security_groups: Annotated[tuple[Group, ...], Field(max_length=5, strict=False)] = Field(
+        (), description="Default: the default group of the VPC.", examples=["sg-0a1b2c3d"]
+    )
+    purchase: Literal["on_demand", "spot", "spot_then_on_demand"] = Field(
+        "on_demand", description="Spot instances are cheaper, but AWS may reclaim them."
+    )
     spot_allocation: Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"] = (
         "price-capacity-optimized"
     )
-    on_demand_allocation: Literal["lowest-price", "prioritized"] = "lowest-price"
-    spot_price_max: Annotated[float, Field(gt=0, le=1000)] | None = None
-    volume_gib: Annotated[int, Field(ge=8, le=16384)] | None = None
+    on_demand_allocation: Literal["lowest-price", "prioritized"] = Field(
+        "lowest-price", description="Prioritized uses the order of the instance types."
+    )
+    spot_price_max: Annotated[float, Field(gt=0, le=1000)] | None = Field(
+        None,
+        title="Maximum spot price",
+        description="US dollars per instance-hour. Default: the on-demand price.",
+    )
+    volume_gib: Annotated[int, Field(ge=8, le=16384)] | None = Field(
+        None, title="Root volume (GiB)", description="Default: the size in the machine image."
+    )
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/[a-z0-9]+$")] = "/dev/xvda"
 
     @property

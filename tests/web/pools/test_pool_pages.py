@@ -168,7 +168,7 @@ def test_scaling_down_lists_drained_nodes_and_needs_confirmation(
 def test_image_policy_is_validated_stored_and_shown(cast: Cast, alice: Client) -> None:
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
-    values |= {"version": "1", "provider_settings": "{}"}
+    values |= {"version": "1"}
     wrong = alice.post("/node-pools/local/settings", {**values, "patterns": "ghcr.io/*\ntrain"}, **HTMX)
     (fault,) = wrong.context["form"].errors["patterns"]
     assert fault.startswith("[1]: is not a pattern for images; allowed: REGISTRY/NAME")
@@ -201,7 +201,7 @@ def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> Non
 def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Client, node: Node) -> None:
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
-    values |= {"version": "1", "node_consolidation": "when_empty", "provider_settings": "{}"}
+    values |= {"version": "1", "node_consolidation": "when_empty"}
     wrong = alice.post(
         "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": "many"}]'}, **HTMX
     )
@@ -223,7 +223,7 @@ def test_lowering_maximum_nodes_lists_drained_nodes_and_needs_confirmation(
     make.place(make.workload(cast.vision, "train", phase="running"), second, [0])
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
-    values |= {"nodes_max": "1", "provider_settings": "{}", "drain_timeout": "77"}
+    values |= {"nodes_max": "1", "drain_timeout": "77"}
     confirmation = alice.post("/node-pools/local/settings", values, **HTMX)
     text = confirmation.content.decode()
     assert (confirmation.status_code, NodePool.objects.get().nodes_max) == (200, 4)

@@ -24,14 +24,21 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
         form.add_error(None, error.detail)
         return
     for problem in error.problems:
-        name = (fields or {}).get(problem.path, problem.path)
-        subpath = ""
+        name, subpath = _renamed(problem.path, fields or {})
         if name not in form.fields and (head := _containing_field(name, form.fields)):
             name, subpath = head, name.partition(head)[2].removeprefix(".")
         text = f"{subpath}: " * bool(subpath) + problem.message
         text += problem.advice
         sentence = text if subpath else text[:1].upper() + text[1:]
         form.add_error(name if name in form.fields else None, sentence)
+
+
+def _renamed(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
+    """Return the field of the path or of its longest beginning in `fields`, and the rest of the path."""
+    for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
+        if path[:end] in fields:
+            return fields[path[:end]], path[end:].removeprefix(".")
+    return path, ""
 
 
 def _containing_field(path: str, fields: Mapping[str, object]) -> str:

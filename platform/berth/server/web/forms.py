@@ -1,6 +1,7 @@
 """Base class of forms: error messages that state the value, what is allowed and what to do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -18,8 +19,47 @@ EXAMPLES: tuple[tuple[type[forms.Field], str], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Section:
+    """Part of a long form, with the names of its fields.
+
+    A folded section opens if one of its fields has an error. With `shown_for`, which is a field and a value,
+    the section is shown only while the field has this value.
+    """
+
+    title: str
+    names: Sequence[str]
+    text: str = ""
+    is_folded: bool = False
+    shown_for: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ShownSection:
+    """Section with its bound fields."""
+
+    section: Section
+    fields: Sequence[forms.BoundField]
+
+    @property
+    def is_open(self) -> bool:
+        return not self.section.is_folded or any(field.errors for field in self.fields)
+
+
 class Form(forms.Form):
     """A form whose fields replace Django's general messages by specific ones."""
+
+    def sections(self) -> Sequence[Section]:
+        """Return the parts of the form, or nothing to show its fields as one list."""
+        return ()
+
+    def shown_sections(self) -> list[ShownSection]:
+        """Return the sections that have fields."""
+        shown = [
+            ShownSection(section, [self[name] for name in section.names if name in self.fields])
+            for section in self.sections()
+        ]
+        return [part for part in shown if part.fields]
 
     def _clean_fields(self) -> None:
         super()._clean_fields()  # type: ignore[misc]  # no stub

@@ -117,6 +117,21 @@
   document.addEventListener("toggle", places, true);
   addEventListener("resize", places);
 
+  /** Show the sections of a form that belong to the chosen value of another field, and disable the others. */
+  function sections(form) {
+    for (const section of form?.querySelectorAll("[data-shown-for]") ?? []) {
+      const [name, value] = section.dataset.shownFor.split("=");
+      const field = form.elements[name];
+      section.hidden = field !== undefined && field.value !== value;
+      for (const inner of section.querySelectorAll("input, select, textarea")) inner.disabled = section.hidden;
+    }
+  }
+  document.addEventListener("change", (event) => event.target.form && sections(event.target.form));
+  document.addEventListener("htmx:load", (event) => {
+    const forms = event.target.matches?.("form") ? [event.target] : event.target.querySelectorAll("form");
+    forms.forEach(sections);
+  });
+
   let unfolded = [];
   document.addEventListener("htmx:beforeSwap", (event) => {
     unfolded = [...event.target.querySelectorAll("details[open][id]")].map((details) => details.id);

@@ -1,0 +1,76 @@
+"""Sections of the forms for node pools."""
+
+from collections.abc import Iterable, Sequence
+
+from berth.server.web.forms import Section
+from pools.providers.settings import MODELS
+from pools.services.offered import offered_choices
+from pools.web.environment_fields import environment_fields
+from pools.web.provider_fields import provider_fields
+
+NAMES = {
+    "local": "This machine",
+    "static": "Joined machines",
+    "aws": "Amazon EC2",
+    "kubernetes": "Kubernetes",
+}
+# How Berth uses a provider that has settings.
+EXPLANATIONS = {
+    "aws": "Berth starts and terminates instances with the credentials of its own machine.",
+    "kubernetes": "The pool uses nodes of your cluster. Berth creates no nodes.",
+}
+CREDENTIALS = {"kubernetes": ("kubeconfig",)}
+
+
+def provider_choices() -> list[tuple[str, str]]:
+    """Return the offered providers with their names."""
+    return [(value, NAMES.get(value, label)) for value, label in offered_choices("provider")]
+
+
+def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
+    """Return the sections, with one for the settings of each of these providers."""
+    return (
+        Section("General", ("name", "provider", "runtime")),
+        *(
+            Section(
+                NAMES[provider],
+                (*CREDENTIALS.get(provider, ()), *provider_fields(provider)),
+                EXPLANATIONS[provider],
+                shown_for=("provider", provider),
+            )
+            for provider in providers
+            if provider in MODELS
+        ),
+        Section("Size", ("nodes_min", "nodes_max", "ready_threshold")),
+        Section(
+            "Node", ("gpus_per_node", "gpu_model", "cpu", "memory_mib", "price_per_gpu_hour"),
+            "Nodes that report their own hardware override these values.",
+        ),
+        Section(
+            "Scaling",
+            (
+                "autoscale_cooldown", "autoscale_idle_timeout", "drain_timeout", "boot_timeout",
+                "boot_failure_limit", "node_consolidation", "node_consolidation_after", "disruption_budgets",
+            ),
+            "Timeouts, failed boots, consolidation, disruption budgets.",
+            is_folded=True,
+        ),
+        Section(
+            "Scheduling", ("node_placement", "reclaim_min_runtime", "preempt_min_runtime"),
+            "Placement and minimum runtimes before an eviction.", is_folded=True,
+        ),
+        Section(
+            "Limits",
+            (
+                "memory_from_request", "default_memory_mib", "cpu_from_request", "default_cpu",
+                "workspace_limit_mib",
+            ),
+            "Default memory, CPU and disk limits of pods.",
+            is_folded=True,
+        ),
+        Section("Images", ("image_mode", "patterns"), "Accepted container images.", is_folded=True),
+        Section(
+            "Software", tuple(environment_fields()), "Plugins, packages and variables of the pool.",
+            is_folded=True,
+        ),
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Form fields for the settings of each provider, derived from the model of these settings."""
+
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import yaml
+from django import forms
+from django.core.exceptions import ValidationError
+from pydantic.fields import FieldInfo
+
+from pools.providers.settings import MODELS
+from pools.web.environment_fields import LinesField
+
+
+class YamlField(forms.CharField):
+    """Text area for a value with parts, as YAML."""
+
+    def __init__(self, *, example: str = "", **kwargs: Any) -> None:
+        attrs = {"rows": 3, "spellcheck": "false", "class": "mono", "placeholder": example}
+        super().__init__(widget=forms.Textarea(attrs=attrs), **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        try:
+            return yaml.safe_load(super().clean(value))
+        except yaml.YAMLError as error:
+            raise ValidationError(f"This is not valid YAML: {getattr(error, 'problem', error)}.") from None
+
+
+def provider_fields(provider: str) -> dict[str, forms.Field]:
+    """Return the fields for a provider's settings by name, in the order of the model."""
+    return {f"{provider}_{name}": _field(name, info) for name, info in _settings(provider).items()}
+
+
+def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings whose fields are filled and differ from the default."""
+    values = {name: cleaned.get(f"{provider}_{name}") for name in _settings(provider)}
+    return {
+        name: value
+        for name, value in values.items()
+        if value not in (None, "", [], {}) and value != _settings(provider)[name].default
+    }
+
+
+def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the form's values of stored settings."""
+    fields = provider_fields(provider)
+    names = [name for name in _settings(provider) if name in stored]
+    return {f"{provider}_{name}": _shown(fields[f"{provider}_{name}"], stored[name]) for name in names}
+
+
+def paths(provider: str) -> dict[str, str]:
+    """Return the field of each setting by its path in the document of a pool."""
+    return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings(provider)}
+
+
+def _settings(provider: str) -> Mapping[str, FieldInfo]:
+    return MODELS[provider].model_fields if provider in MODELS else {}
+
+
+def _field(name: str, info: FieldInfo) -> forms.Field:
+    example = str(info.examples[0]) if info.examples else ""
+    common: dict[str, Any] = {
+        "label": info.title or name.replace("_", " ").capitalize(),
+        "help_text": info.description or "",
+    }
+    kind = _without_none(info.annotation)
+    if get_origin(kind) is tuple and _without_none(get_args(kind)[0]) is str:
+        return LinesField(example=example, **common, rows=2)
+    common["required"] = False
+    initial = None if info.is_required() else info.get_default(call_default_factory=True)
+    if get_origin(kind) is Literal:
+        choices = [(value, value.replace("_", " ").capitalize()) for value in get_args(kind)]
+        return forms.ChoiceField(choices=choices, initial=initial, **common)
+    if kind is bool:
+        return forms.BooleanField(initial=initial, **common)
+    if kind in (int, float):
+        return (forms.IntegerField if kind is int else forms.FloatField)(initial=initial, **common)
+    if kind is str:
+        widget = forms.TextInput(attrs={"placeholder": example})
+        return forms.CharField(initial=initial or "", widget=widget, **common)
+    return YamlField(example=example, **common)
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return the type without its constraints and without None."""
+    if get_origin(annotation) is Annotated:
+        return _without_none(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        (kind,) = (kind for kind in get_args(annotation) if kind is not NoneType)
+        return _without_none(kind)
+    return annotation
+
+
+def _shown(field: forms.Field, value: Any) -> Any:
+    if isinstance(field, LinesField):
+        return "\n".join(value)
+    if isinstance(field, YamlField):
+        return yaml.safe_dump(value, sort_keys=False).strip() if value else ""
+    return value

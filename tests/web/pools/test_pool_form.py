@@ -1,0 +1,84 @@
+"""Tests for the sections of the pool form and the fields of each provider's settings."""
+
+import pytest
+from django.test import Client
+
+from pools.models import NodePool
+from pools.providers.settings import MODELS
+from pools.web.pool_sections import EXPLANATIONS, NAMES
+from tests.cast import Cast
+from tests.web.test_forms import errors
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+EC2_POOL = {
+    "name": "cloud", "provider": "aws", "runtime": "fake", "nodes_min": "0", "nodes_max": "3",
+    "gpus_per_node": "1", "cpu": "4", "memory_mib": "15000", "node_placement": "binpack",
+    "autoscale_cooldown": "30", "autoscale_idle_timeout": "60", "drain_timeout": "600",
+    "boot_timeout": "900", "image_mode": "allow", "boot_failure_limit": "5",
+    "node_consolidation": "never", "node_consolidation_after": "300",
+    "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
+    "aws_region": "eu-central-1", "aws_instance_types": "g6.xlarge\ng6.2xlarge", "aws_subnets": "subnet-0a",
+    "aws_image": "ami-0a", "aws_purchase": "spot", "aws_spot_allocation": "price-capacity-optimized",
+    "aws_on_demand_allocation": "lowest-price", "aws_root_device": "/dev/xvda",
+}  # fmt: skip
+
+
+@pytest.fixture
+def alice(sign_in) -> Client:
+    return sign_in("alice")
+
+
+def test_settings_of_a_provider_have_fields_of_their_own(cast: Cast, alice: Client) -> None:
+    wrong = {**EC2_POOL, "aws_region": "moon", "aws_instance_types": "g6.xlarge\nG6"}
+    shown = errors(alice.post("/node-pools/new", wrong, **HTMX))
+    assert sorted(shown) == ["aws_instance_types", "aws_region"]
+    assert shown["aws_instance_types"][0].startswith("[1]: ")
+    assert "aws_region" in errors(alice.post("/node-pools/new", {**EC2_POOL, "aws_region": ""}, **HTMX))
+    assert alice.post("/node-pools/new", EC2_POOL, **HTMX).status_code == 204
+    pool = NodePool.objects.get(name="cloud")
+    assert pool.provider_settings == {
+        "region": "eu-central-1", "instance_types": ["g6.xlarge", "g6.2xlarge"], "subnets": ["subnet-0a"],
+        "image": "ami-0a", "purchase": "spot",
+    }  # fmt: skip
+    page = alice.get("/node-pools/cloud/settings").context["form"]
+    assert page["aws_instance_types"].value() == "g6.xlarge\ng6.2xlarge"
+    assert page["aws_purchase"].value() == "spot"
+    assert not [name for name in page.fields if name.startswith("kube")]
+
+
+def test_pool_form_stores_nested_settings_and_the_default_runtime(cast: Cast, alice: Client) -> None:
+    common = {name: value for name, value in EC2_POOL.items() if not name.startswith("aws_")}
+    filled = {
+        **common, "provider": "kubernetes", "runtime": "", "kubernetes_in_cluster": "on",
+        "kubernetes_node_selector": "gpu: a100", "kubernetes_tolerations": "- key: gpu",
+        "kubernetes_gpu_resource": "nvidia.com/gpu", "kubernetes_gpu_model_label": "nvidia.com/gpu.product",
+        "kubernetes_gpu_memory_label": "nvidia.com/gpu.memory",
+    }  # fmt: skip
+    bad = {**filled, "kubernetes_tolerations": "- kye: gpu"}
+    shown = errors(alice.post("/node-pools/new", bad, **HTMX))
+    assert any("[0].kye: " in error for error in shown["kubernetes_tolerations"])
+    no_yaml = {**filled, "kubernetes_node_selector": "gpu: [a100"}
+    shown = errors(alice.post("/node-pools/new", no_yaml, **HTMX))
+    assert shown["kubernetes_node_selector"][0].startswith("This is not valid YAML")
+    assert alice.post("/node-pools/new", filled, **HTMX).status_code == 204
+    pool = NodePool.objects.get(name="cloud")
+    assert pool.runtime == "kubernetes"
+    assert pool.provider_settings == {
+        "in_cluster": True, "node_selector": {"gpu": "a100"}, "tolerations": [{"key": "gpu"}],
+    }  # fmt: skip
+    page = alice.get("/node-pools/cloud/settings").context["form"]
+    assert page["kubernetes_node_selector"].value() == "gpu: a100"
+
+
+def test_every_field_of_the_pool_form_is_in_one_section(cast: Cast, alice: Client) -> None:
+    assert {*NAMES} >= {*EXPLANATIONS} == {*MODELS}
+    for path in ("/node-pools/new", "/node-pools/local/settings"):
+        form = alice.get(path).context["form"]
+        shown = [field.name for part in form.shown_sections() for field in part.fields]
+        assert sorted(shown) == sorted(field.name for field in form.visible_fields())
+
+
+def test_folded_section_opens_if_one_of_its_fields_has_an_error(cast: Cast, alice: Client) -> None:
+    answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, **HTMX)
+    folded = {part.section.title: not part.is_open for part in answer.context["form"].shown_sections()}
+    assert (folded["Scaling"], folded["Limits"]) == (False, True)
