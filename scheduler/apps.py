@@ -26,7 +26,10 @@ class SchedulerConfig(AppConfig):
 
 
 def _predict(*, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime) -> "Prediction":
-    """Predict when a workload would start. The engine is imported lazily: most processes never need it."""
+    """Predict when a workload would start.
+
+    The engine is imported lazily, because most processes never need it.
+    """
     from scheduler.reports.what_if.dry_run import predict
 
     return predict(actor=actor, workload=workload, spec=spec, now=now)

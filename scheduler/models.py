@@ -186,7 +186,7 @@ class Usage(models.Model):
 
 
 class UsagePoint(models.Model):
-    """State of a usage ledger at an earlier time. A sliding window computes expired usage from it."""
+    """State of a usage ledger at an earlier time, used by sliding windows to compute expired usage."""
 
     usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()
@@ -255,7 +255,7 @@ class QueueStatus(models.Model):
 
 
 class PodUtilization(models.Model):
-    """The last measurement of a pod's processes and devices."""
+    """Last measurement of a pod's processes and devices."""
 
     pod = models.OneToOneField("projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
@@ -272,7 +272,7 @@ class PodUtilization(models.Model):
 
 
 class NodeUtilization(models.Model):
-    """The last measurement of a node's GPUs. A node without a row was never measured."""
+    """Last measurement of a node's GPUs. A node without a row was never measured."""
 
     node = models.OneToOneField("pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()

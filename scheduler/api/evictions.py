@@ -1,4 +1,4 @@
-"""REST endpoints for evictions, each with its rule and numbers."""
+"""REST endpoints for evictions, each with the rule that allowed it and its numbers."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

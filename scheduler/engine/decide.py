@@ -11,11 +11,11 @@ from scheduler.engine.layout.other_pools import refresh_other_pools
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
-MAX_ROUNDS = 8  # an upper bound; the second round usually has nothing left to do
+MAX_ROUNDS = 8  # upper bound; the second round usually has nothing left to do
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
-    """Return the plan for a snapshot. `actions` selects actions by name.
+    """Return the plan for a snapshot. `actions` names the actions to run.
 
     The selected actions always run in the same order.
     """
@@ -35,7 +35,7 @@ def decide_with_layout(
     _run_actions(boards, chosen, choices)
     for _ in range(MAX_ROUNDS):
         # An eviction may free more than the preemptor uses, and a workload placed in one pool no longer
-        # requests resources in others. Repeat, so that the next cycle has nothing left to do.
+        # requests resources in others. Repeat until the next cycle has nothing left to do.
         refreshed = {
             board.pool.name for board in boards if layout.max_choices > 1 and refresh_other_pools(board)
         }
@@ -52,6 +52,6 @@ def decide_with_layout(
 def _run_actions(boards: Sequence[Board], chosen: Iterable[Action], choices: range) -> None:
     for action in chosen:
         for step in action:
-            for choice in choices:  # try every workload's first pool before any workload's second pool
+            for choice in choices:  # try all first-choice pools before any second choice
                 for board in boards:
                     step(board, choice)

@@ -1,7 +1,7 @@
 """Estimate the start times of pending workloads from declared runtimes.
 
-Workloads free their GPUs, CPUs and memory at their declared end, and pending workloads take them
-in queue order. The estimate ignores later submissions and fragmentation.
+Workloads free their GPUs, CPUs and memory at their declared end, and pending workloads use them in queue
+order. The estimate ignores later submissions and fragmentation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,8 +46,7 @@ Sums = list[int]
 class Forecast:
     """Estimated start time of a pending workload, in seconds since the epoch.
 
-    `at` is None if the start time is unknown. `because` states the assumptions, or the reason for a
-    missing estimate.
+    `at` is None if the start time is unknown. `because` states the assumptions, or why there is no estimate.
     """
 
     at: int | None
@@ -71,7 +70,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
-    If only some of the groups are needed, the smallest groups count.
+    If only some of its groups are needed, the smallest groups count.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts
@@ -84,7 +83,7 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
 def _forecast(refusal: Refusal, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
     reason = refusal.blockers[0].reason
     if refusal.expected_start is not None:
-        # Workloads behind it in the queue cannot use its capacity.
+        # Workloads behind this one in the queue cannot use its capacity.
         future.start(workload, refusal.expected_start)
         return Forecast(refusal.expected_start, ASSUMPTIONS)
     if reason in UNKNOWN_START:
@@ -97,7 +96,7 @@ def _forecast(refusal: Refusal, workload: Workload, future: "_FutureCapacity", n
 
 
 class _FutureCapacity:
-    """Free resources of one pool over time, as declared runtimes end."""
+    """Free resources of one pool over time, as workloads reach their declared ends."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, by_name: Mapping[str, Workload]) -> None:
         self._now = self._began = snapshot.now

@@ -1,7 +1,7 @@
-"""Input of the engine as frozen values.
+"""Input of the engine, as frozen values.
 
-Units: milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. There
-is no limit on the number of departments, projects, nodes or workloads. Names are unique per kind.
+Units are milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. The number of
+departments, projects, nodes and workloads is not limited. Names are unique within each kind.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from berth.core.backports import StrEnum
 
 NO_GPUS = Bounds(0, None, None)
 RESERVATION_AFTER = 600  # default seconds after which nodes are held for a pending workload
-# Features that a node may lack. Every role requires isolation, where nodes must isolate pods.
+# Features that a node may lack. Every role requires isolation if nodes must isolate pods.
 IMAGES, ISOLATION, SHARED_GPUS = "images", "isolation", "shared_gpus"
 
 
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
-    FRAGMENTATION = "fragmentation"  # prefer the node where the least free capacity becomes unusable
+    FRAGMENTATION = "fragmentation"  # prefer the node on which the least free capacity becomes unusable
     AUTO = "auto"  # FRAGMENTATION if nodes or requests are mixed, else BINPACK
 
 
@@ -33,10 +33,10 @@ class NodeState(StrEnum):
 class PodState(StrEnum):
     RUNNING = "running"
     STARTING = "starting"
-    STOPPING = "stopping"  # holds its capacity until it has stopped
-    STUCK = "stuck"  # holds its capacity and may never free it
+    STOPPING = "stopping"  # occupies its capacity until it has stopped
+    STUCK = "stuck"  # occupies its capacity and may never free it
     RESERVED = "reserved"  # reserved in an earlier cycle, not started yet
-    COMPLETED = "completed"  # succeeded: holds no capacity, but counts towards its gang's minimum
+    COMPLETED = "completed"  # succeeded: occupies no capacity, but counts towards its gang's minimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class Node:
     ordinal: int = 0  # 0 is the head node
     ready_at: int | None = None  # expected time at which a booting node is ready
     lacks: Mapping[str, str] = field(default_factory=dict)  # features that the node lacks, with the reasons
-    only_project: str = ""  # project whose pods it cannot separate from others; empty if it serves all
-    foreign_devices: tuple[int, ...] = ()  # devices that pods of others use
+    only_project: str = ""  # only project that the node serves, because it cannot isolate pods; empty: all
+    foreign_devices: tuple[int, ...] = ()  # devices that foreign pods use
 
     @property
     def usable_gpus(self) -> int:
@@ -160,7 +160,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """Quota, limit and weights of one queue in one pool. None means an unlimited quota."""
+    """Quota, limit and weights of one queue in one pool. A quota of None is unlimited."""
 
     quota: Bounds = NO_GPUS
     limit: Bounds = UNLIMITED
@@ -195,9 +195,9 @@ class TopologyConstraint:
 class Request:
     """Request of one replica.
 
-    `gpu` is in milli-GPUs on each of `devices` devices: 1000 for whole devices, less for shared
-    ones. `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device. The replica then
-    takes that fraction of the device, in thousandths rounded up. Free capacity is compared with
+    `gpu` is in milli-GPUs on each of `devices` devices: 1000 for whole devices, less for shared ones.
+    `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device. The replica then uses the
+    corresponding fraction of the device, in thousandths rounded up. Free capacity is compared with
     `limit_cpu` and `limit_memory_mib`, which equal the request if the role sets no limit.
     """
 
@@ -223,7 +223,7 @@ class ScaleWith:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A leaf of the workload tree. The gang needs `min` replicas, and up to `max` may run."""
+    """Leaf of the workload tree. The gang needs `min` replicas and may run up to `max`."""
 
     name: str
     min: int
@@ -240,7 +240,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An inner node of the workload tree. At least `need` of its children must run.
+    """Inner node of the workload tree. At least `need` of its children must run.
 
     A role runs if at least `min` of its replicas run.
     """
@@ -253,7 +253,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A placed replica. `milli` is its share of each device in `devices`, which holds device indices."""
+    """Placed replica. `milli` is its share of each device, and `devices` contains device indices."""
 
     role: str
     index: int

@@ -1,8 +1,8 @@
 """Decide whether a pool can release a node.
 
-`decide` runs on a snapshot without the node, so no second scheduler is needed. A node may be
-released only if all its pods can be placed elsewhere immediately, no other workload is evicted, and
-no pending workload starts later.
+`decide` runs on a snapshot without the node, so the same engine makes the decision. A node may be released
+only if all its pods can be placed elsewhere immediately, no other workload is evicted, and no pending
+workload starts later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, 
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueStanding, Reason
 
 PAYBACK = 3600  # maximum work lost by moves from a node, in seconds of its full capacity
-# Maximum number of nodes tried per call; not a time limit, so that every machine makes the same decision.
+# Maximum number of nodes tried per call. This is not a time limit, so every machine makes the same decision.
 MAX_NODES_TRIED = 4
 
 # Pending reasons that do not depend on the number of nodes.
@@ -32,7 +32,7 @@ Key = tuple[str, str, int]  # workload, role, index
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A node that the pool can release once these bundles are committed."""
+    """Node that the pool can release once these bundles are committed."""
 
     pool: str
     node: str
@@ -60,7 +60,7 @@ def find_empty_nodes(
 def find_node_to_release(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
 ) -> Release | None:
-    """Return the node in `offered` that can be released at the least cost in lost work, or None.
+    """Return the node in `offered` that can be released at the lowest cost in lost work, or None.
 
     `plan` must be the plan for the same snapshot.
     """
@@ -222,7 +222,7 @@ def _bundle(
 
 
 def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueStanding, ...]:
-    """Return the standings of the project and its department. A move does not change them."""
+    """Return the standings of the project and its department, which a move does not change."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]

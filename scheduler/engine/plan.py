@@ -1,4 +1,4 @@
-"""Output of the engine as frozen values."""
+"""Output of the engine, as frozen values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ UNSCHEDULABLE_REASONS = frozenset({
 
 
 def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
-    """Return the sort key of a policy's refusal, greatest for the smallest relative shortfall."""
+    """Return the sort key of a policy's refusal. The key is greatest for the smallest relative shortfall."""
     missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
     return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 
@@ -148,7 +148,7 @@ class Refusal:
     workload: str
     blockers: tuple[Blocker, ...]  # most dominant first; never empty
     position: int | None  # 1 is next in its pool; None if unschedulable and therefore not queued
-    key: tuple[str, ...] = ()  # the sort key that determines the position, in words
+    key: tuple[str, ...] = ()  # sort key that determines the position, in words
     expected_start: int | None = None  # estimated from declared runtimes; None if unknown
     pool: str = ""
 
@@ -175,11 +175,11 @@ class UnmetShape:
     replicas: int  # per workload
     amounts: Amounts
     devices: int
-    gang: bool  # whether this shape and the workload's other shapes must start together
+    gang: bool  # whether all shapes of the workload must start together
 
 
 class Load(NamedTuple):
-    """Resources that pods take up on nodes. CPU and memory are the pods' limits."""
+    """Resources that pods use on nodes. CPU and memory are the pods' limits."""
 
     gpu: int = 0
     cpu: int = 0

@@ -30,7 +30,7 @@ class SentOrders:
 
 @dataclass(slots=True)
 class StartMessages:
-    """Messages of starting workloads that this process wrote, and the last change of their pods' progress."""
+    """Messages that this process wrote about starting workloads, and the last progress of their pods."""
 
     shown: dict[uuid.UUID, tuple[str, datetime]] = field(default_factory=dict)
     progress: dict[uuid.UUID, tuple[tuple[str, ...], datetime]] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class SchedulerContext:
     """State of the leading scheduler, shared by all steps of a tick.
 
     `held_lease` fences every write. `leads` is checked before every call to a machine, because such calls
-    cannot be fenced. The caches only save work and never affect a decision; a new leader starts with
-    empty caches.
+    cannot be fenced. Caches only save work and never affect a decision, and a new leader starts with empty
+    ones.
     """
 
     held_lease: HeldLease

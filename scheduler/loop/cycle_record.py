@@ -92,7 +92,10 @@ class CycleRun:
 def record_cycle(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
 ) -> bool:
-    """Record a cycle and, for the newest, pending reasons, shares and usage. Return whether rows changed."""
+    """Record a cycle. For the newest cycle, also record pending reasons, shares and usage.
+
+    Return whether rows changed.
+    """
     with span("record cycle") as traced:
         changed = _record(run, context, memory, notes, newest=newest)
         log_context.bind_cycle(run.record.pk, traced)

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LayoutCache:
-    """Layout after the last decision, reused for the next decision. The cache never affects a plan."""
+    """Layout after the last decision, reused for the next one. This cache never affects a plan."""
 
     layout: Layout | None = None
 
@@ -53,7 +53,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the engine's errors, by pool, for pools that fail even when decided alone."""
+    """Return the engine's errors for pools that fail even when decided alone, by pool."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:
@@ -68,7 +68,8 @@ def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
 def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if these pools did not exist.
 
-    A workload is suspended if it runs or has a reservation in one of these pools, or allows no other pool.
+    A workload is suspended if it runs or has a reservation in one of these pools, or if it allows no other
+    pool.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}

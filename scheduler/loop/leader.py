@@ -1,9 +1,9 @@
 """Scheduler process, which runs ticks while it is the leader.
 
 A submission, a pod state change or a signal wakes the process immediately. Submissions that arrive during a
-tick share the next one. Reconciling and cleaning up are slow, so they run step by step, and the process
-handles wake-ups between two steps. Reconciling waits for a burst of changes to end, because the report of a
-pod follows its start by some milliseconds, but for at most one second.
+tick share the next one. Reconciliation and cleanup are slow, so they run step by step, and the process
+handles wake-ups between the steps. Reconciliation waits up to one second for a burst of changes to end,
+because a pod's report follows its start within milliseconds.
 """
 
 import time
@@ -24,10 +24,10 @@ NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
-DEFER_SECONDS = 1.0  # maximum time by which a reconcile is deferred after the first change
+DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
 RETRY_SECONDS = 0.05  # delay before the first retry of a tick that left work undone; doubled for each retry
 MAX_DOUBLINGS = 10
-TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles the changes of a burst
+TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles a burst of changes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Scheduler(LeaderLoop):
     _tick_at: float = 0.0  # monotonic time at which the next tick is due without a wake-up
     _retries: int = 0  # consecutive ticks that left work undone
     _ticked_at: float = 0.0  # monotonic time at which the last tick ended
-    _changed_at: float | None = None  # time of the first change since the newest reconcile pass began
+    _changed_at: float | None = None  # time of the first change since the latest reconcile pass began
     _pass_changed: bool = False  # whether anything changed before or during the current pass
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
@@ -82,7 +82,7 @@ class Scheduler(LeaderLoop):
 
     def _tick(self, loop: Loop, trigger: str) -> None:
         if trigger == POD_TRIGGER and self._retries:
-            trigger = TIMEOUT  # a tick for pod reports alone would not repeat the decision
+            trigger = TIMEOUT  # a tick that only handles pod reports would not repeat the decision
         self._tick_at = 0.0  # due again if this tick raises an error
         changed = loop.tick(trigger, reconcile=False)
         self._ticked_at = time.monotonic()
@@ -93,7 +93,7 @@ class Scheduler(LeaderLoop):
         self._tick_at = self._ticked_at + self._tick_pause(self._changed_at is not None)
 
     def _tick_pause(self, changed: bool) -> float:
-        """Return the seconds after which a tick is due without a wake-up."""
+        """Return the number of seconds until the next tick if nothing wakes the process."""
         seconds = BUSY_SECONDS if changed else IDLE_SECONDS
         return min(seconds, RETRY_SECONDS * 2.0 ** (self._retries - 1)) if self._retries else seconds
 
@@ -102,7 +102,7 @@ class Scheduler(LeaderLoop):
         if not self._reconciling:
             self._reconciling, self._pass_changed = loop.reconcile_steps(), self._changed_at is not None
             self._must_reconcile, self._changed_at = False, None
-        steps, self._reconciling = self._reconciling, None  # a pass ends if a step raises an error
+        steps, self._reconciling = self._reconciling, None  # the pass ends if a step raises an error
         step_changed = loop.run_step(steps)
         if step_changed is not None:
             self._reconciling, self._pass_changed = steps, self._pass_changed or step_changed

@@ -1,4 +1,4 @@
-"""Queries that several steps of the loop use."""
+"""Queries shared by several steps of the loop."""
 
 from berth.db.compiled import compiled_once
 from projects.models import Project

@@ -1,6 +1,6 @@
 """Encode snapshots as JSON and decode them without loss.
 
-Scenario files reject values that should not be written by hand, but a snapshot must carry every value that
+Scenario files reject values that users should not write by hand, but a snapshot must carry every value that
 rows can have. Fields with default values are omitted.
 """
 
@@ -20,11 +20,11 @@ LARGE_FIELDS = ("nodes", "workloads")  # snapshot fields that are long and mostl
 
 
 class UnreadableSnapshot(ValueError):
-    """Error for a snapshot stored by an engine version with different fields."""
+    """Raised for a snapshot that was stored by an engine version with different fields."""
 
 
 class SnapshotEncoder:
-    """JSON encoder for snapshots that reuses the text of unchanged workloads and nodes."""
+    """JSON encoder for snapshots that reuses the encoded text of unchanged workloads and nodes."""
 
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
@@ -88,7 +88,7 @@ _FIELDS_BY_TYPE: dict[type, list[tuple[str, Any]]] = {}
 
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
-    """Return field names with their defaults. The default of a required field is MISSING."""
+    """Return the field names with their defaults. The default of a required field is MISSING."""
     if kind not in _FIELDS_BY_TYPE:
         _FIELDS_BY_TYPE[kind] = [
             (

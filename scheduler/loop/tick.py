@@ -54,7 +54,7 @@ SWEEP_EVERY = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class Loop:
-    """The leading scheduler's loop. Its caches only save work and never affect a decision."""
+    """Loop of the leading scheduler. Its caches only save work and never affect a decision."""
 
     context: SchedulerContext
     clock: Clock
@@ -73,7 +73,7 @@ class Loop:
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
         """Run the five steps once. Return whether anything changed.
 
-        With `reconcile=False`, the caller runs the slow last step and may defer it for a moment.
+        With `reconcile=False`, the caller runs the slow last step and may delay it briefly.
         """
         now, self._changed, self.must_retry = self.clock.now(), False, False
         with self._trace_tick(trigger):
@@ -127,7 +127,7 @@ class Loop:
             self._changed |= bool(run.outcome.applied or run.outcome.stale)
             self.must_retry |= bool(run.outcome.stale)
             if run.outcome.applied and self._advance_arrays(view.at):
-                wake("scheduler", "array")  # the next cycle places the tasks that this one made room for
+                wake("scheduler", "array")  # the next cycle places the tasks for which this one made room
 
     def dispatch(self, now: datetime) -> None:
         """Start and stop pods to match their rows."""
@@ -148,7 +148,7 @@ class Loop:
             return next(steps, None)
 
     def reconcile_steps(self) -> Iterator[bool]:
-        """Enforce time limits, record cycles, resize pools. Yield after each step whether anything changed.
+        """Enforce time limits, record cycles and resize pools. Yield whether each step changed anything.
 
         A tick may run between two steps.
         """
@@ -245,7 +245,7 @@ class Loop:
         return result
 
     def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Fence a step that does not check the lease itself. It then writes only while this process leads."""
+        """Fence a step that does not check the lease itself: it writes only while this process leads."""
 
         def fenced_step() -> Result:
             with fenced_transaction(self.context.held_lease):
@@ -254,7 +254,7 @@ class Loop:
         return fenced_step
 
     def _try(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step. An error, caused for example by an invalid row, ends the step but not the loop."""
+        """Run a step. An error, for example because of an invalid row, ends the step but not the loop."""
         try:
             return step()
         except LeadershipLost:

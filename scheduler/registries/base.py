@@ -1,4 +1,4 @@
-"""The port for registries: the contract for resolving tags in the background."""
+"""The registry interface: the contract for resolving tags in the background."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RunKey = tuple[uuid.UUID, int]  # workload and run
 
 
 class RegistryFault(StrEnum):
-    """Kind of failure. The values are the reasons recorded for workloads that fail because of them."""
+    """Kind of failure. Each value is also the reason recorded for workloads that fail because of it."""
 
     UNAUTHORIZED = "ImageUnauthorized"
     NOT_FOUND = "ImageNotFound"
@@ -37,7 +37,7 @@ class RegistryError(Exception):
 
     @property
     def is_permanent(self) -> bool:
-        """Whether another attempt cannot succeed."""
+        """Whether further attempts cannot succeed."""
         return self.fault in PERMANENT
 
 

@@ -1,7 +1,7 @@
 """Call registries, but only at addresses that Berth may call on behalf of users.
 
-Users choose registries, so each host name is resolved once, and only the checked address is called. Redirects
-are not followed. A proxy in the environment (HTTPS_PROXY, NO_PROXY) resolves the names itself.
+Users choose registries, so each host name is resolved once, and only the address that was checked is called.
+Redirects are not followed. A proxy in the environment (HTTPS_PROXY, NO_PROXY) resolves names itself.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ NETWORKS = tuple(ipaddress.ip_network(network) for network in (*PRIVATE, *THIS_M
 class RegistryAccess:
     """How registries are called.
 
-    `insecure` lists registries that are called over HTTP, like those on this machine. `own_ports` are Berth's
-    ports on this machine, which are never called. `seconds` limits each lookup.
+    `insecure` lists registries that are called over HTTP, as are those on this machine. `own_ports` are
+    Berth's ports on this machine, which are never called. `seconds` limits each lookup.
     """
 
     insecure: frozenset[str] = frozenset()
@@ -90,14 +90,14 @@ class RegistryCalls:
 
 
 def find_proxy(scheme: str, host: str) -> str | None:
-    """Return the proxy for calls to this host according to the environment, or None."""
+    """Return the proxy that the environment sets for this host, or None."""
     if is_loopback(host) or proxy_bypass(host):
         return None
     return getproxies().get(scheme)
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is a name or an address of this machine's loopback interface."""
+    """Return whether a host is a name or address of this machine's loopback interface."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

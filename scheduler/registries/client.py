@@ -31,7 +31,7 @@ Login = tuple[str, str]
 
 @dataclass(slots=True)
 class RegistryClient:
-    """Client for all registries. Only tasks of one event loop may use it."""
+    """Client for all registries. It may be used only in one event loop."""
 
     access: RegistryAccess
     _tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
@@ -57,7 +57,7 @@ class RegistryClient:
 
 @dataclass(slots=True)
 class _Lookup:
-    """One lookup: a request for the manifest, repeated with a login if the registry asks for one."""
+    """Lookup of one digest: a manifest request, repeated with a login if the registry requires one."""
 
     calls: RegistryCalls
     image: ImageReference
@@ -90,7 +90,7 @@ class _Lookup:
         return registry in self.calls.access.insecure or is_loopback(urlsplit(f"//{registry}").hostname or "")
 
     async def _authorize(self, headers: Mapping[str, str]) -> str:
-        """Return the Authorization header that the registry's challenge asks for."""
+        """Return the Authorization header that the registry's challenge requires."""
         challenge = headers.get("www-authenticate", "")
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic" and self.login:

@@ -10,7 +10,7 @@ from scheduler.reports.invariants import SCHEDULER_LEASE, check_invariants
 
 
 def health_document(now: datetime) -> dict[str, Any]:
-    """Return the health document, in which `wake` holds the seconds since the last lease renewal."""
+    """Return the health report. `wake` is the number of seconds since the last lease renewal."""
     lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
     return {

@@ -60,7 +60,7 @@ HALF_STARTED_GANGS = """
                       AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
      ORDER BY 1
 """
-# Only allocations made after a limit's last edit count. Older allocations may exceed the new limit.
+# Count only allocations made after a limit's last edit, because older ones may exceed the new limit.
 EXCEEDED_LIMITS = """
     SELECT coalesce(mine.name, above.name), pool.name, quota.limit_gpu_milli,
            sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds
@@ -155,7 +155,7 @@ def check_invariants(now: datetime) -> list[InvariantResult]:
 
 
 def _check_leader(now: datetime) -> InvariantResult:
-    """Check that there is a leader. The lease is a single row, so there cannot be two leaders."""
+    """Check that there is a leader. The lease is a single row, so two leaders are impossible."""
     lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     if lease is None or not lease.holder:
         return InvariantResult("one_leader", False, "no scheduler holds the lease")

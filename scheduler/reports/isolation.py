@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 def record_isolation(
     runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
 ) -> int:
-    """Ask the runtimes for the isolation of their nodes. Return the number of nodes whose record changed.
+    """Query the runtimes for the isolation of their nodes. Return the number of nodes whose record changed.
 
-    With `only_missing`, ask only about nodes that have not reported it yet.
+    With `only_missing`, query only about nodes that have not reported it yet.
     """
     nodes = Node.objects.filter(state__in=HOSTING).select_related("pool").order_by("pk")
     if only_missing:
@@ -41,7 +41,7 @@ def record_isolation(
 def _changes(
     nodes: list[Node], runtime_for: Callable[[NodePool], Runtime]
 ) -> list[tuple[Node, dict[str, object]]]:
-    """Return the nodes of one runtime whose records differ from the runtime's reports, with the reports."""
+    """Return each node of a runtime whose record differs from the runtime's report, with the report."""
     try:
         reported = runtime_for(nodes[0].pool).get_isolation([node.instance_id for node in nodes])
     except (RuntimeFailure, LookupError, OSError, ValueError) as error:

@@ -40,8 +40,8 @@ class LogMatches:
     """Result of a log search.
 
     `matches` counts the matching lines up to `searched_bytes`, and `lines` holds the first of them.
-    `resume_at` is where to continue: at the first match that is not in `lines`, otherwise where the
-    time ran out. It is None if the search is complete.
+    `resume_at` is the position from which to continue: the first match that is not in `lines`, otherwise the
+    position at which the time ran out. It is None if the search is complete.
     """
 
     matches: int

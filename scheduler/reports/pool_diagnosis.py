@@ -1,4 +1,4 @@
-"""Diagnosis of a node pool: its problems, the most important first, each with a remedy."""
+"""Diagnose a node pool: its problems, most important first, each with a remedy."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ MACHINE_SILENCE = timedelta(seconds=60)
 
 class Severity(StrEnum):
     ERROR = "error"  # the pool cannot do its work
-    WARNING = "warning"  # a part of the pool is unusable, or will be soon
+    WARNING = "warning"  # part of the pool is unusable, or will be soon
     NOTE = "note"  # intended, but may be surprising
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem. `finding` is a sentence with numbers, and `remedy` is what to do, or empty."""
+    """Problem of a pool. `finding` is a sentence with numbers, and `remedy` says what to do, or is empty."""
 
     severity: Severity
     name: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """Pool with its current nodes at one time."""
+    """Pool with its nodes at one point in time."""
 
     pool: NodePool
     nodes: Sequence[Node]

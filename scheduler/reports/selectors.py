@@ -27,7 +27,7 @@ def victim_filter(actor: Actor, text: str) -> Q:
 def preemptor_filter(actor: Actor, text: str) -> Q:
     """Return a filter by the preemptor's ID, name or project name.
 
-    The project name matches even if the preemptor is hidden, because both parties may see that name.
+    The project name matches even if the preemptor is hidden, because both parties to an eviction may see it.
     """
     visible = _if_visible(
         actor, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")
@@ -36,7 +36,7 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 
 
 def cycles(actor: Actor) -> QuerySet[Cycle]:
-    """Return the cycles. Only platform admins may see them, because they show the plans of all tenants."""
+    """Return the cycles if the user is a platform admin, because they show the plans of all tenants."""
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 

@@ -1,9 +1,8 @@
 """Redaction of other projects' workloads.
 
-A user who may see a project sees its workloads by name. Each party to an eviction sees the other
-party's project and size, and the numbers of the queues at which the two paths diverge. This is
-enough to judge the decision, but reveals neither the names of other tenants' workloads nor their
-internal structure.
+A user who may see a project sees its workloads by name. Each party to an eviction sees the project and size
+of the other party, and the numbers of the queues at which their paths diverge. This is enough to judge the
+decision, but reveals neither the names of other tenants' workloads nor their internal structure.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ HIDDEN_WORKLOAD = "a workload of another project"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Projects whose workloads a user may see: their names by ID, or None for all projects."""
+    """Projects whose workloads a user may see: names by ID, or None for all projects."""
 
     projects: Mapping[int, str] | None
 
@@ -76,7 +75,7 @@ def project_in_handle(handle: str) -> str:
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the queue of one party at which the two paths diverge.
+    """Return one party's queue at which the two paths diverge.
 
     The other party may see no other queue on this path.
     """

@@ -80,7 +80,7 @@ def play(
         is_steady = remaining > 1 and is_steady_state(played[-2:], world)
         if until_stable and not plan.bundles and (is_steady or world.is_settled):
             break
-        if is_steady:  # run the last cycle, so that the times in the result are up to date
+        if is_steady:  # run the last cycle so that the times in the result are up to date
             skipped, remaining = remaining - 1, 1
             _advance_clock(world, meter, plan, scenario.cycle_seconds * skipped)
     return SimulationRun(tuple(played), world.snapshot(), decision_seconds, skipped)

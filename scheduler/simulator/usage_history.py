@@ -10,7 +10,7 @@ PerResource = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Usage charged to a queue, and the share of its parent, per second."""
+    """Usage charged to a queue, and its parent's share, per second."""
 
     charged: PerResource
     parent: PerResource
@@ -18,7 +18,7 @@ class Rates:
 
 @dataclass(slots=True)
 class Period:
-    """A period with constant rates."""
+    """Period with constant rates."""
 
     since: float
     until: float

@@ -1,4 +1,4 @@
-"""Eviction pages. Each eviction is shown with its rule and the statuses of the queues involved."""
+"""Eviction pages. Each eviction is shown with its rule and the status of the queues involved."""
 
 from datetime import datetime, time
 from typing import Any
@@ -91,7 +91,7 @@ def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> Q
 def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
     """Parse a time from a URL. Return None if the text is not a time.
 
-    A time without an offset is in `zone`. A date means the start of the day, or its end if `end` is
+    A time without an offset is in `zone`. A date stands for the start of the day, or for its end if `end` is
     set.
     """
     try:

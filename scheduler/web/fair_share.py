@@ -1,4 +1,4 @@
-"""Fair shares of a pool, and how each is computed."""
+"""Fair shares of a pool's queues, and how each is computed."""
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404

@@ -1,4 +1,4 @@
-"""Stream the log of a pod to an open page."""
+"""Stream a pod's log to an open page."""
 
 import asyncio
 import codecs

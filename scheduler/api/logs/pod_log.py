@@ -21,14 +21,14 @@ MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """The log of a pod. It is complete once the pod has ended, not when the runtime forgets the pod."""
+    """Log of a pod. It is complete once the pod has ended, not when the runtime forgets the pod."""
 
     pod: Pod
     runtime: Runtime
 
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
         try:
-            # Check before reading: otherwise the pod could write more output and end in between.
+            # Check this before reading; otherwise, the pod could write more output and end in between.
             complete = self._has_ended()
             chunk = self.runtime.read_log(str(self.pod.pk), offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:

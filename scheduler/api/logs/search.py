@@ -1,4 +1,4 @@
-"""REST endpoint that searches the log of a pod."""
+"""REST endpoint that searches a pod's log."""
 
 import re
 from typing import Annotated
@@ -95,7 +95,7 @@ class SearchLogs(ApiView):
 
 
 def parse_cursor(cursor: str) -> LinePosition:
-    """Return the position of a cursor, or the beginning if the cursor is invalid."""
+    """Return the position in a cursor, or the beginning if the cursor is invalid."""
     match = CURSOR.fullmatch(cursor)
     return LinePosition(int(match[1]), int(match[2])) if match else log_search.LOG_START
 

@@ -44,7 +44,7 @@ def _pending_metrics() -> Iterable[Metric]:
 
 
 def _pending_time_metric() -> Metric:
-    """Return pending times of workloads that first started in the last 24 hours."""
+    """Return the pending times of workloads that first started in the last 24 hours."""
     metric = GaugeMetricFamily(
         "berth_wait_seconds", "Time from submission to the first start, in the last 24 hours.",
         labels=["pool", "quantile"],

@@ -1,4 +1,4 @@
-"""Prometheus metrics of utilization; unmeasured values are absent, not zero."""
+"""Prometheus metrics of utilization. Unmeasured values are absent rather than zero."""
 
 from collections.abc import Iterable
 

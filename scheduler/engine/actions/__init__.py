@@ -1,4 +1,4 @@
-"""Actions in the order in which they run, least disruptive first."""
+"""The engine's actions, in the order in which they run, least disruptive first."""
 
 from collections.abc import Callable, Mapping
 

@@ -16,7 +16,7 @@ from scheduler.engine.plan import Kind, Numbers, Reason
 MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_all_refused` tries
 
 Refusal = tuple[Reason, Numbers]
-RefusalCache = dict[Hashable, Refusal]  # by request: gangs with the same request share a refusal
+RefusalCache = dict[Hashable, Refusal]  # by request, which determines the refusal
 
 
 def start_gangs(board: Board, choice: int) -> None:
@@ -107,7 +107,7 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 
 
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Place the gang on larger devices if its smaller fraction of them is within limits and quotas."""
+    """Place the gang on larger devices if it needs a smaller fraction of them that fits limits and quotas."""
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
     original_requests = [(part.milli, part.amounts, part.mask) for part in parts]

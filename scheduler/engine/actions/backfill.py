@@ -1,8 +1,8 @@
 """Hold nodes for the workload that has waited longest, so that smaller ones do not overtake it.
 
-Nodes are held until the workloads on them end. Where an end is not known, they are held for limited
-periods only, with pauses of the same length. Holds are not stored: each cycle computes them again from the
-workload's age, and prefers the nodes that are closest to being free.
+Nodes are held until the workloads on them end. If an end is unknown, they are held only for limited periods,
+with pauses of the same length. Holds are not stored: each cycle computes them again from the workload's age,
+and prefers the nodes that are closest to being free.
 """
 
 from collections import defaultdict
@@ -21,12 +21,10 @@ from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
-FIRST_PERIOD = (
-    1800  # length in seconds of the first hold without a known end; each later hold is twice as long
-)
+FIRST_PERIOD = 1800  # seconds of the first hold without a known end; each later hold is twice as long
 MAX_WAIT = 24 * 3600  # maximum time until a known end in seconds; later ends count as unknown
 MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are searched
-MAX_STEPS = 32  # number of placements tried one by one; the gaps between later tries double
+MAX_STEPS = 32  # placements tried one by one; the gaps between later tries double
 NOTHING = (0, 0, 0)
 
 
@@ -75,7 +73,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def hold_period(waited: int) -> tuple[int, bool]:
-    """Return the end of the current period, and whether nodes without a known end are held in it.
+    """Return the end of the current period, and whether it holds nodes without a known end.
 
     Both `waited` and the end are in seconds since nodes could first be held for the workload. Holds and
     pauses of the same length alternate, and their length doubles each time.
@@ -92,10 +90,10 @@ def _has_waited_long_enough(board: Board, gang: Gang) -> bool:
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
-    """Return the hold, or None if there is none, or if only a limit or quota blocks the gang.
+    """Return the hold, or None if there is none or only a limit or quota blocks the gang.
 
-    A gang within its fair share waits for declared ends. Nodes are kept idle for undeclared ends only if
-    the project does not borrow.
+    A gang within its fair share waits for declared ends. Nodes are kept idle for undeclared ends only if the
+    project does not borrow.
     """
     account, start, views = gang.account, board.mark(), board.nodes.views
     borrows = any(
@@ -121,7 +119,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 
 
 class _HoldSearch:
-    """Search for the nodes on which a gang will fit first, by removing gangs in the order of their ends.
+    """Search for the nodes on which a gang will fit soonest, by removing gangs in the order of their ends.
 
     Workloads of the gang's project that will have ended by then do not count against the bound, which is the
     project's quota or deserved amount. Otherwise, the gang would lose held nodes to a workload that backfills
@@ -133,8 +131,8 @@ class _HoldSearch:
         nodes, kind = board.nodes, main_resource(gang.requested)
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
-        # Amounts of the main resource that are free after the ends so far: on each node, and in total on
-        # the nodes on which a replica may fit.
+        # Amounts of the main resource that are free after the ends so far: on each node, and in total on the
+        # nodes on which a replica may fit.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()
@@ -216,7 +214,7 @@ class _HoldSearch:
                 self._board.drop(gang, part, pod)
 
     def _try_to_fit(self, last: bool) -> frozenset[int] | None:
-        """Return the nodes on which the gang fits now, or None if it does not fit or was not tried."""
+        """Return the nodes on which the gang fits now. Return None if it does not fit or was not tried."""
         gang, requested = self._gang, self._gang.requested
         if self._usable < requested[self._kind] or not within(gang.account.allocated, self._bound, requested):
             return None

@@ -14,7 +14,7 @@ Key = tuple[float | int | str, ...]
 
 
 def enforce_load_limit(board: Board, choice: int) -> None:
-    """Scale down the most fulfilled elastic workload of an overloaded node, one replica at a time.
+    """Scale down the most fulfilled elastic workload on an overloaded node, one replica at a time.
 
     Scaling up respects the same limit. Workloads keep their minimum, and non-preemptible workloads
     keep all replicas. Each iteration removes a replica, so the loop terminates.
@@ -61,8 +61,8 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
     """Return the node's allocated CPU limits, excluding other workloads that may be overcommitted.
 
-    Overcommitted workloads may exceed the load limit, so they must not cost another workload its
-    extra replicas.
+    Overcommitted workloads may exceed the load limit, so they must not cost other workloads their extra
+    replicas.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

@@ -1,4 +1,4 @@
-"""Start CPU-only workloads by their requests if their limits fit nowhere."""
+"""Start CPU-only workloads by their requests if no node has room for their limits."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def overcommit(board: Board, choice: int) -> None:
 
 
 def may_overcommit(gang: Gang) -> bool:
-    """Return whether no role requests a GPU and some role's limit is above its request."""
+    """Return whether no role requests a GPU and some role has a limit above its request."""
     has_slack = False
     for part in gang.parts:
         request = part.request
@@ -47,7 +47,7 @@ def _place_by_requests(board: Board, gang: Gang) -> bool:
 
 @contextmanager
 def placed_by_requests(*gangs: Gang) -> Iterator[None]:
-    """Within this context, place these gangs by their requests instead of their limits."""
+    """Place these gangs by their requests instead of their limits for the duration of the block."""
     parts = [part for gang in gangs for part in gang.parts]
     for part in parts:
         part.ignores_limits = True

@@ -1,4 +1,4 @@
-"""Start gangs whose reserved capacity from earlier cycles is free now."""
+"""Start gangs whose capacity was reserved in an earlier cycle and is free now."""
 
 from collections.abc import Iterator, Sequence
 

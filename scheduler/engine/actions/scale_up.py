@@ -29,7 +29,7 @@ MAX_SCALE_UP_STEPS = 500  # maximum number of scale-up steps per workload and cy
 
 
 class ScaleUpStep(NamedTuple):
-    """The next scale-up step of a gang, ordered by fulfilment, size, submission time and name."""
+    """Next scale-up step of a gang, ordered by fulfilment, size, submission time and name."""
 
     fulfilment: float
     amounts: tuple[int, int, int]
@@ -45,7 +45,7 @@ class ScaleUpStep(NamedTuple):
 
 
 def scale_up(board: Board, choice: int) -> None:
-    """Scale up gangs to their queues' deserved amounts first, then into free capacity."""
+    """Scale up gangs, first to their queues' deserved amounts, then into free capacity."""
     steps_taken = Counter[str]()
     for deserved_only in (True, False):
         queue = ScaleUpQueue(elastic_gangs(board, choice))
@@ -180,7 +180,7 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
 
 
 def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield each optional child that is not running, together with its running group."""
+    """Yield each optional child that is not running, together with its parent group, which is."""
     if not section.meets_minimum:
         return
     for child in section.children:

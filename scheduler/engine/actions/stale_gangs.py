@@ -1,4 +1,4 @@
-"""Stop gangs that stayed below their minimum for longer than the grace period."""
+"""Stop gangs that have been below their minimum for longer than the grace period."""
 
 from collections.abc import Iterator
 

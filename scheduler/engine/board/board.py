@@ -1,4 +1,4 @@
-"""Board of one pool, on which pods are placed, evicted and moved in trials."""
+"""Board of one pool, on which trials place, evict and move pods."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Trial:
     """Context manager for tentative moves of one gang, undone on exit unless accepted.
 
-    If the trial is not accepted, the reason passed to `refuse`, or else `default_reason`, is recorded.
-    An optional trial has no `default_reason`, because its failure does not leave the gang pending.
+    If the trial is not accepted, it records the reason passed to `refuse`, or else `default_reason`. An
+    optional trial has no `default_reason`, because its failure does not leave the gang pending.
     """
 
     __slots__ = (
@@ -193,12 +193,12 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def attempt(self) -> int:
-        """Count another attempt within a trial. Return the mark to rewind to."""
+        """Count another attempt within a trial. Return the mark to which it can be rewound."""
         self.cycle.trials += 1
         return len(self._log)
 
     def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Count and refuse one trial per gang without trying moves."""
+        """Count and refuse one trial per gang, without trying any moves."""
         for gang, reason, numbers in refusals:
             self.cycle.trials += 1
             if reason is not None:
@@ -346,7 +346,7 @@ class Board:
         return id(pod) in self._new_placements
 
     def _replace_placements(self, withdrawn_ids: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
-        """Withdraw or relocate pods that this cycle has already placed. Return the other moves."""
+        """Withdraw or relocate pods that this cycle has already placed. Return the remaining moves."""
         withdrawn = [self._new_placements.pop(pod) for pod in sorted(withdrawn_ids)]
         keys = {move_key(move) for move in withdrawn}
         replacements = {move_key(move): move for move in moves if move.placed and move_key(move) in keys}

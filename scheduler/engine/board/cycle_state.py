@@ -14,7 +14,7 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 class CycleState:
     """Decisions and counters of one cycle. Strings are workload names."""
 
-    # By gang, in addition to the refusals of its group.
+    # Reasons of gangs, in addition to those of their groups.
     refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
     reserved_only: set[str] = field(default_factory=set)  # gangs with reservations but no running pods
     started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
@@ -24,14 +24,14 @@ class CycleState:
     placed_in_other_pool: set[str] = field(default_factory=set)
     bundles: list[Bundle] = field(default_factory=list)
     backfill_hold: NodeHold | None = None
-    # Finds the nodes to hold. It is not called until a decision depends on held nodes.
+    # Finds the nodes to hold. It is called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
     overdue: list[PendingGroup] = field(default_factory=list)  # groups for which nodes may be held
     hold_searches: int = 0  # number of gangs for which nodes to hold were searched
     trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
     repack_steps: int = 0  # number of steps of exact searches that repack pods
-    evicting_trials: int = 0  # number of accepted trials after which all pending gangs are tried again
+    evicting_trials: int = 0  # accepted trials that evict; after each, all pending gangs are tried again
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
 

@@ -64,7 +64,7 @@ def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 
 
 def exceeded_bounds(gang: Gang, requested: Sequence[int]) -> Iterator[tuple[Reason, Numbers]]:
-    """Yield the limits, then the quotas, that the request would exceed, the project's first."""
+    """Yield the limits, then the quotas, that the request would exceed, starting with the project's."""
     for account in gang.account.path:
         kind = first_exceeded(account.allocated, account.limit, requested) if account.has_limit else None
         if kind is not None:
@@ -74,7 +74,10 @@ def exceeded_bounds(gang: Gang, requested: Sequence[int]) -> Iterator[tuple[Reas
 
 
 def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the quota that a non-preemptible gang would exceed, or None. Evictions cannot help."""
+    """Return the quota that a non-preemptible gang would exceed, or None.
+
+    Evictions cannot help in this case.
+    """
     return next(_exceeded_non_preemptible_quotas(gang, requested), None)
 
 
@@ -109,8 +112,8 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return a reason if the request would put one of the gang's queues over quota and fair share.
 
-    A department is ignored if it would exceed them only because another of its projects borrows.
-    These borrowed resources can be reclaimed.
+    A department that would exceed them only because another of its projects borrows is ignored, because the
+    borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -18,7 +18,7 @@ LIVE_STATES = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
 
 class BoardRole:
-    """A role on the board, with its placed replicas by index."""
+    """Role on the board, with its placed replicas by index."""
 
     __slots__ = (
         "_first",
@@ -85,7 +85,7 @@ class BoardRole:
 
 @dataclass(slots=True, eq=False)
 class BoardGroup:
-    """An inner node of the workload tree on the board."""
+    """Inner node of the workload tree on the board."""
 
     need: int
     children: "tuple[BoardGroup | BoardRole, ...]"
@@ -98,7 +98,7 @@ class BoardGroup:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A topology constraint and the roles it applies to."""
+    """Topology constraint and the roles to which it applies."""
 
     constraint: TopologyConstraint
     parts: tuple[BoardRole, ...]
@@ -106,7 +106,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRequest:
-    """A request for `count` more replicas of a role, subject to these scopes."""
+    """Request for `count` more replicas of a role, subject to these scopes."""
 
     part: BoardRole
     count: int
@@ -123,12 +123,12 @@ class PendingGroup:
 
     def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        # Shared by all groups, of any project, that would be refused for the same reasons.
+        # Shared by groups of any project that would be refused for the same reasons.
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
         self.reasons: dict[Reason, Numbers] = {}  # reasons that the gangs are pending in this cycle
-        # Whether a plan refers to `gangs` as well, so that the list must be copied before a change.
+        # Whether a plan also refers to `gangs`, in which case the list must be copied before a change.
         self.shared = False
 
 
@@ -165,7 +165,7 @@ class Gang:
         self.is_elastic = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
-        self.extra_request = (0, 0, 0)  # request that counts in its queues in addition to its allocation
+        self.extra_request = (0, 0, 0)  # requested from its queues in addition to its allocation
         self.gang_victim: object = None  # cached `Victim` of all pods, until the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
@@ -210,7 +210,7 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a gang with a single role (the usual case), or None."""
+        """Return the missing resources of a gang with a single role, which is the usual case, or None."""
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:
@@ -364,7 +364,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the least resources that the arrangement can take, which it takes on the largest devices."""
+    """Return the smallest amounts that the arrangement can use, which is on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count
@@ -372,7 +372,7 @@ def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def limit_of(part: BoardRole, kind: int) -> int:
-    """Return the amount that one replica takes on its node, where limits count instead of requests."""
+    """Return the amount that one replica uses on its node: its limits where they count, else its requests."""
     request = part.request
     return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 

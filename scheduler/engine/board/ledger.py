@@ -24,7 +24,7 @@ class RelativeUsage(NamedTuple):
 
 
 class QueueKey(NamedTuple):
-    """Sort key of a queue with its next workload. The smallest key goes first."""
+    """Sort key of a queue with its next workload. The smallest key comes first."""
 
     over_quota: bool
     rank: int  # negated, so that a higher rank goes first
@@ -54,7 +54,7 @@ def _finite_bounds(bounds: Bounds) -> tuple[int, int, int]:
 
 
 class QueueAccount:
-    """One queue in one pool. Its sums are updated whenever a pod is placed or removed."""
+    """One queue in one pool. Its totals are updated whenever a pod is placed or removed."""
 
     __slots__ = (
         "allocated",
@@ -100,7 +100,7 @@ class QueueAccount:
         self.pending_request = [0, 0, 0]  # requested by pending workloads, in addition to the allocation
         self.share = [0, 0, 0]
         self.rounded_off = [0, 0, 0]  # fraction of a unit by which the share was rounded down
-        # Allocated and pending amounts at the start of the cycle, without workloads placed in other pools.
+        # Allocated and pending amounts at the start of the cycle, excluding workloads placed in other pools.
         self.requested = [0, 0, 0]
         self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
         # max(quota, share), below which other queues cannot reclaim
@@ -111,7 +111,7 @@ class QueueAccount:
         self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count
         # By resource: whether the department's projects take turns directly with other departments.
         self.divided: Sequence[bool] = NOT_DIVIDED
-        # The values from which the report was built, followed by the report.
+        # The values from which the report was built, followed by the report itself.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
@@ -127,7 +127,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def turn_queue(self, kind: int) -> "QueueAccount":
-        """Return the project's queue or its department's, whichever takes turns with other departments."""
+        """Return the queue that takes turns with other departments: the project's own or its department's."""
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
 
@@ -228,7 +228,7 @@ class Ledger:
 
     @staticmethod
     def charge(project: QueueAccount, gpu: int, cpu: int, memory: int, non_preemptible: bool) -> None:
-        """Add the resources of one pod (negative: remove them) to a project and its department."""
+        """Add the resources of one pod to a project and its department, or subtract them if negative."""
         for account in project.path:
             allocated = account.allocated
             allocated[GPU] += gpu
@@ -253,7 +253,7 @@ def first_exceeded(allocated: Sequence[int], bound: Sequence[int], requested: Se
 
 
 def main_resource(requested: Sequence[int]) -> int:
-    """Return the main requested resource: GPUs if any are requested."""
+    """Return the main requested resource, which is GPUs if any are requested."""
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 

@@ -30,7 +30,7 @@ def matches(role: Role, node: Node) -> bool:
 
 
 def meets_constraints(role: Role, node: Node) -> bool:
-    """Return whether the node has the role's labels, features and GPU model and no untolerated taint."""
+    """Return whether the node has the role's labels, features and GPU model, and no untolerated taint."""
     return (
         not (node.lacks and missing_feature(role, node))
         and all(node.labels.get(key) == value for key, value in role.node_selector.items())
@@ -56,7 +56,7 @@ def should_avoid(role: Role, node: Node) -> bool:
 
 
 def node_constraints(role: Role) -> Hashable:
-    """Return a key that is the same for roles that match the same nodes."""
+    """Return a key that is equal for roles that match the same nodes."""
     selector = role.node_selector
     return (
         tuple(sorted(selector.items())) if selector else (),

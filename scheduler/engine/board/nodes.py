@@ -1,7 +1,7 @@
 """Free resources of each node, with indexes by free devices.
 
-"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part
-that stopping pods still use. `starts_now` returns whether a spot is free without that part.
+"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part that stopping
+pods still use, and `starts_now` tells whether a spot is free without it.
 """
 
 from bisect import bisect_left, insort
@@ -14,7 +14,7 @@ from scheduler.engine.model import Node, NodeState, Request
 
 
 class Spot(NamedTuple):
-    """A node and devices for one replica."""
+    """Node and devices for one replica."""
 
     node: int
     devices: tuple[int, ...]
@@ -24,7 +24,7 @@ class Spot(NamedTuple):
 class NodeHold(NamedTuple):
     """Nodes held for one workload. Other workloads may use them only if they end by `until`.
 
-    If `until` is None, the end of the hold is unknown, and no other workload may use them.
+    If `until` is None, the end of the hold is unknown and no other workload may use the nodes.
     """
 
     name: str
@@ -122,7 +122,10 @@ class Nodes:
         return self._free
 
     def milli_on(self, i: int, request: Request) -> int:
-        """Return the replica's share of a device on the node in thousandths. Above 1000, it does not fit."""
+        """Return the replica's share of a device on the node, in thousandths.
+
+        It does not fit if above 1000.
+        """
         if not request.gpu_memory_mib:
             return request.gpu
         has = self.nodes[i].gpu_memory_mib

@@ -7,9 +7,9 @@ from scheduler.engine.board.gang import Gang
 
 
 def known_end(gang: Gang, now: int) -> int | None:
-    """Return the time at which the gang ends if it runs or starts now, or None if unknown.
+    """Return the time at which the gang ends if it is running or starts now, or None if unknown.
 
-    This is the declared end, or else the expected end until it has passed.
+    This is the declared end, or else the expected end unless that has passed.
     """
     workload = gang.workload
     started = workload.started if workload.started is not None and gang.has_pods else now
@@ -20,7 +20,7 @@ def known_end(gang: Gang, now: int) -> int | None:
 
 
 def may_end(gang: Gang) -> bool:
-    """Return whether the gang ends without being stopped."""
+    """Return whether the gang may end on its own."""
     return gang.workload.max_runtime is not None or not gang.workload.endless
 
 

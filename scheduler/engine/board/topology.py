@@ -10,8 +10,8 @@ from scheduler.engine.board.nodes import Nodes
 class Topology:
     """Domains of a pool's nodes, by level. A node without the level's label is in no domain.
 
-    Racks of the same name in two zones are two domains. Racks of that name without a zone label form
-    a third domain.
+    Racks with the same name in two zones are separate domains. Racks with that name but without a zone label
+    form a third domain.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:

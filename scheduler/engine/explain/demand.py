@@ -1,4 +1,4 @@
-"""Compute unmet demand for the autoscaler: requests within limits that additional nodes would serve."""
+"""Compute the unmet demand for the autoscaler: requests within limits that more nodes would serve."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -32,7 +32,7 @@ FullRoles = set[tuple[Hashable, str]]  # pairs of a request and a role for which
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first `count` pending gangs of a group that need capacity, without excluded gangs."""
+    """First `count` pending gangs of a group that need capacity, without excluded gangs."""
 
     group: PendingGroup
     first: Gang
@@ -95,7 +95,7 @@ def _placed_load(board: Board) -> Load:
 
 
 def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> list[GroupDemand]:
-    """Return, in queue order, the gangs that need capacity and together stay within limits and quotas.
+    """Return the gangs that need capacity and together stay within limits and quotas, in queue order.
 
     `counted_elsewhere` names workloads that are counted in another pool.
     """
@@ -134,7 +134,7 @@ def _bounded_sums(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return the number of excluded gangs from each group's first pending gang onwards."""
+    """Count the excluded gangs from each group's first pending gang onward."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
@@ -189,7 +189,7 @@ class _NewNodeSimulation:
             for gang in () if group_demand.group.request_key in refused else group_demand:
                 placed = _place_gang(board, new_board, gang, full)
                 if placed is None:
-                    # Gangs with the same request do not fit either.
+                    # Other gangs with the same request do not fit either.
                     refused.add(group_demand.group.request_key)
                     break
                 self.served.append(gang)

@@ -35,8 +35,8 @@ class Units(NamedTuple):
 class NodeView:
     """Free capacity on usable nodes: ready nodes that match at least one of some roles.
 
-    Amounts are in milli-GPU, milli-CPU and MiB, unless the units say otherwise. Capacity of stopping
-    pods counts as free. Results are cached, so a view is valid until a pod is placed or removed.
+    Amounts are in milli-GPU, milli-CPU and MiB, unless the units say otherwise. The capacity of stopping pods
+    counts as free. Results are cached, so a view is valid only until a pod is placed or removed.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class NodeView:
 
 
 class FreeCapacity:
-    """The request of one arrangement of a gang, and the free capacity for it."""
+    """Request of one arrangement of a gang, and the free capacity for it."""
 
     def __init__(self, arrangement: Arrangement, view: NodeView) -> None:
         self.arrangement, self.view = arrangement, view
@@ -218,7 +218,7 @@ class FreeCapacity:
         return sorted(short, key=lambda kind: -self.missing(kind) / self.requested(kind))
 
     def replicas_on(self, i: int, part: BoardRole, kind: int) -> int:
-        """Return how many replicas of the role fit on the node, considering only this resource."""
+        """Return how many replicas of the role fit on the node if only this resource counts."""
         nodes, request = self.view.nodes, part.request
         if part.mask is not None and not part.mask[i]:
             return 0
@@ -238,7 +238,7 @@ class FreeCapacity:
 
 
 def fits_now(board: Board, gang: Gang) -> bool:
-    """Return whether some arrangement of the gang fits into free capacity, if limits are ignored."""
+    """Return whether an arrangement of the gang fits into free capacity if limits are ignored."""
     start = board.mark()
     fits = any(
         find_room(board, gang, arrangement, horizon)

@@ -1,7 +1,7 @@
 """Compile the reasons that the gangs of a group are pending, from the board at the end of the cycle.
 
-The actions recorded their refusals while the board was still changing. This module computes all numbers again
-from the final board, and leaves out reasons that would not keep the gang pending.
+The actions recorded their refusals while the board was still changing. This module recomputes all numbers
+from the final board, and omits reasons that no longer keep the gang pending.
 """
 
 from collections.abc import Hashable, Sequence
@@ -130,7 +130,7 @@ class PendingReasons:
     def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preempting the project's own workloads does not suffice to stay within a limit.
 
-        Return an empty mapping if it would not suffice without protection either.
+        Return an empty mapping if it would not suffice even without protected workloads.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

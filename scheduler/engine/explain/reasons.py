@@ -12,7 +12,7 @@ _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
 def dominance(reason: Reason) -> int:
-    """Return the rank of a reason, where 0 is the most dominant."""
+    """Return the rank of a reason; 0 is the most dominant."""
     return _RANK[reason]
 
 
@@ -83,7 +83,7 @@ def _in_units(key: str, value: object, numbers: Numbers) -> object:
 
 
 def _with_unit(key: str, numbers: Numbers) -> str:
-    """Return an amount with its unit, such as 1 GPU, 2.5 CPUs, no GPU or 300 MiB of memory."""
+    """Return an amount with its unit, such as "1 GPU", "2.5 CPUs", "no GPU" or "300 MiB of memory"."""
     value = numbers[key]
     if value is not None and not isinstance(value, int):
         return str(value)
@@ -220,7 +220,10 @@ def _backoff_phrase(numbers: Numbers) -> str:
 
 
 def _time_phrase(numbers: Numbers) -> str:
-    """Return the time of the change, if known. Unlike the remaining seconds, it stays true between cycles."""
+    """Return the time of the change, if known.
+
+    Unlike the remaining seconds, the time does not change between cycles.
+    """
     if numbers.get("until") is None:
         return ""
     return f"{datetime.fromtimestamp(_integer(numbers, 'until'), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
@@ -233,7 +236,7 @@ def _holders_phrase(numbers: Numbers) -> str:
 
 
 class BlockerFormatter:
-    """Formatter that formats each blocker once for all workloads with the same numbers."""
+    """Formatter of blockers. Workloads with the same numbers share one formatted blocker."""
 
     def __init__(self) -> None:
         self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}

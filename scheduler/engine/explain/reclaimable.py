@@ -1,7 +1,8 @@
 """Compute how much of a resource a preemptor could reclaim or preempt, for explanations.
 
 The numbers are exact for one resource: victims are evicted in the best order, and a victim queue must be
-above its threshold before its last victim. Whether the preemptor would then fit is not considered.
+above its threshold before its last victim is evicted. They do not consider whether the preemptor would then
+fit.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from scheduler.engine.preemption.policies.pending import Preempt, Reclaim
 
 
 class Amount(NamedTuple):
-    """The amount that a victim frees for the preemptor, and the amount charged to its queue."""
+    """Amount that a victim frees for the preemptor, and amount charged to its queue."""
 
     freed: int
     charged: int
@@ -58,7 +59,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reclaimable:
-    """Amounts of one resource in the engine's units."""
+    """Amounts of one resource in engine units."""
 
     amount: int = 0
     by_runtime: int = 0  # additional amount if no workload were within its minimum runtime
@@ -77,7 +78,7 @@ class Reclaimable:
 
 
 class UnitsByProtection(NamedTuple):
-    """Victims of a project: those that can be evicted, and the changes if others were not protected."""
+    """Victims of a project: those that can be evicted now, and the changes if others were not protected."""
 
     free: Counter[Unit]
     by_runtime: Counter[Unit]
@@ -182,7 +183,8 @@ def _count_units(
         elif not (may_protect and policy.is_protected(gang)):
             free[parts] += 1
         else:
-            # Extra replicas are not protected. If the gang were not, they would still be evicted first.
+            # Extra replicas are not protected. Even if the gang were unprotected, they would be evicted
+            # first.
             if extras:
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1
@@ -251,7 +253,8 @@ def max_freed(units: Mapping[Unit, int], excess: int) -> int:
 def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOTHING) -> int:
     """Return the largest amount that `first` plus a subset of `units` frees.
 
-    Only sets that are charged less than `excess` count. If `first` alone reaches it, the result is negative.
+    Only sets that are charged less than `excess` count. If `first` alone reaches `excess`, the result is
+    negative.
     """
     if first.charged >= excess:
         return -first.freed - MAX_AMOUNT

@@ -119,7 +119,7 @@ def collect_refusals(board: Board) -> PoolRefusals:
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload for which nodes are held, with the number of these nodes."""
+    """Return the reasons of the workload for which nodes are held, with the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
@@ -167,7 +167,7 @@ def _utc(seconds: int) -> str:
 
 
 class Refusals(Sequence[Refusal]):
-    """One refusal per workload: the one with the least dominant reason among all pools."""
+    """One refusal per workload: among all pools, the one with the least dominant reason."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools

@@ -27,7 +27,7 @@ def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 
 
 def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
-    """Return the demand of each pool, counting each pending workload in one pool only."""
+    """Return the demand of each pool. Each pending workload counts in only one pool."""
     preferred_boards = _preferred_boards(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
     for board in boards:

@@ -12,7 +12,7 @@ from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place_replicas
 from scheduler.engine.placement.spots import Horizon
 
-MAX_REPLICAS = 256  # maximum per pool and cycle; once these replicas run, later cycles count the rest
+MAX_REPLICAS = 256  # maximum per pool and cycle; later cycles count the rest once these replicas run
 
 
 class Unplaced(NamedTuple):

@@ -1,4 +1,4 @@
-"""Explain why a gang does not fit: no node accepts it, or capacity is short or fragmented."""
+"""Explain why a gang does not fit: no node accepts it, or capacity is insufficient or fragmented."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -127,10 +127,10 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers if each resource suffices on its own, but not together on the same nodes.
+    """Return the numbers if each resource suffices on its own, but not in combination on the same nodes.
 
-    Reports the resource whose removal from the request would let the most replicas fit. On a tie, GPUs are
-    chosen last.
+    They describe the resource whose removal from the request would let the most replicas fit. On a tie, GPUs
+    are chosen last.
     """
 
     def others(kind: int) -> list[int]:

@@ -1,12 +1,13 @@
-"""Find departments whose projects take turns with the other departments directly.
+"""Find departments whose projects take turns directly with other departments.
 
-Usually, departments take turns by their usage, and the projects of a department by theirs. That fails for a
-workload larger than its department's share. It needs GPUs of its siblings and of other departments, but while
-the siblings use the share, all departments have the same usage, so no other department owes this one a turn.
+Usually, departments take turns by their usage, and the projects within a department by theirs. That fails for
+a workload larger than its department's share. It needs GPUs of sibling projects and of other departments. But
+while the siblings use the share, all departments have the same usage, so no other department owes this one a
+turn.
 
 Such a department is divided: each of its projects takes turns with the other queues of the pool, with its
-part of the department's weight and usage. Shares and quotas stay as they are. A department is not divided if
-all its workloads are larger than its share, because its usage then falls while they are pending.
+part of the department's weight and usage. Shares and quotas do not change. A department is not divided if all
+its workloads are larger than its share, because its usage then falls while they are pending.
 """
 
 from collections import defaultdict
@@ -73,7 +74,7 @@ def _gangs_in_backoff(board: Board) -> GangsInBackoff:
 def _has_both_sizes(
     board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, amount: int
 ) -> bool:
-    """Return whether some workloads of the department exceed the amount on their own, and others do not."""
+    """Return whether some, but not all, workloads of the department exceed the amount on their own."""
 
     def least_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
         limit = min(account.limit[kind] for account in project.path)
@@ -97,7 +98,7 @@ def _has_both_sizes(
 
 
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
-    """Return the amount that the gang's minimum needs.
+    """Return the amount of the resource that the gang's minimum needs.
 
     The amount is 0 for resources other than the gang's main one, and for gangs that can never run over quota.
     """

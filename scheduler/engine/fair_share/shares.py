@@ -18,7 +18,7 @@ _USAGE_SCALE = 10**9  # measured usage is a float and is rounded to this precisi
 
 @dataclass(slots=True)
 class Claim:
-    """One queue's claim on one resource of its parent's share."""
+    """Claim of one queue on one resource of its parent's share."""
 
     account: QueueAccount
     quota: int
@@ -27,7 +27,7 @@ class Claim:
     usage: Fraction
     granted: int = 0
     rounded_up: int = 0  # part of `granted` that results from rounding up
-    rounded_off: int = 0  # amount that rounding up would still add
+    rounded_off: int = 0  # amount by which rounding up would still increase it
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -68,7 +68,7 @@ def _divide_below(
         return
     parent = accounts[0].parent
     current_inputs = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
-    # With the same inputs, the last result is still valid.
+    # With unchanged inputs, the last result is still valid.
     if recorded is not None or ledger.division_inputs.get(parent) != current_inputs:
         ledger.division_inputs[parent] = current_inputs
         _divide_among(accounts, total, pool, recorded)
@@ -162,7 +162,7 @@ def _history_factor(pool: Pool) -> Fraction:
 
 @cache
 def exact(number: float) -> Fraction:
-    """Return a float as the exact decimal number that it prints, so that 0.1 is one tenth."""
+    """Return a float as the exact decimal number that it prints as, so that 0.1 is one tenth."""
     return Fraction(repr(number))
 
 
@@ -187,7 +187,7 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Set `granted` in each claim, so that the sum does not exceed the total."""
+    """Set `granted` in each claim so that the sum does not exceed the total."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
     ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]
@@ -210,14 +210,14 @@ def _set_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Clai
 
 
 def _quota_weights(total: int) -> WeightFunction:
-    """Return a function that weighs claims by quota. An unlimited quota counts as the total."""
+    """Return a function that weights claims by quota. An unlimited quota counts as the total."""
     return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
 
 
 def _history_weights(k: Fraction) -> WeightFunction:
-    """Return a function that weighs claims by weight, adjusted for history.
+    """Return a function that weights claims by weight, adjusted for history.
 
-    A queue whose usage exceeds its normalised weight (u > n) has its weight lowered.
+    The weight of a queue is reduced if its usage exceeds its normalised weight (u > n).
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:
@@ -309,7 +309,7 @@ def _round_down(
 ) -> int:
     """Grant the whole units of each offer, then single units by largest remainder.
 
-    This is called when no claim can be met in full. Return the amount granted.
+    Call this only when no claim can be met in full. Return the amount granted.
     """
     start, total_weight = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []

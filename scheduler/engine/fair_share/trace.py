@@ -26,7 +26,7 @@ class QueueInput:
 class Offer:
     """Amount offered to one queue in one round.
 
-    `part` is the queue's fraction of the rest, and `plain` is that fraction without history.
+    `part` is the queue's fraction of the rest, and `plain` is the same fraction without history.
     """
 
     queue: str

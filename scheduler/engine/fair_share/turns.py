@@ -1,14 +1,12 @@
-"""Let queues take turns where workloads cannot be divided to match their shares.
+"""Let queues take turns if workloads cannot be divided to match their queues' shares.
 
-Resources can be reclaimed from a queue only when its relative usage is clearly above that of the
-preemptor's queue: the usage while the other queue was pending must outweigh the cost of the change.
-Conversely, a workload that cannot be divided, and therefore runs over its queue's share, keeps its
-turn until then.
+Resources can be reclaimed from a queue only if its relative usage is clearly above that of the preemptor's
+queue. The difference must outweigh the cost of the change. Conversely, a workload that cannot be divided, and
+therefore runs over its queue's share, keeps its turn until then.
 
-The required difference depends on the size of the change. Swapping the whole pool shifts usage
-fast and must not happen too often. A small change shifts usage slowly but must happen eventually.
-So the required difference is at most a third of the gap towards which usage is heading, both before
-and after the change.
+The required difference depends on the size of the change. Swapping the whole pool shifts usage fast and must
+not happen too often. A small change shifts usage slowly but must happen eventually. The required difference
+is therefore at most a third of the gap towards which usage is heading, both before and after the change.
 """
 
 import math
@@ -44,7 +42,7 @@ class SiblingLevel:
 
 
 class TurnTaking:
-    """Turns between the preemptor's queues and others, by the main resource that the preemptor requests."""
+    """Turns between the preemptor's queues and others, in the main resource that the preemptor requests."""
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self._board, self._gang, self.kind = board, gang, main_resource(requested)
@@ -69,10 +67,10 @@ class TurnTaking:
         return self._gang.account.turn_queue(self.kind), project.turn_queue(self.kind)
 
     def may_owe_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
-        """Return whether the victim queue used more and the preemptor may exceed its shares.
+        """Return whether the victim queue has used more and the preemptor may exceed its shares.
 
-        Pending gangs are tried in order of relative usage, so the gangs ahead of this one could
-        not be placed.
+        Pending gangs are tried in order of relative usage, so the gangs ahead of this one could not be
+        placed.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False
@@ -112,7 +110,7 @@ class TurnTaking:
             own_queue.relative_usage[self.kind].used,
         )
         if used >= at_reset > less:
-            return True  # waiting longer would leave the preemptor's queue too little of the window
+            return True  # waiting longer would leave too little of the window for the preemptor's queue
         if used - less <= MIN_DIFFERENCE:
             return False
         margin = self._hysteresis(own_queue, victim_queue, exchanged) / 2

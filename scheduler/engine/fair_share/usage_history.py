@@ -1,6 +1,6 @@
 """Relative usage: decayed usage of queues compared with their weighted shares.
 
-A queue's weighted share is the total usage of all siblings, divided by weight. It is 0 for weight 0.
+A queue's weighted share is its part, by weight, of the total usage of all siblings. With weight 0, it is 0.
 """
 
 import math
@@ -55,8 +55,8 @@ def _relative_usages(
 ) -> list[RelativeUsage]:
     """Return the relative usage of siblings.
 
-    `steady` is the usage that would have been possible if the parent had always had its current share.
-    `left` is the usage that is still possible until history is reset.
+    `steady` is the usage that would have been possible if the parent had always had its current share. `left`
+    is the usage that is still possible before history is reset.
     """
     requesting = requesting_accounts(accounts, kind)
     weights = sum_weights(requesting, kind)

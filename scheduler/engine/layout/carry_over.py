@@ -1,7 +1,7 @@
 """Update the previous snapshot's layout instead of building a new one.
 
-The layout holds the state of the cluster and no decisions. Updated boards equal newly built ones,
-so the plan is the same either way.
+A layout holds the state of the cluster and no decisions. An updated board equals a newly built one, so the
+plan is the same either way.
 """
 
 from collections.abc import Sequence

@@ -34,9 +34,9 @@ def find_differences(
 
 
 def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return the number of consecutive equal workloads from these positions on.
+    """Return the number of consecutive equal workloads starting at these positions.
 
-    Nearly all of these are the same objects.
+    Nearly all of these are identical objects.
     """
     same = 0
     while True:

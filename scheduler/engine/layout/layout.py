@@ -24,7 +24,7 @@ _ACTIVE_STATES = (PodState.RUNNING, PodState.STARTING)
 
 
 class Layout:
-    """The boards of a snapshot, by pool name, with notes on inconsistent input.
+    """Boards of a snapshot, by pool name, with notes on inconsistent input.
 
     Workloads can be removed and added again in a new state.
     """
@@ -39,7 +39,7 @@ class Layout:
 
     def _build_boards(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
-        # Number of gangs by preference index: 0 counts gangs on the board of their first-choice pool.
+        # Number of gangs by preference index; index 0 counts gangs on the board of their first-choice pool.
         self.choices: Counter[int] = Counter()
         self.with_dependencies: set[str] = set()  # workloads that depend on others
         self.time_dependent: set[str] = set()  # workloads whose eligibility changes with time
@@ -201,7 +201,7 @@ class Layout:
         return None
 
     def _count_request(self, gang: Gang) -> None:
-        """Count the request beyond the allocation if bounds could ever allow the gang to start."""
+        """Count the request beyond the allocation if limits and quotas could ever allow the gang to start."""
         more = [0, 0, 0]
         for part in gang.parts:
             missing = part.role.max - part.count

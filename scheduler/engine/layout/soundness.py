@@ -1,4 +1,4 @@
-"""Find inconsistent input, which is reported and skipped."""
+"""Detect inconsistent input, which is reported and skipped."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -78,7 +78,7 @@ def _without_scopes(arrangement: Arrangement) -> Arrangement:
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield distinct orders of the replicas: by size, by constraints, by CPU, and the original order."""
+    """Yield distinct orders of the replicas: by size, by constraints, by CPU, and as given."""
     tried = set()
     for order in (
         tuple(sorted(arrangement, key=difficulty_key)),

@@ -1,10 +1,10 @@
 """Measure the free GPU capacity that typical requests could not use.
 
-The typical requests (the mix) are those of all running and pending workloads in the pool. On each
-node, a request loses the free devices that are too small for it, or all free devices where it does
-not fit at all. The loss also includes the free GPU capacity for which CPU or memory would run out
-if the node kept receiving average requests. All values are integers, weighted by the number of
-replicas. The best placement causes the smallest loss.
+The typical requests (the mix) are those of all running and pending workloads in the pool. On each node, a
+request loses the free devices that are too small for it, or all free devices if it does not fit at all. The
+loss also includes the free GPU capacity for which CPU or memory would run out if the node kept receiving
+average requests. All values are integers, weighted by the number of replicas. The best placement causes the
+smallest loss.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -74,7 +74,7 @@ def _ints(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """Loss that one more replica of a kind would cause on each node, and the best device for the replica."""
+    """Loss that one more replica of a kind would cause on each node, and the best device for it."""
 
     losses: Ints
     device: Ints
@@ -115,7 +115,7 @@ class Fragmentation:
         self._update_losses(np.arange(count))
 
     def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield nodes with room for a replica and the device to share (-1 for any), best first."""
+        """Yield nodes with room for a replica, best first, each with the device to share (-1 for any)."""
         kind = self._evaluated_kind(part)
         losses = kind.losses
         if among is not None:
@@ -198,7 +198,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _Kind, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate devices with room, but only one of several with the same free capacity."""
+        """Evaluate devices with room, but only one of each group with the same free capacity."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):

@@ -1,8 +1,7 @@
 """Search for an arrangement of a gang by backtracking.
 
-The search is depth-first over nodes and devices and considers all topology constraints together.
-Equal replicas are placed in node order, equal nodes and devices are tried once, and the number of
-steps is limited.
+The search is depth-first over nodes and devices and considers all topology constraints together. To limit the
+number of steps, equal replicas are placed in node order, and equal nodes and devices are tried once.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,11 +18,11 @@ from scheduler.engine.placement.spots import Horizon, has_room, spot_on_node
 
 MAX_STEPS = 3000  # for few nodes; with more nodes, each step costs more and fewer steps are allowed
 MIN_STEPS = 200
-MAX_REPLICAS = 500  # maximum, because each replica adds a step and a level of recursion
+MAX_REPLICAS = 500  # limited because each replica adds a step and a level of recursion
 MAX_EVALUATIONS = 20_000  # maximum number of node evaluations over all steps
 MAX_DEVICE_CHOICES = 16  # maximum number of device combinations tried per node
 
-Domains = dict[Scope, frozenset[int]]  # the domain that holds the pods of each scope
+Domains = dict[Scope, frozenset[int]]  # domain that holds the pods of each scope
 
 
 def search(
@@ -49,7 +48,7 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether packing may miss a placement: with several roles, scopes or shared devices."""
+    """Return whether packing may miss a placement, as with several roles, scopes or shared devices."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
@@ -61,7 +60,7 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
 
 
 def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits anywhere. If a gang does not fit, this check usually fails."""
+    """Return whether one replica fits anywhere. This cheap check detects most gangs that do not fit."""
     part = need.part
     return any(
         has_room(board.nodes, i, part, horizon) and spot_on_node(board.nodes, i, part, horizon) is not None
@@ -70,7 +69,7 @@ def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable:
 
 
 class _Choice(NamedTuple):
-    """A possible spot for one replica. Choices are ordered by free GPUs on the node."""
+    """Possible spot for one replica. Choices are ordered by free GPUs on the node."""
 
     free: int
     position: int
@@ -102,7 +101,7 @@ class _Search:
         self.kinds = {i: self._static_key(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place the replicas from index `which` on, with the first of them at choice `first` or later."""
+        """Place the replicas from index `which`, with the first of them at choice `first` or later."""
         if which == len(self.replicas):
             return True
         need = self.replicas[which]
@@ -122,7 +121,7 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, tightest nodes first, with only one of several equal nodes."""
+        """Return the choices, tightest nodes first, with only one of each group of equal nodes."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
@@ -176,7 +175,7 @@ class _Search:
         )  # fmt: skip
 
     def _spots(self, i: int, part: BoardRole) -> list[Spot]:
-        """Return choices of devices, tightest first, with only one of several equally free devices."""
+        """Return choices of devices, tightest first, with only one of each group of equally free devices."""
         nodes = self.board.nodes
         packed = spot_on_node(nodes, i, part, self.horizon)
         if packed is None or packed.milli == MILLI or not packed.devices:

@@ -1,4 +1,4 @@
-"""Find the best spot for a replica by the pool's placement strategies."""
+"""Find the best spot for a replica according to the pool's placement strategies."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,8 +18,8 @@ class Horizon(IntEnum):
     """Capacity that a placement may use. Each value includes the ones before it."""
 
     NOW = 0  # only capacity that is free now
-    LEAVING = 1  # and the capacity that stopping pods will free
-    BOOTING = 2  # and the capacity of booting nodes
+    LEAVING = 1  # also the capacity that stopping pods will free
+    BOOTING = 2  # also the capacity of booting nodes
 
 
 def pick_spot(
@@ -215,7 +215,7 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield the nodes for a fraction of a device, those with a shared device first."""
+    """Yield the nodes for a fraction of a device, starting with those that have a shared device."""
     yield from sorted(nodes.shared, key=_packing_key(nodes, part))
     for bucket in nodes.by_whole:
         yield from bucket

@@ -1,4 +1,4 @@
-"""Upper bounds on the resources that evictions could free, computed from sums alone."""
+"""Upper bounds on the resources that evictions could free, computed from totals alone."""
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -26,7 +26,7 @@ class _QueueTotals:
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # not included in `total` either
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of this
-    # Freed in addition to `total`, because nodes are charged by limits, but queues by requests.
+    # Freed in addition to `total`, because nodes are charged by limits and queues by requests.
     above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
@@ -55,7 +55,7 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers of a refusal for a gang for which the sums suffice.
+    """Return the numbers for the refusal of a gang for which the totals suffice.
 
     They describe `resource` if the policy reclaims it, else the first resource that it reclaims.
     """
@@ -65,9 +65,9 @@ def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
 
 
 def max_gpus_saved_by_moves(board: Board) -> int:
-    """Return how many milli-GPUs less all pods would take on the largest devices.
+    """Return how many milli-GPUs would be saved if all pods ran on the largest devices.
 
-    A request by GPU memory takes a smaller share of a larger device.
+    A request by GPU memory uses a smaller share of a larger device.
     """
     cache = board.nodes.static_cache
     if "larger devices" not in cache:
@@ -97,7 +97,7 @@ class _PoolTotals:
     reclaimable_amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # Freed in addition: CPU and memory above requests, and shares of devices that moves make smaller.
+    # Freed in addition: CPU and memory above requests, and the device shares that moves save.
     uncounted: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:

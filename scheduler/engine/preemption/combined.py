@@ -17,7 +17,7 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import sufficient_sets, take_all
 
 MAX_PRICED_VICTIMS = 10_000  # summed over all sets
-MAX_TRIED_SETS = 48  # on small boards; larger boards get fewer, because each try may move all pods
+MAX_TRIED_SETS = 48  # on small boards; larger boards allow fewer, because each attempt may move all pods
 MIN_TRIED_SETS = 2
 MAX_PODS = 4000  # summed over the tried sets
 MAX_PROPOSALS = 24  # move proposals per victim set
@@ -56,7 +56,7 @@ def evict_and_move(
 
 
 def _could_fit(board: Board, arrangement: Arrangement) -> bool:
-    """Return whether each role might fit if no preemptible pod were left, considering GPUs only."""
+    """Return whether each role might fit if no preemptible pods were left, considering only GPUs."""
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]
@@ -79,9 +79,9 @@ def _could_fit(board: Board, arrangement: Arrangement) -> bool:
 
 
 def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
-    """Return by how much, in total, evictions have taken victim queues below their quotas.
+    """Return by how much evictions have taken victim queues below their quotas in total.
 
-    A queue that was already below its quota counts from its earlier allocation.
+    For a queue that was already below its quota, only its new losses count.
     """
     kind = main_resource(policy.requested)
     return sum(
@@ -92,7 +92,7 @@ def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple
 
 
 def _place_beside_others(selection: VictimSelection, start: int, arrangement: Arrangement) -> Outcome | None:
-    """Place the arrangement without moves, after the selected victims were removed."""
+    """Place the arrangement without moves after the selected victims have been removed."""
     board, gang = selection.board, selection.policy.gang
     if not find_room(board, gang, arrangement, Horizon.LEAVING):
         return None
@@ -100,7 +100,7 @@ def _place_beside_others(selection: VictimSelection, start: int, arrangement: Ar
 
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Outcome | None:
-    """Place the arrangement by moves alone, once the selected victims have been removed."""
+    """Place the arrangement by moves alone after the selected victims have been removed."""
     board, policy = selection.board, selection.policy
     start, moves = board.mark(), Consolidate(board, policy.gang, policy.requested)
     sides = {policy.diverging_queues(victim.gang.account) for victim in selection.selected}
@@ -111,6 +111,6 @@ def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Out
         if policy.is_fair_outcome({side for side in sides if side is not None}):
             outcome.evicted = list(selection.selected)
             return outcome
-        break  # fairness depends on the victims alone
+        break  # fairness depends only on the victims
     board.rewind(start)
     return None

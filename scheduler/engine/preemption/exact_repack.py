@@ -24,7 +24,7 @@ MAX_DEVICE_CHOICES = 16  # per node
 
 
 class _Item(NamedTuple):
-    """A replica to be placed."""
+    """Replica to be placed."""
 
     gang: Gang
     part: BoardRole
@@ -43,7 +43,7 @@ class _Free(NamedTuple):
 
 
 def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement and plan places for all selected pods, or return False."""
+    """Place the arrangement and plan spots for all selected pods. Return False if that fails."""
     board, preemptor = selection.board, selection.policy.gang
     if len(board.nodes.nodes) > MAX_NODES or len(selection.selected) > MAX_PODS:
         return False
@@ -70,7 +70,7 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
 
 
 def _items(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
-    """Return the replicas to be placed: those that have to stay, then the largest first."""
+    """Return the replicas to be placed: first those that have to stay, then the others, largest first."""
     board, preemptor = selection.board, selection.policy.gang
     items = [_Item(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)]
     items += [
@@ -157,7 +157,7 @@ class _ExactSearch:
         state: tuple[object, ...] = (
             (number, *sorted(map(_sorted_devices, self._free)))
             if self._max_moves is None
-            else (number, moves, *self._free)  # it matters which pods could still stay
+            else (number, moves, *self._free)  # which pods could still stay makes a difference
         )
         if state in self._failed:
             return False
@@ -175,7 +175,7 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Spot, bool]]:
-        """Yield the spots for an item, and whether a pod moves to it: its old one, then the fullest nodes."""
+        """Yield the spots for an item: its old one, then the fullest nodes; and whether its pod moves."""
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()
         if item.pod is not None:

@@ -1,4 +1,4 @@
-"""Obstacles that rule out evictions for a preemptor before any eviction is tried."""
+"""Obstacles that rule out evictions for a preemptor before any are tried."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import (

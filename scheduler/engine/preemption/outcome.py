@@ -17,7 +17,7 @@ from scheduler.engine.preemption.victims.units import PlacedPod, Victim, single_
 
 @dataclass(slots=True)
 class Outcome:
-    """Evicted and moved victims of one preemptor."""
+    """Victims of one preemptor that were evicted or moved."""
 
     evicted: list[Victim] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)
@@ -46,7 +46,7 @@ def resolve_outcome(
     outcome = Outcome()
     restorer = Restorer(selection)
     stopped: set[Gang] = set()
-    # Restore the costliest victims first, so that they stay where their eviction is unnecessary.
+    # Restore the costliest victims first, so that they stay where evicting them is unnecessary.
     for gang, pods, victims in group_victims(selection):
         mark = board.mark()
         # Extra replicas cannot stay if their gang stops. The gang's core was selected last, so this loop

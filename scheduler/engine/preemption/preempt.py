@@ -25,14 +25,14 @@ ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] 
     Shrink: (Consolidate, Reclaim, Preempt),
     Reclaim: (Preempt,),
 }
-# Maximum per preemptor and policy; not a time limit, so that every machine makes the same decision.
+# Maximum per preemptor and policy. This is not a time limit, so every machine makes the same decision.
 MAX_PROPOSALS = 24
 
 Result = tuple[VictimSelection, Outcome]
 
 
 class Acceptance(NamedTuple):
-    """Evictions and moves, with the allocation before them."""
+    """Evictions and moves, with the allocations before them."""
 
     selection: VictimSelection
     outcome: Outcome
@@ -43,9 +43,9 @@ class Acceptance(NamedTuple):
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
     """Try a policy for all pending gangs in queue order.
 
-    The first gang of a pending group represents the group. Once it is placed, the order is
-    recomputed and the next gang follows. No gang is placed twice: a gang that loses its new
-    placement stays pending until the next cycle, so that two gangs cannot keep displacing each other.
+    The first gang of a pending group represents the group. Once it is placed, the order is recomputed and the
+    next gang is tried. No gang is placed twice: a gang that loses its new placement stays pending until the
+    next cycle, so that two gangs cannot keep displacing each other.
     """
     tried: set[str] = set()
     candidates = {
@@ -95,7 +95,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _may_hold_nodes(board, gang)
     if is_holder:
-        cycle.backfill_hold = cycle.find_hold = None  # victims may move to nodes held for the gang
+        cycle.backfill_hold = cycle.find_hold = None  # victims may move to nodes that are held for the gang
     with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         refusal = _try_arrangements(trial, policy, arrangements(gang))
@@ -127,9 +127,10 @@ def preempt_for_scale_up(
 def _try_arrangements(
     trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
 ) -> Obstacle | None:
-    """Accept the first arrangement that can be placed, preferring those that take no queue below its quota.
+    """Accept the first arrangement that can be placed.
 
-    Return None if an arrangement was accepted or fits without evictions, else the first obstacle.
+    Arrangements that take no queue below its quota are tried first. Return None if an arrangement was
+    accepted or fits without evictions, else the first obstacle.
     """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None

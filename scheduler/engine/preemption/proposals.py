@@ -19,9 +19,9 @@ from scheduler.engine.preemption.victims.sets import amount_below_quota, suffici
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is computed
-MAX_SETS = 4  # maximum number of alternative sets tried before the victims that clear the cheapest nodes
+MAX_SETS = 4  # alternative sets tried before the victims that clear the cheapest nodes
 MAX_PRICED_VICTIMS = 400  # summed over all sets
-# With more victims or candidates, only single victims are tried instead.
+# With more victims or candidates, only single victims are tried.
 MAX_COMPARED_VICTIMS = 8
 MAX_COMPARED_CANDIDATES = 256
 
@@ -186,9 +186,9 @@ def _victims_to_clear(
 
 
 class _Alternatives:
-    """Victims that may cost less than those that clear one node after the other.
+    """Victims that may cost less than those that clear one node after another.
 
-    Clearing nodes replica by replica would miss that a few larger victims make room for several replicas.
+    Clearing nodes replica by replica would miss a few larger victims that make room for several replicas.
     """
 
     def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:
@@ -342,7 +342,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Select victims like `_select_up_to`, if their order does not change as others are selected."""
+    """Select victims like `_select_up_to` if selecting victims does not change the order of the others."""
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)
         if victim is None:

@@ -20,7 +20,7 @@ class Restorer:
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_spots = selection.board, selection.planned_spots
-        self._room: dict[Hashable, int] = {}  # never increases, because each restored pod takes up room
+        self._room: dict[Hashable, int] = {}  # never increases, because each restored pod uses some room
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
         """Put these pods back. Return the pods that had to move.

@@ -52,7 +52,7 @@ Value = int | str | None
 
 
 def as_integer(value: object) -> int:
-    """Return the value as an integer, which it must be for this kind of change or blocker."""
+    """Return the value as an integer, which this kind of change or blocker requires."""
     assert isinstance(value, int)
     return value
 
@@ -71,7 +71,7 @@ class Change:
     resource: str = ""
     before: Value = None
     after: Value = None
-    pool: str = ""  # the pool whose queue, nodes or settings change
+    pool: str = ""  # pool whose queue, nodes or settings change
 
 
 Named = TypeVar("Named", Node, Pool, Queue, Workload)

@@ -15,12 +15,12 @@ Amounts = tuple[int, int, int]
 
 
 def own_workload_end(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to end a workload of the same project, the smallest and then the youngest first."""
+    """Propose to end a workload of the same project, preferring the smallest and then the youngest."""
     return _endings(case, own=True)
 
 
 def other_workload_end(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to end a workload of another project, those of the same department first."""
+    """Propose to end a workload of another project, preferring the same department."""
     return _endings(case, own=False)
 
 
@@ -45,7 +45,7 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return the amount above the exceeded bounds after the end of a gang.
+    """Return the amount above the exceeded bounds after a gang has ended.
 
     Evictions may cover the rest of a limit, but not of a quota for non-preemptible workloads.
     """
@@ -66,9 +66,9 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return 0 if each role of the pending gang would fit on its own after the end of a gang, else None.
+    """Return 0 if each role of the pending gang would fit on its own after a gang has ended, else None.
 
-    When in doubt, the result is 0, because the engine then tries the change.
+    In case of doubt, the result is 0, because the engine then tries the change.
     """
     pending = board.gangs[case.workload.name]
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]
@@ -100,7 +100,7 @@ def _allocated_amounts(gang: Gang) -> Amounts:
 
 
 def _replicas_on(board: Board, i: int, part: BoardRole) -> int:
-    """Return how many replicas would fit on the node by their requests."""
+    """Return how many replicas would fit on the node, based on their requests."""
     nodes, request = board.nodes, part.request
     if not nodes.ready[i] or (part.mask is not None and not part.mask[i]):
         return 0

@@ -1,4 +1,4 @@
-"""Lower requests of the pending workload: fewer replicas, or less of a resource for each replica."""
+"""Lower requests for the pending workload: fewer replicas, or less of a resource per replica."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from scheduler.engine.smallest_change.proposals import Ladder, lowered
 
 
 def at_least_half(case: PendingCase) -> Iterator[Ladder]:
-    """Propose lower requests that leave at least a half of the requested amount."""
+    """Propose lower requests that keep at least half of the requested amount."""
     for role, resource, amount in _amounts(case):
         yield _ladder(role, resource, amount, amount, -(-amount // 2))
 
@@ -28,7 +28,7 @@ def _ladder(role: Role, resource: str, amount: int, most: int, least: int) -> La
 
 
 def _amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
-    """Yield each amount of the request that could be lower, if the blockers name its resource."""
+    """Yield each amount of the request that could be lower if the blockers name its resource."""
     for role in case.roles:
         if role.min > 1:
             yield role, "replicas", role.min
@@ -50,5 +50,5 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the request, or a higher limit if nodes lack capacity, because limits count on nodes."""
+    """Return the request, or a higher limit if nodes lack capacity, because nodes count limits."""
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

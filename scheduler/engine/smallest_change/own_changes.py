@@ -1,4 +1,4 @@
-"""Other changes that the owner of the pending workload makes or waits for."""
+"""Other changes that the owner of the pending workload can make or wait for."""
 
 from collections.abc import Iterator
 
@@ -72,7 +72,7 @@ def _constraints(case: PendingCase, role: Role) -> Iterator[Change]:
 
 
 def _admits_nodes(case: PendingCase, role: Role, change: Change) -> bool:
-    """Return whether the change makes the role match ready nodes that it excludes now."""
+    """Return whether the change makes the role match ready nodes that it currently excludes."""
     edited = edit_role(role, change)
     excluded = (
         node for node in case.nodes if node.state is NodeState.READY and not meets_constraints(role, node)

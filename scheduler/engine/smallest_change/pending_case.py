@@ -21,7 +21,7 @@ BOUNDS = LIMITS | NON_PREEMPTIBLE_QUOTAS
 
 @dataclass(frozen=True, slots=True)
 class ExceededBound:
-    """A limit or quota that the workload would exceed. If raised to `target`, it admits the workload."""
+    """Limit or quota that the workload would exceed. Raising it to `target` admits the workload."""
 
     reason: Reason
     queue: Queue
@@ -32,13 +32,13 @@ class ExceededBound:
 
 @dataclass(frozen=True)
 class PendingCase:
-    """A workload that the plan of the unchanged snapshot leaves pending."""
+    """Workload that the plan for the unchanged snapshot leaves pending."""
 
     snapshot: Snapshot
     plan: Plan
     workload: Workload
     refusal: Refusal
-    layout: Callable[[], Layout]  # of the unchanged snapshot, valid until the engine runs again
+    layout: Callable[[], Layout]  # layout of the unchanged snapshot, valid until the engine runs again
 
     @cached_property
     def reasons(self) -> frozenset[Reason]:
@@ -51,7 +51,7 @@ class PendingCase:
 
     @property
     def capacity_may_help(self) -> bool:
-        """Return whether no limit or quota rules out the workload, so that more free nodes could help."""
+        """Return whether more free nodes could help, because no limit or quota rules out the workload."""
         return not self.reasons & BOUNDS
 
     @cached_property
@@ -152,9 +152,9 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the workload's case, or None if the workload has pods or reservations, or will get them.
+    """Return the workload's case, or None if it has pods or reservations, or will get them.
 
-    If the workload lists several pools, the case is for the pool that the plan's refusal names.
+    If the workload lists several pools, the case is for the pool named in the plan's refusal.
     """
     workload = next((workload for workload in snapshot.workloads if workload.name == name), None)
     refusal = next((refusal for refusal in plan.refusals if refusal.workload == name), None)
@@ -164,7 +164,7 @@ def pending_case(
 
 
 def _is_reserved(refusal: Refusal) -> bool:
-    """Return whether the workload only waits for its reserved capacity."""
+    """Return whether the workload is only waiting for its reserved capacity."""
     return any(
         blocker.reason is Reason.WAITING_FOR_VICTIMS or "booting" in blocker.numbers
         for blocker in refusal.blockers

@@ -9,7 +9,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import MAX_RUNGS, Ladder, ordered, single
 
-MAX_NODES = 4  # maximum number of closed nodes tried, no two of them alike
+MAX_NODES = 4  # maximum number of closed nodes tried, all different
 MAX_MORE_MOVES = 32
 MAX_NEW_NODES = 16
 CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
@@ -27,7 +27,7 @@ def minimum_runtime_end(case: PendingCase) -> Iterator[Ladder]:
 
 
 def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
-    """Yield the seconds for which a minimum runtime still protects a running workload of the pool."""
+    """Yield the remaining seconds of each minimum runtime that protects a running workload of the pool."""
     pods = [pod for pod in workload.pods if pod.node in case.node_names]
     started = workload.started
     if started is None:
@@ -51,7 +51,7 @@ def open_nodes(case: PendingCase) -> Iterator[Ladder]:
 
 
 def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
-    """Return a key that is the same for nodes with equal capacity, constraints and allocated GPUs."""
+    """Return a key that is equal for nodes with the same capacity, constraints and allocated GPUs."""
     devices, labels = (node.gpus, node.gpu_model, node.gpu_memory_mib), tuple(sorted(node.labels.items()))
     closed = node.taints, tuple(sorted(node.lacks)), node.only_project
     return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)

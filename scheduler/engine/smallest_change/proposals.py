@@ -13,11 +13,11 @@ PARTS = 8  # an amount changes by at most an eighth of itself per rung
 
 Size = tuple[int, Fraction | int, str, str]
 Proposal = tuple[Size, Change]
-Ladder = Sequence[Proposal]  # the smallest change first; if one starts the workload, larger ones should too
+Ladder = Sequence[Proposal]  # smallest change first; if one starts the workload, larger ones should too
 
 
 def proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
-    """Return the change with its size: the kind first, then the amount, then the names."""
+    """Return the change with its size: first the kind, then the amount, then the names."""
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
@@ -26,7 +26,7 @@ def single(change: Change, amount: int = 0) -> Ladder:
 
 
 def ordered(changes: Iterable[Change]) -> Ladder:
-    """Return a ladder of the changes, which must be in order of their amounts."""
+    """Return a ladder of the changes, which must be ordered by amount."""
     return [proposal(change, rank) for rank, change in enumerate(changes)]
 
 
@@ -40,8 +40,8 @@ def lowered(amount: int, resource: str, most: int, least: int, change: Callable[
 def raised(amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]) -> Ladder:
     """Return a ladder that raises `amount` in round steps up to the largest of the targets.
 
-    The targets themselves are rungs too. Sizes are relative to the new amount, so that an increase
-    from 0 is 1.
+    The targets themselves are also rungs. Sizes are relative to the new amount, so an increase from 0 has
+    size 1.
     """
     missing = max(targets) - amount
     step = step_size(missing, resource)
@@ -53,7 +53,7 @@ def raised(amount: int, resource: str, targets: Sequence[int], change: Callable[
 def step_size(amount: int, resource: str) -> int:
     """Return the step: whole units for counts and devices, else at most an eighth of the amount.
 
-    Steps of memory are powers of two, other steps 1, 2 or 5 times a power of ten.
+    Steps of memory are powers of two; other steps are 1, 2 or 5 times a power of ten.
     """
     if resource in ("replicas", "devices"):
         return max(1, amount // MAX_RUNGS)

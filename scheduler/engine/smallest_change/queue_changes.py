@@ -22,7 +22,7 @@ def higher_limits(case: PendingCase) -> Iterator[Ladder]:
 
 
 def higher_quotas(case: PendingCase) -> Iterator[Ladder]:
-    """Propose quotas up to the amount that puts the workload within its queue's quota."""
+    """Propose quotas up to the amount that brings the workload within its queue's quota."""
     for queue in case.path:
         for kind, quota in enumerate(_entitlement(case, queue).quota):
             targets = [target for target in _targets(case, queue, kind) if target > (quota or 0)]
@@ -31,7 +31,7 @@ def higher_quotas(case: PendingCase) -> Iterator[Ladder]:
 
 
 def _targets(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
-    """Yield the quotas that would remove an exceeded bound or put the workload within quota."""
+    """Yield the quotas that would remove an exceeded bound or bring the workload within quota."""
     may_borrow = _entitlement(case, queue).over_quota
     for bound in case.exceeded_bounds:
         is_limit = bound.reason in LIMITS and may_borrow

@@ -20,7 +20,7 @@ MAX_RUNS = 40  # maximum number of engine runs per question, however large the c
 
 Stage = Callable[[PendingCase], Iterator[Ladder]]
 
-# The order of changes. Within a stage, the smallest amount goes first, then the name.
+# Order of changes. Within a stage, the smallest amount comes first, then the first name.
 STAGES: tuple[Stage, ...] = (
     # the owner of the workload
     own_changes.own_wait_end,
@@ -76,8 +76,8 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     2. Stage by stage, propose changes that could remove the blockers.
     3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
 
-    A reservation counts as a start if it only waits for evicted or stopping pods, but not if it waits for
-    booting nodes.
+    A reservation that only waits for evicted or stopping pods counts as a start, but one that waits for
+    booting nodes does not.
     """
     runs = _Runs(snapshot, name, max_runs)
     cases = list(_cases(runs, snapshot, name))
@@ -98,8 +98,8 @@ def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
 def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
 
-    A plan gives the blockers in one pool only, so the engine also decides as if the workload allowed no
-    other pool.
+    A plan shows the blockers in one pool only, so the engine also decides as if the workload allowed no other
+    pool.
     """
     first = pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
     if first is None:

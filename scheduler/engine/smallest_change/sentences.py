@@ -12,7 +12,7 @@ MIB_PER_GIB = 1024
 
 
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
-    """Return the sentence for a workload of `project`. `display_name` redacts names of workloads."""
+    """Return the sentence for a workload of `project`. `display_name` redacts workload names."""
     match result.outcome:
         case Outcome.NO_CHANGE:
             return "No single change would start the workload now."

@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class CommitInput:
-    """Input shared by every attempt to apply the same plan."""
+    """Input that is the same for every attempt to apply a plan."""
 
     view: ClusterView
     cycle: int | None

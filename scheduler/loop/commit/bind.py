@@ -23,7 +23,7 @@ STOPPABLE_STATES = (PodState.STARTING, PodState.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class StartOrder:
-    """A cycle's decision to start or scale up one workload."""
+    """Decision to start or scale up one workload."""
 
     workload: Workload
     spec: ParsedSpec
@@ -37,7 +37,7 @@ class StartOrder:
 
 @dataclass(slots=True)
 class NewRows:
-    """Changes of a commit. The number of statements that write them does not depend on their number."""
+    """Changes of a commit. The number of statements that write them is constant."""
 
     now: datetime
     moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # by workload
@@ -52,7 +52,7 @@ class NewRows:
     started: list[Workload] = field(default_factory=list)
 
     def add_move(self, move: Move) -> None:
-        """Add the move of a locked workload. A second move of the same workload needs another statement."""
+        """Add the move of a locked workload. A workload's second move needs a separate statement."""
         if move.workload.pk in self.moves:
             self.insert()
         self.moves[move.workload.pk] = move
@@ -62,7 +62,10 @@ class NewRows:
             setattr(workload, name, value)
 
     def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
-        """Delete the reservations of a locked workload, and return it to pending if it was only reserved."""
+        """Delete the reservations of a locked workload.
+
+        Return the workload to pending if it was only reserved.
+        """
         if workload.pk in self.reserved:
             self.insert()  # the reservations may not have been inserted yet
         self.reserved.add(workload.pk)
@@ -100,7 +103,10 @@ class NewRows:
 
 
 def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> None:
-    """Start or scale up a workload in the caller's transaction. Begin a new run if it is pending."""
+    """Start or scale up a workload in the caller's transaction.
+
+    Begin a new run if the workload is pending.
+    """
     workload = order.workload
     rows.started.append(workload)
     if workload.phase in (Phase.PENDING, Phase.RESERVED):

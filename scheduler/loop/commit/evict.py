@@ -1,4 +1,4 @@
-"""Evict workloads: stop their pods and write the audit record."""
+"""Evict workloads: stop their pods and write an audit record."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -51,7 +51,7 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
 def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
     """Mark pods as stopping.
 
-    For a replica that is only reserved, cancel all of its workload's reservations.
+    If a replica is only reserved, cancel all reservations of its workload.
     """
     live = {key: context.locked.live_pod(context.view, key) for key in keys}
     pods = [pod for pod in live.values() if pod is not None]

@@ -80,8 +80,8 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 class LockedRows:
     """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
-    The locked quotas are those of the workloads' queues. A quota edit committed before this lock is detected;
-    a later edit waits until this commit has finished.
+    The locked quotas are those of the workloads' queues. A quota edit that was committed before this lock is
+    detected; a later edit waits until this commit has finished.
     """
 
     workloads: Mapping[str, Workload]
@@ -129,7 +129,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
 
 
 def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
-    """Return the reason the bundle can no longer be applied, or an empty string if it can."""
+    """Return why the bundle can no longer be applied, or an empty string if it can."""
     for name in sorted(_workload_names(bundle)):
         conflict = _workload_conflict(name, view, locked)
         if conflict:
@@ -156,7 +156,7 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
 
 
 def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
-    """Count the allocations of an accepted bundle, so that later bundles are checked against them."""
+    """Count the allocations of an accepted bundle, against which later bundles are then checked."""
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
@@ -213,9 +213,9 @@ def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
 
 
 def _resource_conflict(requested: Mapping[int, NodeResources], locked: LockedRows) -> str:
-    """Return the reason a node lacks capacity, or an empty string.
+    """Return why a node lacks capacity, or an empty string.
 
-    The database would also reject the bundle, but the whole batch would then have to be repeated.
+    The database would also reject the bundle, but then the whole batch would have to be repeated.
     """
     nodes = {node.pk: node for node in locked.nodes.values()}
     for pk, more in requested.items():
@@ -249,7 +249,7 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _used_ranks(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the rank of each replica of active runs that get more pods. A replacement inherits its rank."""
+    """Return the rank of each replica in active runs that get more pods. A replacement inherits its rank."""
     active = (Phase.STARTING, Phase.RUNNING)
     placed = {step.workload for step in steps if isinstance(step, Place) and not step.reserved}
     ids = [workloads[name].pk for name in placed & workloads.keys() if workloads[name].phase in active]
@@ -287,6 +287,6 @@ def _changed_queues(view: ClusterView) -> frozenset[str]:
     owners = {
         row.pk: row.project_id for row in Quota.objects.filter(pk__in=edited) if row.project_id is not None
     }
-    if edited - owners.keys():  # if it is a department's quota or was deleted, any queue may depend on it
+    if edited - owners.keys():  # any queue may depend on a department's quota, or on one that was deleted
         return frozenset(view.queues.owners)
     return frozenset(view.queues.projects[pk] for pk in owners.values() if pk in view.queues.projects)

@@ -58,7 +58,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
 
 
 def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -> None:
-    """Delete the reservations of locked workloads, and return those that were only reserved to pending."""
+    """Delete the reservations of locked workloads. Return those that were only reserved to pending."""
     Reservation.objects.filter(workload__in=[workload.pk for workload, _ in stale]).delete()
     moves = [
         Move(workload, [Phase.RESERVED], Phase.PENDING, "ReservationDropped", message)
@@ -72,7 +72,7 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return why workloads cannot start after an edit of a limit, quota or document, by workload id."""
+    """Return why workloads cannot start after a limit, quota or document was edited, by workload ID."""
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)

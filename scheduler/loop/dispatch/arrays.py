@@ -1,4 +1,4 @@
-"""Release held tasks of arrays as earlier ones end, and end arrays."""
+"""Release held tasks of arrays as earlier tasks end, and end arrays."""
 
 from datetime import datetime
 

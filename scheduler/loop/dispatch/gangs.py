@@ -113,7 +113,7 @@ def _evaluate(workloads: Sequence[Workload], now: datetime, specs: SpecCache) ->
         if not verdicts:
             return
         _apply_verdicts(verdicts, now)
-        gangs = [gang for gang, _ in verdicts]  # the others do not change any more
+        gangs = [gang for gang, _ in verdicts]  # the other gangs no longer change
 
 
 def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
@@ -134,7 +134,7 @@ def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
 
 
 def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
-    """Stop the live pods of workloads, for the reason for which the workloads stop. Return their number."""
+    """Stop workloads' live pods for the reason for which the workloads stop. Return the number of pods."""
     live = Pod.objects.filter(workload__in=workloads, state__in=(PodState.STARTING, PodState.RUNNING))
     reason = Workload.objects.filter(pk=OuterRef("workload_id")).values("reason")
     return live.update(state=PodState.STOPPING, stop_reason=Subquery(reason), since=now)
@@ -212,7 +212,7 @@ def _verdict_move(gang: Gang, step: Verdict, now: datetime) -> Move:
 
 
 def _all_consolidated(pods: Iterable[Pod]) -> bool:
-    """Return whether a consolidation stopped every pod. If so, the new placement stays reserved."""
+    """Return whether a consolidation stopped every pod. In that case, the new placement stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 

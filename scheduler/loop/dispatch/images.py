@@ -1,7 +1,7 @@
 """Resolve the container image of each run to a digest before its first pod starts.
 
-All pods of a run use the same digest, even if the tag moves. Registries are asked in the background, so pods
-whose image is not resolved yet start in a later tick.
+All pods of a run use the same digest, even if the tag moves. Registries are queried in the background, so
+pods whose image is not resolved yet start in a later tick.
 """
 
 import logging
@@ -32,7 +32,7 @@ Credentials = dict[tuple[int, int], str | UnusableSecret]  # auth.json by projec
 
 @dataclass(frozen=True, slots=True)
 class ReadyImage:
-    """Image by digest, with the auth.json for its pull."""
+    """Image by digest, with the auth.json for pulling it."""
 
     reference: str = ""
     auth: str = field(default="", repr=False)
@@ -43,7 +43,7 @@ NO_IMAGE = ReadyImage()
 
 @dataclass(frozen=True, slots=True)
 class RunImages:
-    """Images of starting runs, by workload. `pending` has the reasons that runs cannot start yet."""
+    """Images of starting runs, by workload. `pending` contains the reasons that runs cannot start yet."""
 
     ready: Mapping[uuid.UUID, ReadyImage] = field(default_factory=dict)
     pending: Mapping[uuid.UUID, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class RunImages:
 
 @dataclass(slots=True)
 class _Run:
-    """A run with an image. `pod` is any of its pods."""
+    """Run with an image. `pod` is any of its pods."""
 
     pod: Pod
     image: ImageReference
@@ -86,7 +86,7 @@ class LookupResult:
         return row
 
     def failure(self) -> Move | None:
-        """Return the move of a workload whose image can never be resolved."""
+        """Return the transition of a workload whose image can never be resolved."""
         error = self.resolution.error
         if error is None or not error.is_permanent:
             return None
@@ -132,7 +132,7 @@ def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[Ru
 def _ready_or_reason(
     run: _Run, credentials: Credentials, now: datetime, context: SchedulerContext
 ) -> ReadyImage | str:
-    """Return the run's image, or why there is none yet. Start a lookup if one is due."""
+    """Return the run's image, or why it is not available yet. Start a lookup if one is due."""
     auth = _registry_auth(run.pod, credentials)
     if isinstance(auth, UnusableSecret):
         return str(auth)
@@ -159,7 +159,7 @@ def _registry_auth(pod: Pod, credentials: Credentials) -> str | UnusableSecret:
 def _record(
     finished: Mapping[RunKey, tuple[_Run, Resolution]], now: datetime, context: SchedulerContext
 ) -> None:
-    """Store the results of lookups, unless the workload has been stopped or restarted meanwhile."""
+    """Store the results of lookups, except for workloads that have since been stopped or restarted."""
     if not finished:
         return
     with fenced_transaction(context.held_lease):
@@ -177,7 +177,7 @@ def _record(
 
 
 def _write_results(results: Sequence[LookupResult], now: datetime) -> None:
-    """Store the results of locked workloads. Stop those whose image can never be resolved."""
+    """Store the results for locked workloads. Stop those whose image can never be resolved."""
     rows = [each.build_row(now) for each in results]
     RunImage.objects.bulk_create(row for row in rows if row.pk is None)
     RunImage.objects.bulk_update([row for row in rows if row.pk is not None], RESULT_COLUMNS)

@@ -1,7 +1,7 @@
 """Clean up after deleted workloads: delete logs directly, and workspaces through the task queue.
 
 A workspace may hold millions of files, too many to delete in the loop. A crash between a deletion and the
-update of its row does no harm: deleting twice is safe, and a lost job is queued again.
+update of its row is harmless: deleting twice is safe, and a lost job is queued again.
 """
 
 import logging
@@ -78,7 +78,7 @@ def _clear_pool(leftovers: Sequence[Leftover], runtime: Runtime, context: Schedu
 
 
 def _clear_pod(pod_id: str, runtime: Runtime, is_known: bool) -> bool:
-    """Delete a pod's log, or stop the pod if it still runs. Return whether the log was deleted."""
+    """Delete a pod's log, or stop the pod if it is still running. Return whether the log was deleted."""
     if is_known:
         if runtime.get_reports([pod_id])[pod_id].state is not Reported.EXITED:
             runtime.stop(pod_id, 0)

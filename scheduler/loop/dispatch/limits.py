@@ -1,6 +1,6 @@
 """Enforce the time limits of workloads: start timeout, maximum runtime, deadline and idle timeout.
 
-A gang whose pods cannot be started (because a disk is full, say) fails, so that it does not block its
+A gang whose pods cannot be started (for example, because a disk is full) fails, so that it does not block its
 devices. A workload also fails if it runs longer than `max_runtime` or past its `deadline`.
 
 An idle interactive workload completes. It is idle while its pods write nothing to their logs, which every
@@ -30,14 +30,14 @@ from scheduler.loop.dispatch.gangs import move_and_stop
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = timedelta(minutes=5)
-PULL_TIMEOUT = timedelta(minutes=15)  # time without progress after which the pull of an image has failed
+PULL_TIMEOUT = timedelta(minutes=15)  # time without progress after which an image pull fails
 NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since."
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 
 
 @dataclass(slots=True)
 class IdleTracker:
-    """Log size of each workload with an idle timeout, and the time at which it last changed."""
+    """Log size of each workload with an idle timeout, and the time when it last changed."""
 
     sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
     checked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class OverdueWorkload:
 
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
-    """Return the workloads that did not start in time. A pull that makes progress has more time."""
+    """Return the workloads that did not start in time. A pull that makes progress gets more time."""
     starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
     pks = [
         pk
@@ -178,7 +178,7 @@ def _measure_logs(
 
 
 def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime) -> int:
-    """End the workloads with the same number of statements for any number. Return their number."""
+    """End the workloads with a constant number of statements. Return their number."""
     by_pk: dict[uuid.UUID, OverdueWorkload] = {}
     for each in overdue:  # the first limit that a workload exceeds is its reason
         by_pk.setdefault(each.pk, each)

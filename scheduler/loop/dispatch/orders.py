@@ -27,7 +27,10 @@ from scheduler.loop.dispatch.ports import port_env, port_secret
 
 @dataclass(slots=True)
 class SecretReader:
-    """Secrets for pods that start together. The secrets of a project in a pool are read once."""
+    """Reader of secrets for pods that start together.
+
+    It reads the secrets of a project in a pool only once.
+    """
 
     _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
@@ -112,7 +115,7 @@ class DeclaredSecrets:
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
-    """Return the current values of the secrets. Raises ValueError if one cannot be used."""
+    """Return the current values of the secrets. Raises ValueError if a secret cannot be used."""
     if not uses:
         return DeclaredSecrets()
     try:
@@ -135,7 +138,10 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader)
 
 
 def _pod_secrets(pod: Pod) -> dict[str, str]:
-    """Return the secrets with which the pod and Berth authenticate. They are derived and never stored."""
+    """Return the secrets with which the pod and Berth authenticate to each other.
+
+    They are derived and never stored.
+    """
     values = {"BERTH_GANG_SECRET": secrets.for_gang(str(pod.workload_id), pod.run), **port_secret(pod)}
     if getattr(pod.workload, "session", None) is not None:
         values["BERTH_SESSION_SECRET"] = secrets.for_pod(str(pod.pk))
@@ -143,7 +149,7 @@ def _pod_secrets(pod: Pod) -> dict[str, str]:
 
 
 def awaits_address(pod: Pod, gang: Sequence[Pod]) -> bool:
-    """Return whether the pod needs the address of the pod with the lowest rank, which is not known yet."""
+    """Return whether the pod still needs the address of the pod with the lowest rank."""
     if not runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
         return False
     lowest = _lowest_rank_pod(gang, pod)
@@ -169,7 +175,7 @@ def device_ids(pod: Pod) -> tuple[str, ...]:
 
 
 def pod_address(pod: Pod) -> str:
-    """Return the pod's own address or, without one, its node's."""
+    """Return the pod's own address or, without one, its node's address."""
     return str(pod.address or pod.node.address)
 
 

@@ -1,4 +1,4 @@
-"""Record pod states reported by the runtimes, and release freed resources."""
+"""Record the pod states that runtimes report, and release freed resources."""
 
 import logging
 import uuid
@@ -66,7 +66,7 @@ class Intake:
 
 
 def record_reports(now: datetime, context: SchedulerContext) -> Intake:
-    """Query the runtimes for all live pods and update their rows. Idempotent."""
+    """Query the runtimes about all live pods and update their rows. Idempotent."""
     pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
     nodes = {row[0]: NodeSummary._make(row) for row in node_values}

@@ -1,4 +1,4 @@
-"""Show on a starting workload what its pods wait for: the digest of their image, or its pull."""
+"""Show what a starting workload's pods wait for: the digest of their image, or its pull."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages of a 
 def show_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
     """Store changed messages of starting workloads. Return the number of changed messages.
 
-    A message that follows too soon is left out. The next tick shows it or a newer one.
+    A message that follows too soon is skipped. The next tick shows it or a newer one.
     """
     assert_no_transaction()
     shown = context.start_messages.shown

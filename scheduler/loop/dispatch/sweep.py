@@ -19,7 +19,7 @@ from scheduler.loop.context import SchedulerContext
 log = logging.getLogger(__name__)
 
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-# Do not sweep rows that ended more recently: they may be newer than the runtime's report.
+# Skip rows that ended more recently, because they may be newer than the runtime's report.
 MIN_ENDED_AGE = timedelta(seconds=60)
 
 
@@ -42,7 +42,10 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
 
 
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
-    """Sweep the pods of a runtime. Other pods of a pool whose cluster has failed wait for the next sweep."""
+    """Sweep the pods of a runtime.
+
+    If a pool's cluster has failed, its remaining pods wait for the next sweep.
+    """
     pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
     rows = {
         str(pk): (pool_id, state, ended)

@@ -1,8 +1,8 @@
 """Decide the next state of a gang from the states of its pods, without side effects.
 
-A gang runs once enough of its replicas run, completes when all of them succeeded, and fails when one replica
-fails. The loss of a machine is not a failure of its replicas. Idle roles run no command of their own: they
-are stopped once all other replicas have succeeded.
+A gang is running once enough of its replicas run, completes when all of them have succeeded, and fails when
+one of them fails. The loss of a machine is not a failure of its replicas. Idle roles have no command of their
+own and are stopped once all other replicas have succeeded.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ RUNNING_STATES = frozenset({"running", "succeeded"})
 
 @dataclass(frozen=True, slots=True)
 class PodFact:
-    """The latest pod of one replica in the current run."""
+    """Latest pod of one replica in the current run."""
 
     role: str
     index: int
@@ -47,7 +47,7 @@ class GangFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A gang's next transition. If `to` is empty, only `stale` changes. `next_phase` follows `stopping`."""
+    """Next transition of a gang. If `to` is empty, only `stale` changes. `next_phase` follows `stopping`."""
 
     to: str
     reason: str = ""
@@ -86,7 +86,7 @@ def has_minimum(node: Group | Role, pods: Collection[PodFact], states: Collectio
 
 
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
-    """Return the verdict for a gang whose pods have all ended. It completes if all pods succeeded."""
+    """Return the verdict for a gang whose pods have all ended. The gang completes if all pods succeeded."""
     if gang.next_phase in ("pending", "suspended") and states and all(s == "succeeded" for s in states):
         return Verdict(
             "completed", "Completed", "All pods succeeded before they could be stopped.", exit_code=0
@@ -123,7 +123,7 @@ def _idle_verdict(gang: GangFacts) -> Verdict | None:
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
     if not has_minimum(gang.tree, gang.pods, COUNTED_STATES):
-        return None  # a lost replica must be replaced first
+        return None  # lost replicas must be replaced first
     completion = _completion_verdict(gang)
     if completion.to != "completed":
         return completion

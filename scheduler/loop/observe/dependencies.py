@@ -1,4 +1,4 @@
-"""Dependencies of workloads that have not completed."""
+"""Dependencies of workloads that are not completed yet."""
 
 import uuid
 from collections.abc import Collection, Mapping
@@ -18,8 +18,8 @@ class Dependencies:
     """Unmet dependencies by workload ID, and stand-ins for dependencies that the snapshot lacks.
 
     `unsubmitted` lists the dependencies that were never submitted, such as a mistyped name. A dependency that
-    failed, was cancelled, is suspended or was never submitted cannot complete by itself, so a suspended
-    stand-in represents it.
+    failed, was cancelled, is suspended or was never submitted cannot complete without intervention, so a
+    suspended stand-in represents it.
     """
 
     unmet: Mapping[uuid.UUID, tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""Pools that no longer accept the image of a pending workload, because their settings have changed."""
+"""Find pools that no longer accept the image of a pending workload, because their settings changed."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""Restrictions of nodes, as reported by their agents: no images, no isolation, or one project only."""
+"""Restrictions of nodes, as reported by their agents: no images, no isolation, or only one project."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ Features = Mapping[str, str]  # feature and the reason the node lacks it
 
 
 class HasReport(Protocol):
-    """A node: its row, or the columns that a decision needs."""
+    """A node: its row, or the columns that decisions need."""
 
     @property
     def pk(self) -> int: ...
@@ -41,7 +41,10 @@ def lacked_features(report: Report | None) -> Features:
 
 
 def expected_to_lack(nodes: Iterable[HasReport]) -> Mapping[int, Features]:
-    """Return, by pool, the features that all reporting nodes lack. New nodes will probably lack them too."""
+    """Return the features that all reporting nodes of a pool lack, by pool.
+
+    New nodes will probably lack them too.
+    """
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
         if node.isolation is not None:
@@ -55,8 +58,8 @@ def expected_to_lack(nodes: Iterable[HasReport]) -> Mapping[int, Features]:
 class ServedProjects:
     """Projects of the nodes that cannot isolate pods, and therefore serve one project at a time.
 
-    A node serves the project whose workspaces it has. Workspaces are deleted with their workloads. All nodes
-    of local pools are on one machine.
+    A node serves the project whose workspaces it stores. Workspaces are deleted with their workloads. All
+    nodes of local pools are on one machine.
     """
 
     def __init__(self, nodes: Iterable[HasReport], local_pools: Collection[int]) -> None:
@@ -67,11 +70,11 @@ class ServedProjects:
             self._projects.setdefault(self._machines[node], project)
 
     def project_on(self, node: int) -> int | None:
-        """Return the only project of the node, or None if it serves all or none yet."""
+        """Return the only project that the node serves, or None if it serves all or none yet."""
         return self._projects.get(self._machines[node]) if node in self._machines else None
 
     def by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
-        """Return the names of the only projects, by node."""
+        """Return the names of the only projects that nodes serve, by node."""
         projects = ((node, self._projects.get(machine)) for node, machine in self._machines.items())
         return {node: names[project] for node, project in projects if project is not None}
 
@@ -94,7 +97,7 @@ def _serves_one_project(node: HasReport) -> bool:
 
 
 def _projects_by_age(nodes: Collection[int]) -> list[tuple[int, int]]:
-    """Return node and project of the pods that have workspaces on these nodes, oldest first."""
+    """Return the node and project of pods that have workspaces on these nodes, oldest first."""
     if not nodes:
         return []
     has_workspace = Q(state__in=LIVE_POD_STATES) | Q(started_at__isnull=False)

@@ -25,7 +25,7 @@ NODE_STATES = {
 
 
 class NodeRow(NamedTuple):
-    """Columns of a node that a decision needs."""
+    """Columns of a node that decisions need."""
 
     pk: int
     name: str
@@ -71,8 +71,8 @@ class NodeCache:
     ) -> tuple[model.Node, ...]:  # fmt: skip
         """Return engine nodes.
 
-        `pools` maps ids to names; `closed` contains the pools below their ready threshold. `projects` maps
-        nodes that serve a single project to that project.
+        `pools` maps IDs to names, and `closed` contains the pools below their ready threshold. `projects`
+        maps each node that serves only one project to that project.
         """
         before, self._nodes = self._nodes, {}
         for row in rows:
@@ -86,7 +86,7 @@ class NodeCache:
 
 
 def engine_pool(row: NodePool, now: datetime, lacks: Features = NO_FEATURES) -> model.Pool:
-    """Convert a pool. `lacks` are the features that new nodes are expected to lack."""
+    """Convert a pool. `lacks` contains the features that new nodes are expected to lack."""
     expired = row.expires_at is not None and row.expires_at <= now
     cannot_grow = row.paused or row.provisioning_stopped or expired
     return model.Pool(

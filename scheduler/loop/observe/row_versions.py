@@ -28,7 +28,7 @@ class RowQuery(Generic[Row]):
 
 @dataclass(slots=True)
 class VersionedRows(Generic[Row]):
-    """The rows of the last read, by version. An unchanged row keeps the same object."""
+    """Rows of the last read, by version. An unchanged row keeps the same object."""
 
     query: RowQuery[Row]
     _rows: dict[str, Row] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Expected runtimes of each project's workloads, estimated from the last workloads that completed."""
+"""Expected runtimes of each project's workloads, estimated from recently completed ones."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from django.db import connection
 
 from scheduler.engine.expected_runtime import LAST_RUNS, expected_runtime
 
-REFRESH_AFTER = timedelta(minutes=5)  # expected runtimes change slowly, and reading them takes a while
+REFRESH_AFTER = timedelta(minutes=5)  # expected runtimes change slowly, and reading them takes time
 
 LAST_RUNTIMES = """
 SELECT project.id, array_agg(last.seconds)
@@ -31,7 +31,7 @@ class ExpectedRuntimes:
         self._expected: Mapping[int, int] = {}
 
     def at(self, now: datetime) -> Mapping[int, int]:
-        """Return the expected runtime in seconds of each project with enough completed workloads."""
+        """Return the expected runtime in seconds for each project with enough completed workloads."""
         if self._read_at is None or not self._read_at <= now < self._read_at + REFRESH_AFTER:
             self._read_at, self._expected = now, _read_expected_runtimes()
         return self._expected

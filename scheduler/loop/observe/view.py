@@ -35,7 +35,7 @@ RESERVATIONS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Snapshot built from the rows, with the row of each object that the engine names."""
+    """Snapshot built from the rows, with the row of each object that the snapshot names."""
 
     at: datetime
     snapshot: model.Snapshot
@@ -61,7 +61,7 @@ class ObservationCache:
 def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
     """Return the current view.
 
-    The cache only saves work and does not affect the result, except that expected runtimes may be a few
+    The cache only saves work. It does not affect the result, except that expected runtimes may be a few
     minutes old.
     """
     cache = cache or ObservationCache()

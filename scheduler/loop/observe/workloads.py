@@ -1,7 +1,7 @@
 """Convert live workloads and pods to engine objects.
 
-Only the columns that a decision needs are read. A workload whose rows are unchanged keeps the same engine
-object, so that the engine immediately detects that nothing changed.
+Only the columns that a decision needs are read. A workload whose rows have not changed keeps the same engine
+object, so that the engine detects this immediately.
 """
 
 import uuid
@@ -107,7 +107,7 @@ class WorkloadNames(NamedTuple):
     unsubmitted: tuple[str, ...]  # dependencies that were never submitted
     spec: ParsedSpec
     refusals: Refusals = NONE  # pools that do not accept the workload's image, with the reason
-    deferred_pool: str | None = None  # the pool of `burst_after`, before that time
+    deferred_pool: str | None = None  # the pool of `burst_after`, until that time
 
 
 class WorkloadEntry(NamedTuple):
@@ -180,7 +180,7 @@ def group_pods_by_workload(
 
 
 def _depends_on_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
-    """Return whether time alone can change the entry: a stopping pod eventually counts as stuck."""
+    """Return whether the entry can change through time alone: a stopping pod eventually counts as stuck."""
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 

@@ -41,7 +41,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
             reserved_load.has_reservations and name in view.below_threshold
         ):  # the current nodes are not enough
             queued = max(queued, 1)
-        # Use the higher of both: `allocated` includes stopping pods, and `standing` counts pods at their CPU
+        # Use the higher value: `allocated` includes stopping pods, and `standing` counts pods at their CPU
         # and memory limits.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.standing))
         changed += report_pressure(
@@ -59,7 +59,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
 def fill_slots(load: Load, pool: NodePool) -> tuple[int, str]:
     """Return the number of slots that a load fills, in thousandths, and the resource that fills them.
 
-    A node has one slot per GPU, or one slot if it has no GPUs. A load that takes half of a node's memory, and
+    A node has one slot per GPU, or one slot if it has no GPUs. A load that uses half of a node's memory, and
     less than half of everything else, fills half of the node's slots.
     """
     cpu = pool.cpu_milli * pool.cpu_load_limit // MILLI
@@ -89,7 +89,7 @@ def report_empty_drains(now: datetime) -> int:
 
 @dataclass(slots=True)
 class ReservedLoad:
-    """A pool's reservations: the load on booting nodes, these nodes, and whether any exist."""
+    """Reservations of a pool: the load on booting nodes, the nodes themselves, and whether any exist."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)

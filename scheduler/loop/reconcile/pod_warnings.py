@@ -21,7 +21,7 @@ KIND = "pod_warning"
 
 @dataclass(frozen=True, slots=True)
 class PodWarning:
-    """Latest warning about a pod, and the number of its warnings so far."""
+    """Latest warning about a pod, and the number of warnings so far."""
 
     pod: PodRow
     number: int
@@ -29,7 +29,7 @@ class PodWarning:
 
 
 def find_warnings(pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport]) -> list[PodWarning]:
-    """Return the warnings that have not been recorded yet. Nodes limit how often they warn about a pod."""
+    """Return warnings that are not recorded yet. Nodes limit how often they warn about a pod."""
     return [
         PodWarning(pod, report.warnings, report.warning)
         for pod in pods

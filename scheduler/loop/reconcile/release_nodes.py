@@ -1,7 +1,8 @@
 """Release nodes that a pool does not need.
 
-Empty nodes are released first, as many as the budgets allow. A node with work is released alone: its
-drain and the moves that empty it share one transaction, so that neither happens without the other.
+Empty nodes are released first, as many as the budgets allow. Nodes with work are released one at a time. The
+drain of such a node and the moves that empty it share one transaction, so that neither happens without the
+other.
 """
 
 import logging
@@ -24,13 +25,13 @@ from scheduler.models import Cycle
 
 log = logging.getLogger(__name__)
 
-SEARCH_INTERVAL = timedelta(seconds=30)  # per pool: a search costs as much as several decisions
+SEARCH_INTERVAL = timedelta(seconds=30)  # per pool, because a search costs as much as several decisions
 SEARCH_COST_FACTOR = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"
 
 
 class _ReleaseOutdated(Exception):
-    """Raised if the pool or the rows have changed, in which case nothing has been written."""
+    """Raised if the pool or the rows have changed. Nothing has been written in this case."""
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class NodeReleases:
         return count
 
     def _is_search_due(self, pool: NodePool, now: datetime) -> bool:
-        """Return whether a search is due. A clock that was set back must not delay the search for long."""
+        """Return whether a search is due. Setting the clock back must not delay the search for long."""
         if pool.pk not in self.searched:
             return True
         at, pause = self.searched[pool.pk]
@@ -98,7 +99,7 @@ def _release_underutilized(
 
 
 def _commit_release(release: Release, pool: NodePool, run: CycleRun, context: SchedulerContext) -> None:
-    """Commit a release. As in a resize, the pool is locked before the workloads."""
+    """Commit a release. As when resizing, lock the pool before the workloads."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),

@@ -59,7 +59,7 @@ def _count_older(table: str, before: datetime) -> int:
 def _prune(table: str, trigger: str, before: datetime) -> int:
     """Delete old rows of one table and audit the deletion. Return the number of deleted rows.
 
-    The trigger is disabled only within this transaction, and other writers wait until it ends.
+    The trigger is disabled only within this transaction, and other writers wait until the transaction ends.
     """
     name, quoted_trigger = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
     with transaction.atomic(), connection.cursor() as cursor:

@@ -12,7 +12,7 @@ MAX_PROJECTS = 12
 
 @dataclass(frozen=True, slots=True)
 class ProjectPair:
-    """Totals of the evictions of one project's workloads for workloads of another project.
+    """Evictions of one project's workloads in favour of another project's, in total.
 
     `preemptor` is empty for evictions without a preemptor, such as drains and stale gangs.
     """
@@ -27,7 +27,7 @@ class ProjectPair:
 def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
     """Return the totals by project pair, sorted by lost work in descending order.
 
-    Users of either project in a pair may see the name of the other.
+    Users of either project in a pair may see the other's name.
     """
     sums = (
         rows.order_by()
@@ -44,8 +44,8 @@ def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
 class EvictionMatrix:
     """Eviction matrix of the projects with the most lost work.
 
-    Each row holds a victim project and one cell per preemptor project; a cell without evictions is
-    None. `omitted` counts the pairs left out because other projects lost more work.
+    Each row holds a victim project and one cell per preemptor project; a cell without evictions is None.
+    `omitted` counts the pairs that are left out because other projects lost more work.
     """
 
     victims: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Build audit records of actual and predicted evictions."""
+"""Build audit records for actual and predicted evictions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,10 +13,10 @@ UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
 
 
 def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: int | None) -> dict[str, Any]:
-    """Return the numbers that the audit stores for an eviction.
+    """Return the numbers that the audit record of an eviction stores.
 
-    These are the queues before and after the eviction, the rejected alternatives, and the sizes of
-    victim and preemptor in milli-GPU.
+    These are the queues before and after the eviction, the rejected alternatives, and the sizes of victim and
+    preemptor in milli-GPU.
     """
     handle = eviction.preemptor or eviction.workload
     return {

@@ -31,7 +31,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class EvictionParty:
-    """One party to an eviction: the victim or the preemptor.
+    """Party to an eviction: the victim or the preemptor.
 
     `name` is empty and `id` is None if the user may not see the project.
     """
@@ -189,7 +189,7 @@ def _explanation_sentences(
 def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
     """Return whether the description of a queue should mention a resource.
 
-    If GPUs were freed or moved, only GPUs are mentioned. Otherwise, every resource that changed is.
+    If GPUs were freed or moved, only GPUs are mentioned; otherwise, every resource that changed.
     """
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
     about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")

@@ -1,4 +1,4 @@
-"""Pending reasons for pools with too few ready nodes."""
+"""Pending reasons that describe pools with too few ready nodes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ class PoolReadiness:
     pool: str
     ready: int
     needed: int
-    stop_reason: str = ""  # clause with the reason the pool gets no more nodes
+    stop_reason: str = ""  # clause stating why the pool gets no more nodes
 
     def __str__(self) -> str:
         if self.stop_reason and self.ready < self.needed:

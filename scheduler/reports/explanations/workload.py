@@ -86,7 +86,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def _at(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
-    """Return the blocker with the seconds that remain now, not those of the cycle that wrote it."""
+    """Return the blocker with the seconds that remain now instead of those when the cycle wrote it."""
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:
         return blocker
@@ -94,7 +94,7 @@ def _at(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the queues, adding to each the share explanations by resource that the user may see."""
+    """Return the queues with the share explanations, by resource, that the user may see."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for trace in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):

@@ -21,9 +21,9 @@ from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-MAX_POSITION_UPDATES = 2000  # maximum per cycle, for workloads whose only change is the queue position
+MAX_POSITION_UPDATES = 2000  # maximum per cycle for workloads of which only the queue position changed
 
-# The rows are locked in the order in which other transactions lock the tasks of an array.
+# Rows are locked in the order in which other transactions lock the tasks of an array.
 UPDATE_WORKLOADS = """
     WITH written AS (
         SELECT * FROM jsonb_to_recordset(%(rows)s::jsonb)
@@ -126,13 +126,13 @@ def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
 
 
 class _BlockerHashes:
-    """Hashes of blockers. Workloads of a pending group share their blockers, which are hashed once."""
+    """Hashes of blockers. Workloads of a pending group share their blockers, which are hashed only once."""
 
     def __init__(self) -> None:
         self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}
 
     def hash_of(self, blockers: Sequence[Blocker]) -> int:
-        """Hash everything except remaining seconds, which change by themselves."""
+        """Hash everything except remaining seconds, which change with time alone."""
         entry = self._by_identity.get(id(blockers))
         if entry is None:
             values = tuple(
@@ -146,7 +146,7 @@ class _BlockerHashes:
 def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> None:
     if not new_rows:
         return
-    # Pass a single JSON document: each element of an array parameter would be quoted separately.
+    # Pass one JSON document, because each element of an array parameter would be quoted separately.
     rows = [
         {"id": str(pk), "reason": reason, "message": message, "explanation": {**explanation, "cycle": cycle}}
         for pk, reason, message, explanation in new_rows

@@ -1,7 +1,6 @@
 """Explain the fair share of a department or project.
 
-Quotas, usage and nodes are current. Queue requests come from the last cycle, to avoid reading all
-workloads.
+Quotas, usage and nodes are current. To avoid reading all workloads, queue requests come from the last cycle.
 """
 
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ class ShareTrace:
 
     kind: str  # department | project
     name: str
-    queue: str  # divided resources: the pool's, or the department's share
+    queue: str  # divided amount: the pool's resources or the department's share
     resource: str
     total: float
     share: float

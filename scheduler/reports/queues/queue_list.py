@@ -44,8 +44,8 @@ def queue_length(pool: NodePool) -> QueueLength:
 def _queue_filter(pool: NodePool) -> Q:
     """Return a filter for the pending workloads in a pool's queue.
 
-    A workload that allows several pools is in the queue of the pool for which it was last
-    explained. Unschedulable workloads and held tasks of arrays are in no queue.
+    A workload that allows several pools is in the queue of the pool that its last explanation names.
+    Unschedulable workloads and held tasks of arrays are in no queue.
     """
     here = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
     return Q(phase__in=PENDING_PHASES, held=False) & here & ~Q(reason=UNSCHEDULABLE)

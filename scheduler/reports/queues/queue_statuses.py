@@ -39,7 +39,7 @@ ZERO: Amounts3 = (0, 0, 0)
 def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> int:
     """Store changed statuses in the caller's transaction. Return the number of rows written.
 
-    If only the decayed usage of a queue changes, its status is written once per minute.
+    If only a queue's decayed usage changes, its status is written once per minute.
     """
     stored = {_queue_key(row): row for row in QueueStatus.objects.all()}
     new, changed = [], []
@@ -88,7 +88,7 @@ def settle_usage(now: datetime) -> int:
 def allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Amounts3]:
     """Return the current allocations by pool and queue. Departments include their projects.
 
-    With `preemptible`, only those of preemptible or only those of non-preemptible workloads count.
+    `preemptible` restricts the sums to preemptible (True) or non-preemptible (False) workloads.
     """
     allocated: dict[Key, Amounts3] = {}
     with connection.cursor() as cursor:
@@ -138,7 +138,7 @@ def _quotas_by_queue() -> dict[Key, tuple[int | None, int | None, int | None]]:
 
 
 def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
-    """Return the fair shares of each queue and of its parent."""
+    """Return the fair shares of each queue and its parent."""
     rows = list(QueueStatus.objects.select_related("project"))
     department_shares = {
         (row.pool_id, row.department_id): _to_amounts(row.share) for row in rows if row.project is None

@@ -18,7 +18,10 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Project that is below its fair share and requests more than it has. Amounts are in milli-GPU."""
+    """Project that is below its fair share and requests more than its allocation.
+
+    Amounts are in milli-GPU.
+    """
 
     pool: str
     project: str

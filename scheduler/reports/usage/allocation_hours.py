@@ -1,4 +1,4 @@
-"""Recount and release allocations, and record their usage by the hour."""
+"""Recount and release allocations, and record their usage per hour."""
 
 import uuid
 from collections.abc import Collection, Iterable

@@ -1,10 +1,9 @@
 """Decayed usage of queues, integrated exactly at every change.
 
-Rates are constant between changes, so nothing is sampled and even short bursts are charged
-exactly. `used` grows by the charged allocation, which is all of it or only the part over quota,
-depending on the pool. `parent` grows by the parent's share. Both decay with the pool's half-life.
-A calendar window resets them; a sliding window subtracts the usage before its start (see
-`window`).
+Rates are constant between changes, so nothing is sampled and even short bursts are charged exactly. `used`
+grows by the charged allocation, which is all of it or only the part over quota, depending on the pool.
+`parent` grows by the parent's share. Both decay with the pool's half-life. A calendar window resets them, and
+a sliding window subtracts usage from before its start (see `window`).
 """
 
 import math
@@ -26,7 +25,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates per second: a queue's allocation, the part of it that is charged, and its parent's share."""
+    """Rates per second: a queue's allocation, the charged part of it, and its parent's share."""
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)
@@ -64,7 +63,7 @@ def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
 
 
 def needs_settling(row: Usage, now: datetime, rates: Rates) -> bool:
-    """Return whether the rates changed or an active ledger is older than SETTLE_AFTER."""
+    """Return whether the rates have changed or an active ledger is older than SETTLE_AFTER."""
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,

@@ -1,4 +1,4 @@
 """Measured utilization of pods, compared with their allocations.
 
-*Allocated* resources are held by a pod. *Used* resources are measured on its processes and devices.
+*Allocated* resources are set aside for a pod. *Used* resources are measured on its processes and devices.
 """

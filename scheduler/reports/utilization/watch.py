@@ -1,9 +1,8 @@
 """Thread that measures utilization periodically.
 
-The thread runs in the leader process, which sees the pods on its machine. A separate lease
-prevents two processes that both believe they are the leader from counting the same seconds. The
-thread shares neither the scheduler's lock nor its transactions, so a slow or failed measurement
-does not delay the scheduler.
+The thread runs in the leader process, which sees the pods on its machine. If two processes both believe that
+they are the leader, a separate lease prevents them from counting the same seconds. The thread shares neither
+the scheduler's lock nor its transactions, so a slow or failed measurement does not delay the scheduler.
 """
 
 import logging
@@ -25,7 +24,7 @@ from scheduler.reports.utilization.storage import write_readings
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "use"
-ISOLATION_EVERY = 20  # in measurements; nodes without a report are asked every time
+ISOLATION_EVERY = 20  # in measurements; nodes without a report are queried every time
 LEASE_INTERVALS = 3  # lease duration in measurement intervals
 
 

@@ -71,7 +71,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
 
 
 def _search_change(view: ClusterView, handle: str) -> SmallestChange:
-    """Run the engine on the pools that accept workloads. A failure of the engine leaves the question open."""
+    """Run the engine on the pools that accept workloads. If the engine fails, the question stays open."""
     try:
         return smallest_change(without_pools(view.snapshot, view.below_threshold), handle)
     except Exception:

@@ -1,4 +1,4 @@
-"""Summary figures of a replay: queueing, utilization, fairness, eviction cost."""
+"""Summary figures of a replay: queueing, utilization, fairness and eviction cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

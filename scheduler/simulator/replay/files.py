@@ -24,7 +24,7 @@ NODE_FILE_PATTERNS = {"philly": "*vc_nodes*.csv", "openb": "*node_list*.csv"}
 
 
 class TraceNotFound(ScenarioError):
-    """Error for a trace whose files are missing."""
+    """Raised for a trace whose files are missing."""
 
     def __init__(self, name: str, missing: Path) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
 """Read the Philly trace.
 
 Columns of jobs: `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`) lists the
-number of nodes of each virtual cluster, which become its quota. Only a quarter of these nodes is used, so
+number of nodes of each virtual cluster, which becomes its quota. Only a quarter of these nodes are used, so
 that six weeks of jobs fill the cluster.
 """
 
@@ -34,7 +34,7 @@ SIX_WEEKS = (
 
 
 def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
-    """Return a quarter of the number of nodes of each virtual cluster."""
+    """Return a quarter of each virtual cluster's node count."""
     return {
         parse_text(line, row, "vc"): max(1, parse_integer(line, row, "node_num", 1) // SCALE_DOWN_FACTOR)
         for line, row in with_line_numbers(rows)
@@ -44,7 +44,7 @@ def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
 def philly(
     jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
-    """Return the jobs submitted in the window to virtual clusters whose node count is known."""
+    """Return the jobs submitted within the window to virtual clusters with a known node count."""
     arrivals = []
     for line, row in with_line_numbers(jobs):
         at = parse_time(line, row, "timestamp")
@@ -85,7 +85,7 @@ def _workload(line: int, row: Row, at: int) -> Workload:
 
 @cache
 def _gang(gpus: int) -> Group:
-    """Return a gang of whole nodes, plus a part of one node for the job's remaining GPUs."""
+    """Return a gang of whole nodes, plus part of one node for the job's remaining GPUs."""
     nodes, remaining_gpus = divmod(gpus, GPUS_PER_NODE)
     roles = [_role("node", nodes, GPUS_PER_NODE)] if nodes else []
     roles += [_role("rest", 1, remaining_gpus)] if remaining_gpus else []

@@ -18,7 +18,7 @@ from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import UsageMeter
 
 STOP_SECONDS = 10  # seconds until the GPUs of a stopping pod are free
-HEARTBEAT = 60  # seconds between cycles while decisions can change only because time passes
+HEARTBEAT = 60  # seconds between cycles while only the passage of time can change decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Player:
         self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
-        self.release_at: int | None = None  # time at which held nodes are free for other workloads
+        self.release_at: int | None = None  # time at which held nodes become free for other workloads
         self.queues = trace.cluster.queues  # with expected runtimes, which are updated as workloads end
         self.runtimes = {queue.name: deque[int](maxlen=LAST_RUNS) for queue in self.queues}
         self.arrived = self.ended = self.cycles = 0
@@ -164,7 +164,7 @@ class Player:
 
 
 def _depends_on_time(pool: Pool) -> bool:
-    """Return whether a decision can change only because time passes."""
+    """Return whether the passage of time alone can change a decision."""
     return (
         pool.fair_share.time_based
         or pool.reclaim_min_runtime > 0

@@ -12,7 +12,7 @@ from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 from scheduler.simulator.replay.trace import Trace, gpus_requested, total_gpu_quota
 
-Curve = list[tuple[int, float]]  # step function: (second, value from that second on)
+Curve = list[tuple[int, float]]  # step function: (second, value from that second)
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Job:
     pending_since: int | None = None
     ended: int | None = None
     pending_seconds: int = 0  # total, including time after evictions
-    # Part of `pending_seconds` during which the job would have fit in its project's quota.
+    # Part of `pending_seconds` during which the job would have fit into its project's quota.
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
     clock_at_submission: float = 0.0  # the account's clock when the job became pending
@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(slots=True)
 class Account:
-    """Allocation of a project, and the time for which a job of each size would have fit in its quota."""
+    """Allocation of a project, and the time during which a job of each size would have fit into its quota."""
 
     quota: float | None
     gpus: float = 0.0  # allocated now
@@ -71,7 +71,7 @@ class Records:
         self.evictions: dict[str, int] = defaultdict(int)  # number of workloads stopped or moved, by kind
         self.evictions_by_project: dict[str, int] = defaultdict(int)
         self.lost_gpu_seconds_by_project: dict[str, float] = defaultdict(float)
-        # Times at which a workload became pending (+1) or ceased to be pending (-1).
+        # Times at which a workload became pending (+1) or stopped being pending (-1).
         self._queue_changes: list[tuple[int, int]] = []
         self.accounts = _accounts(trace)
         self._allocated_gpus: dict[str, float] = {}

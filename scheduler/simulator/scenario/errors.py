@@ -1,4 +1,4 @@
-"""The error raised for an invalid scenario."""
+"""Error for invalid scenarios."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -8,7 +8,7 @@ from berth.core.problems import Problem
 
 
 class ScenarioError(Invalid):
-    """Error for an invalid scenario. `problems` lists all errors, and the message shows the first."""
+    """Raised for an invalid scenario. `problems` lists all errors, and the message shows the first."""
 
     code: ClassVar[str] = "invalid-scenario"
     title: ClassVar[str] = "The scenario is invalid"

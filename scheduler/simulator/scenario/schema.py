@@ -168,7 +168,7 @@ class DepartmentDocument(QueueDocument):
 
 class ProjectDocument(QueueDocument):
     department: Name
-    expected_runtime: Annotated[int, Field(ge=1)] | None = None  # of workloads without max_runtime
+    expected_runtime: Annotated[int, Field(ge=1)] | None = None  # for workloads without max_runtime
 
 
 class PodDocument(Document):
@@ -184,7 +184,7 @@ Pods = Annotated[tuple[PodDocument, ...], Field(strict=False)]
 
 
 class ScenarioWorkload(WorkloadSpec):
-    """A workload document with its current state."""
+    """Workload document with its current state."""
 
     project: Name  # a scenario has no default project
     pods: Pods = ()

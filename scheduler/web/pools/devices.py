@@ -90,7 +90,7 @@ def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
 
 
 def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
-    """Return maps of these nodes, in the same order."""
+    """Return one map for each of these nodes, in the same order."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     maps = {node.pk: NodeMap(node, [DeviceMap(index) for index in range(node.gpus)]) for node in nodes}
     _add_allocations(maps, visible)

@@ -16,7 +16,7 @@ from scheduler.models import Allocation
 from scheduler.web.pools.devices import OTHER_PROJECTS_HUE, NodeMap, build_node_maps, hue
 from scheduler.web.pools.node_heatmap import NodeHeatmap, build_heatmap
 
-MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # maximum nodes without pagination, and nodes per page
+MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # maximum number of nodes without pagination, and nodes per page
 NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "requested": ("terminate",),
     "booting": ("terminate",),

@@ -68,7 +68,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes, which the selector has annotated."""
+    """Return the number of ready nodes, with which the selector has annotated the pool."""
     return int(pool.nodes_ready)
 
 

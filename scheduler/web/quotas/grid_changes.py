@@ -27,7 +27,7 @@ from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_b
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
 from scheduler.web.quotas.preview_by_pool import group_by_pool
 
-MAX_CHANGES = 100  # after more changes than this, the page reloads instead
+MAX_CHANGES = 100  # if there are more changes, the page reloads instead
 QuotaPlace = tuple[str, str]  # owner key and pool name
 
 
@@ -151,7 +151,7 @@ def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict
 
 
 def _last_changes(keys: Sequence[str]) -> dict[QuotaPlace, dict[str, Any]]:
-    """Return the user and the time of each quota's last change."""
+    """Return when each quota was last changed, and by which user."""
     result: dict[QuotaPlace, dict[str, Any]] = {}
     requested_keys = set(keys)
     for change in QuotaChange.objects.order_by("-pk")[:MAX_CHANGES] if requested_keys else ():

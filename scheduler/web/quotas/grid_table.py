@@ -24,7 +24,7 @@ Values = Mapping[str, Any]  # values by database column
 
 @dataclass(frozen=True, slots=True)
 class StoredQuota:
-    """Stored quota. Drafts refer to the version of the quota."""
+    """Stored quota. Drafts refer to its version."""
 
     version: str
     values: Values

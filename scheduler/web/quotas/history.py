@@ -1,4 +1,4 @@
-"""Page of quota changes, on which users preview and revert changes."""
+"""Page that lists quota changes and lets users preview and revert them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PAGE_SIZE = 25
 
 @dataclass(frozen=True, slots=True)
 class ChangedQuota:
-    """A quota in a change, with its old and new values."""
+    """Quota in a change, with its old and new values."""
 
     name: str
     pool: str

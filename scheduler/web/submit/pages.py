@@ -27,7 +27,7 @@ CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
 @dataclass
 class CheckResult:
-    """Result of checking a document: its errors or a prediction."""
+    """Result of checking a document: either its errors or a prediction."""
 
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
@@ -122,7 +122,7 @@ def _predict(actor: Actor, document: Mapping[str, Any]) -> Prediction:
 
 
 def _add_error(answer: CheckResult, error: BerthError) -> None:
-    """Attach an error to the document parts that it concerns, or show it at the top of the page."""
+    """Attach an error to the parts of the document that it concerns, or show it at the top of the page."""
     if isinstance(error, Invalid):
         answer.problems = list(error.problems)
     elif isinstance(error, Forbidden):

@@ -112,7 +112,7 @@ def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
 
 
 def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> Columns:
-    """Return a chart with a layer for each of the largest consumers and one for all others."""
+    """Return a chart with one layer for each of the largest consumers and one for all others."""
     starts = _starts(question)
     amounts: dict[tuple[str, datetime], float] = {}
     hues = {line.name: line.hue for line in lines}

@@ -1,4 +1,4 @@
-"""Charts and table of the resources allocated to pods and used by them over time."""
+"""Charts and table of the resources that pods were allocated and used over time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ PointValue = Callable[[Point], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Chart that draws usage as an area and allocation as a line.
+    """Chart that shows usage as an area and allocation as a line.
 
-    `now` and `of` are the current usage and allocation in thousandths of the unit.
+    `now` and `of` are the current usage and allocation, in thousandths of the unit.
     """
 
     key: str

@@ -57,7 +57,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Return the node's total utilization. It contains no workload names, so anyone may see it."""
+    """Return the node's total utilization. It contains no workload names, so any user may see it."""
     pods = summary.summarize_pods(summary.running_allocations().filter(node=node), now)
     use = summary.sum_utilization(pod.use for pod in pods)
     return {

@@ -32,7 +32,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class PendingDetail:
-    """Pending reasons from the last cycle that evaluated a workload, and its queues' states."""
+    """Pending reasons from the last cycle that evaluated a workload, and the states of its queues."""
 
     obstacles: list[Obstacle]
     explanation: Explanation
@@ -81,7 +81,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the queues of project and department, with the trace URLs that the user may open."""
+    """Return the project's and department's queues, with the trace URLs that the user may open."""
     whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
@@ -132,6 +132,6 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
 def document_text(workload: Workload, **instead: Any) -> str:
     """Return the workload's document as YAML in the usual key order.
 
-    Values in `instead` replace those of the workload.
+    Values in `instead` replace the workload's own.
     """
     return dump_workload({**workload.spec, **instead})

@@ -35,7 +35,7 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Matching line, split into pieces. The flag of a piece is True if the piece is a match."""
+    """Matching line, split into pieces. A piece's flag is True if the piece is a match."""
 
     line: MatchingLine
     before: tuple[str, ...]

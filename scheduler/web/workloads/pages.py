@@ -40,7 +40,7 @@ def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the card with the smallest change that would start the workload now, or nothing.
+    """Return a card with the smallest change that would start the workload now, or nothing.
 
     The page loads the card separately, because finding the change may take seconds on a large cluster.
     """
@@ -79,7 +79,7 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
 
 
 def _image(workload: Workload) -> dict[str, Any] | None:
-    """Return the image in the document, with the digest of the newest run for which it is known."""
+    """Return the image in the document, with its digest in the latest run for which it is known."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None

@@ -87,8 +87,8 @@ class PreemptionPolicy:
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that the next cycle would protect.
 
-        These start in this cycle and have a minimum runtime. Their start could still be withdrawn, but
-        there may be other victims. If the result is True, they are protected from now on.
+        These victims start in this cycle and have a minimum runtime. Their start could still be withdrawn,
+        but other victims may exist. If the result is True, they are protected from now on.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -135,7 +135,7 @@ class PreemptionPolicy:
         return None if queue_prefix is None else queue_prefix + self.victim_key(victim)
 
     def queue_prefix(self, victim: Victim) -> Key | None:
-        """Return the first part of `key`, which victims of one queue may share, or None if not allowed."""
+        """Return the first part of `key`, which victims of a queue may share, or None if none is allowed."""
         if self.rule(victim) is None:
             return None
         return (*self.queue_standing((victim,)), *self.queue_key(victim.gang.account))

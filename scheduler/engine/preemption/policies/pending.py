@@ -52,7 +52,7 @@ class Reclaim(PreemptionPolicy):
         # Results of `queue_prefix`, with the version of the victim queue for which they are valid.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
         # Whether a proposal was rejected for exceeding the department's share, and whether the retry is
-        # capped at that share.
+        # limited to that share.
         self._exceeded_share = self._capped_at_share = False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
@@ -107,7 +107,7 @@ class Reclaim(PreemptionPolicy):
     def _usage_allows_eviction(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, rule_name: str, victim: Victim
     ) -> bool:
-        """Return whether decayed usage allows the eviction. It never limits the reclaim of quota."""
+        """Return whether decayed usage allows the eviction. It never restricts the reclaim of quota."""
         amount = victim.amounts[self.turns.kind]
         turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
@@ -194,9 +194,9 @@ class Reclaim(PreemptionPolicy):
         return result
 
     def queue_standing(self, victims: Sequence[Victim]) -> Key:
-        """Return the worst stage of the victims' queues: over share, over quota, within quota.
+        """Return the worst stage of the victims' queues: over share, over quota, or within quota.
 
-        Each victim counts with its queue's allocation after the eviction of the victims before it.
+        For each victim, its queue's allocation excludes the victims evicted before it.
         """
         if len(victims) == 1 or _are_alike(victims):
             return self._equal_victims_standing(victims[0], len(victims))
@@ -220,7 +220,7 @@ class Reclaim(PreemptionPolicy):
         return worst
 
     def _equal_victims_standing(self, victim: Victim, count: int) -> Key:
-        """Return the standing of `count` victims equal to this one."""
+        """Return the standing of a set of `count` victims that equal this one."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account

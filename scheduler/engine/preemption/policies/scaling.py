@@ -13,7 +13,7 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class Shrink(Reclaim):
-    """Evict extra replicas: across queues by the rules of reclaim, in a project up to equal priority."""
+    """Evict extra replicas: across queues by the reclaim rules, and within a project up to equal priority."""
 
     kind = Kind.SHRINK
     evicts_gangs = False
@@ -65,7 +65,7 @@ class Shrink(Reclaim):
 
 
 class ShrinkForScaleUp(Reclaim):
-    """Evict extra replicas of queues over their fair share so that another scales up within its own."""
+    """Evict extra replicas of queues over their fair share so that other gangs scale up within theirs."""
 
     kind = Kind.GROW
     evicts_gangs = False

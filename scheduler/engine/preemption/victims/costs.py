@@ -15,14 +15,14 @@ from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
-# Standing of the victim queue, cost of clearing the node (regardless of queues), node, and its victims.
+# Standing of the victim queue, cost of clearing the node (regardless of queues), the node, and its victims.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
 Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the name of the victim queue
 
 
 @dataclass(slots=True)
 class OfferCache:
-    """Offers of the first proposal, shared with later ones."""
+    """Offers of the first proposal, shared with later proposals."""
 
     offers: Offers | None = None
 
@@ -30,9 +30,8 @@ class OfferCache:
 class NodeCosts:
     """Nodes by the cost of clearing them, in one heap per victim queue.
 
-    Selecting victims changes the order of queues, but not the order of nodes within a queue, so
-    only queues are compared again. A node is priced again once its victim queue is down to its
-    share.
+    Selecting victims changes the order of queues, but not the order of nodes within a queue, so only queues
+    are compared again. A node is priced again once its victim queue has fallen to its share.
     """
 
     def __init__(
@@ -198,7 +197,7 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
 
 
 def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
-    """Select the largest victims first, because fewer of them may make the same room."""
+    """Select the largest victims first, because fewer of them may free enough."""
     chosen: list[Victim] = []
     # The sort is stable: victims of equal size stay in order of cost, cheapest first.
     for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):
@@ -212,7 +211,7 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
 def _select_across_queues(
     selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
 ) -> list[list[Victim]]:
-    """Select victims one by one. Once a queue is down to its share, continue with another queue."""
+    """Select victims one by one. Once a queue has fallen to its share, continue with another queue."""
     chosen: list[Victim] = []
     left = list(ordered)
     while left and not room.fits_after(chosen):
@@ -247,7 +246,7 @@ def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
 
 
 def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
-    """Drop victims that are not needed, beginning with the last. Return the others."""
+    """Drop victims that are not needed, starting with the last. Return the others."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:
@@ -259,7 +258,7 @@ def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
 
 
 class _Room:
-    """Room on one node for a replica, once victims have been evicted."""
+    """Room on one node for a replica after victims have been evicted."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes

@@ -96,7 +96,7 @@ class VictimSelection:
         }
 
     def ordered(self, victims: Iterable[Victim]) -> list[Victim]:
-        """Return the victims that the policy allows now, in order of eviction."""
+        """Return the victims that the policy allows now, in eviction order."""
         policy = self.policy
         allowed = [(key, victim) for victim in victims if (key := policy.key(victim)) is not None]
         allowed.sort(key=itemgetter(0))
@@ -116,7 +116,7 @@ class VictimSelection:
         return True
 
     def is_available(self, victim: Victim) -> bool:
-        """Return whether all the victim's pods are still placed and its gang can still lose them."""
+        """Return whether all of the victim's pods are still placed and its gang can still lose them."""
         if any(part.live.get(pod.index) is not pod for part, pod in victim.pods):
             return False
         if victim.is_gang or self.policy.moves_only:
@@ -128,7 +128,7 @@ class VictimSelection:
                    for other in extra_replica_victims(self.board, victim.gang))  # fmt: skip
 
     def forget(self, count: int) -> None:
-        """Forget all but the first `count` victims, once the board has been rewound."""
+        """Forget all but the first `count` victims after the board has been rewound."""
         for victim in self.selected[count:]:
             self._gang_victims.pop(victim.gang.name, None)
         self._allowed_queues.clear()

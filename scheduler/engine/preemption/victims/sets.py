@@ -1,7 +1,7 @@
 """Enumerate sets of victims that free enough in total, cheapest first.
 
-Workloads of one queue and size are interchangeable if the others can move, so only their number is
-enumerated. Otherwise, they also have to run on the same nodes.
+If other workloads can move, workloads of one queue and size are interchangeable, so only their number is
+enumerated. Otherwise, they must also run on the same nodes to be interchangeable.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ MAX_GROUPS = 32
 def take_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
     """Take the victims, smallest first, because a queue must exceed its threshold before the last one.
 
-    A gang's extra replicas do not count for its size, because they could be evicted before it.
+    A gang's size excludes its extra replicas, because they could be evicted before it.
     """
     return all(selection.take(victim) for victim in sorted(victims, key=_size_key))
 
@@ -37,7 +37,7 @@ def _size_key(victim: Victim) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _VictimSet:
-    """A number of victims from each group. Larger sets add victims only from group `last` on."""
+    """Number of victims from each group. Larger sets add victims only from group `last` on."""
 
     counts: tuple[int, ...]
     victims: tuple[Victim, ...]
@@ -49,8 +49,8 @@ def sufficient_sets(
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield sets of victims that free enough in total, cheapest first, with their amount below quota.
 
-    At most `max_priced` victims are priced, summed over all sets. Without `may_move`, it matters where the
-    victims run.
+    At most `max_priced` victims are priced, summed over all sets. Without `may_move`, the nodes on which the
+    victims run matter.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
@@ -110,7 +110,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed(victim: Victim, kind: int) -> int:
-    """Return the amount that the victim frees on its nodes, where limits count instead of requests."""
+    """Return the amount that the victim frees on its nodes. Nodes count limits instead of requests."""
     if kind == GPU:
         return victim.amounts[GPU]
     return sum(limit_of(part, kind) for part, _ in victim.pods)
@@ -119,7 +119,7 @@ def _freed(victim: Victim, kind: int) -> int:
 def _missing_amounts(
     policy: PreemptionPolicy, arrangement: Arrangement, usable: frozenset[int]
 ) -> dict[int, int]:
-    """Return the missing amount of each requested resource, if all free resources could be used."""
+    """Return the missing amount of each requested resource if all free resources could be used."""
     nodes = policy.board.nodes
     gpus, _, _ = least_request(arrangement)
     requested = (

@@ -32,7 +32,7 @@ class Victim:
         0,
         0,
         0,
-    )  # of an entire gang: its extra replicas, which are evicted first
+    )  # for an entire gang: its extra replicas, which are evicted first
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
     at: int = 0  # time at which lost work was counted
@@ -128,7 +128,7 @@ def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
 
 
 def _followers(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
-    """Return the replicas of following roles that must be evicted if the leader loses a replica."""
+    """Return the replicas of following roles that must be evicted if their leader loses a replica."""
     return tuple(
         (part, part.live[index])
         for part in gang.parts

@@ -51,12 +51,12 @@ class Draft:
 
     @property
     def form_data(self) -> dict[str, Any] | None:
-        """Document data that the form shows: the last valid version."""
+        """Document data shown in the form: the last valid version."""
         return self.data if self.data is not None else _parse_or_none(self.agreed)
 
     @property
     def has_form(self) -> bool:
-        """True if a form can edit the document. Manifests of other systems are text only."""
+        """True if a form can edit the document. Manifests of other systems can only be edited as text."""
         form_data = self.form_data
         return form_data is not None and not is_manifest(form_data)
 

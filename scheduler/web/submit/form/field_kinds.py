@@ -15,7 +15,7 @@ SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 class InvalidFieldText(Exception):
-    """Raised for a field text that is not valid. `allowed` describes valid values."""
+    """Raised for an invalid field text. `allowed` describes the valid values."""
 
     def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
