@@ -14,7 +14,9 @@ from pools.providers.base import (
     ProviderErrorKind,
     ProvisionOrder,
     ProvisionResult,
+    Shape,
 )
+from pools.providers.preview import Preview
 
 AT_ONCE = 500  # maximum number of instances per call
 WARNING = timedelta(seconds=120)
@@ -101,6 +103,9 @@ class Cloud:
             raise ProviderError(ProviderErrorKind.BROKEN, "internal error")
         for instance_id in instance_ids:
             self._machines.pop(instance_id, None)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        return Preview()
 
     def _create_machines(self, order: ProvisionOrder) -> Iterator[str]:
         for index in range(min(order.count, AT_ONCE)):

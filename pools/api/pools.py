@@ -1,8 +1,8 @@
 """REST endpoints that list, create, edit, pause and drain node pools."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -26,16 +26,20 @@ from berth.server.api.requests import (
     parse_body,
     parse_query,
 )
-from berth.server.api.responses import ResponseModel, created_response, no_content
+from berth.server.api.responses import Amounts, ResponseModel, created_response, from_milli, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
+from berth.server.wiring import load_wiring
 from pools import selectors, services
 from pools.api.capacity import pool_capacity
 from pools.api.draining import ScaledPoolResponse, scaled_pool_response
 from pools.api.pool_shapes import CreatePoolBody, NodePoolResponse, PoolValues, to_pool_response
 from pools.models import NodePool, ScalingEvent
+from pools.providers.base import Shape
+from pools.providers.preview import Preview, PreviewedNode
 
 BY_NAME = Order("name", ("name",))
+NODES_SHOWN = 500
 LATEST = Order("latest", ("at", "id"), is_descending=True)
 
 
@@ -47,6 +51,79 @@ class EditQuery(Query):
     dry_run: Annotated[
         bool, Field(description="Return the edited pool and the nodes to drain without storing anything.")
     ] = False
+
+
+class CreateQuery(Query):
+    dry_run: Annotated[
+        bool,
+        Field(
+            description="Return the nodes that the provider finds, and what would prevent their use, without "
+            "creating the pool. This calls the provider and can take some seconds."
+        ),
+    ] = False
+
+
+class PreviewedNodeResponse(ResponseModel):
+    name: str
+    details: str
+    obstacle: str | None = Field(
+        description="Reason that the pool leaves the node out; null if it can be used."
+    )
+    gpu_model: str
+    total: Amounts
+    free: Amounts = Field(description="Resources that others do not use.")
+
+
+class PreviewFindingResponse(ResponseModel):
+    severity: Literal["error", "warning"] = Field(description="`error`: the pool would not work.")
+    message: str
+    remedy: str
+
+
+class PoolPreviewResponse(ResponseModel):
+    """Nodes that the provider offers to a new pool, and findings about them."""
+
+    source: str = Field(
+        description="The system that was examined, for example a cluster with its version and address."
+    )
+    nodes: list[PreviewedNodeResponse] = Field(description=f"The first {NODES_SHOWN} nodes.")
+    nodes_total: int
+    nodes_usable: int
+    total: Amounts = Field(description="Resources of the nodes that can be used.")
+    free: Amounts = Field(description="Resources of these nodes that others do not use.")
+    findings: list[PreviewFindingResponse]
+
+    @classmethod
+    def from_preview(cls, preview: Preview) -> "PoolPreviewResponse":
+        usable = preview.usable
+        return cls(
+            source=preview.source,
+            nodes=[_node_response(node) for node in preview.nodes[:NODES_SHOWN]],
+            nodes_total=len(preview.nodes),
+            nodes_usable=len(usable),
+            total=_sum(node.total for node in usable),
+            free=_sum(node.free for node in usable),
+            findings=[
+                PreviewFindingResponse(severity=each.severity.value, message=each.message, remedy=each.remedy)
+                for each in preview.findings
+            ],
+        )
+
+
+def _node_response(node: PreviewedNode) -> PreviewedNodeResponse:
+    return PreviewedNodeResponse(
+        name=node.name, details=node.details, obstacle=node.obstacle or None,
+        gpu_model=node.total.gpu_model, total=_sum([node.total]), free=_sum([node.free]),
+    )  # fmt: skip
+
+
+def _sum(shapes: Iterable[Shape]) -> Amounts:
+    shapes = list(shapes)
+    return Amounts(
+        gpu=sum(shape.gpus for shape in shapes),
+        cpu=from_milli(sum(shape.cpu_milli for shape in shapes)) or 0,
+        memory_mib=sum(shape.memory_mib for shape in shapes),
+    )
 
 
 class ScalingEventResponse(ResponseModel):
@@ -87,6 +164,9 @@ class PoolView(ApiView):
 
 
 class Pools(PoolView):
+    def is_slow_dry_run(self, request: Request) -> bool:
+        return parse_query(request, CreateQuery).dry_run
+
     @operation("List node pools with their free capacity", query=ListQuery, page=NodePoolResponse)
     def get(self, request: Request) -> Response:
         is_admin = self.is_allowed("administer")
@@ -97,11 +177,18 @@ class Pools(PoolView):
 
         return Response(page(self.visible(), parse_query(request, ListQuery), BY_NAME, to_responses))
 
-    @operation("Create a node pool", body=CreatePoolBody, answer=NodePoolResponse, status=201)
+    @operation(
+        "Create a node pool, or preview the nodes that it would use", query=CreateQuery, body=CreatePoolBody,
+        answer=NodePoolResponse, status=201, alternative=(200, PoolPreviewResponse),
+    )  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
         self.require("administer")
-        pool = services.create_pool(actor=self.actor, **parse_body(request, CreatePoolBody).columns())
+        values = parse_body(request, CreatePoolBody).columns()
+        if self.is_slow_dry_run(request):
+            preview = services.preview_pool(provider_for=load_wiring().provider_for, **values)
+            return Response(PoolPreviewResponse.from_preview(preview))
+        pool = services.create_pool(actor=self.actor, **values)
         response = self.pool_response(pool.name)
         return created_response(response.data, f"/api/v1/node-pools/{pool.name}", ETag=response["ETag"])
 

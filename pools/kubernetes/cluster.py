@@ -1,7 +1,8 @@
 """One pool's access to its cluster: the API, the mirror and the settings."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,16 @@ class Clusters:
                 mirror = Mirror(api, installation, self._on_change, self._on_deleted)
                 self._clusters[connection] = Cluster(api, mirror, installation)
             return self._clusters[connection]
+
+    @contextmanager
+    def open(self, connection: Connection) -> Iterator[Cluster]:
+        """Yield a cluster of its own, and close it afterwards."""
+        api, installation = Api(connection), self._installation()
+        cluster = Cluster(api, Mirror(api, installation, lambda: None, lambda pod: None), installation)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
 
     def retain(self, used: Collection[Cluster]) -> None:
         """Close all other clusters: no pool has their credentials any more."""

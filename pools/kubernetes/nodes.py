@@ -1,14 +1,16 @@
 """Usable capacity of a cluster's nodes, without foreign pods, and reasons not to use a node."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from pools.kubernetes.quantities import mebibytes, milli, parse_quantity
 from pools.kubernetes.settings import KubernetesSettings
+from pools.providers.base import Shape, SharedMachine
 
 INSTALLATION_LABEL = "berth.dev/installation"
 GONE_AFTER = timedelta(minutes=2)  # time after which a node that is not ready counts as gone
@@ -33,6 +35,9 @@ class Usage:
         )  # fmt: skip
 
 
+NO_USAGE = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
     """A node of the cluster. `obstacle` is the reason that no pod may be placed on it, or empty.
@@ -52,6 +57,55 @@ class ClusterNode:
 
     def is_gone(self, now: datetime) -> bool:
         return self.unready_since is not None and now - self.unready_since >= GONE_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The cluster's nodes that a pool selects, by name, and the usage of foreign pods on each node."""
+
+    nodes: Mapping[str, ClusterNode]
+    foreign: Mapping[str, Usage]
+
+    def usage(self, node: ClusterNode) -> Usage:
+        """Return the usage of foreign pods on the node."""
+        return self.foreign.get(node.name, NO_USAGE)
+
+    def shape(self, node: ClusterNode) -> Shape:
+        """Return what Berth may use of the node, and all of its devices."""
+        total, foreign = node.allocatable, self.usage(node)
+        return Shape(
+            max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),
+            total.gpus, node.gpu_model, node.gpu_memory_mib,
+        )  # fmt: skip
+
+    def shared(self, node: ClusterNode) -> SharedMachine:
+        foreign = self.usage(node)
+        return SharedMachine(max(node.allocatable.pods - foreign.pods, 1), node.labels, asdict(foreign))
+
+
+def read_inventory(
+    nodes: Iterable[Object], pods: Iterable[Object], settings: KubernetesSettings,
+    is_own: Callable[[Object], bool],
+) -> Inventory:  # fmt: skip
+    """Return the nodes that match the pool's selector. `is_own` tells which pods are the pool's own."""
+    selected = {
+        node["metadata"]["name"]: read_node(node, settings)
+        for node in nodes
+        if matches_selector(node, settings.node_selector)
+    }
+    usages: dict[str, list[Usage]] = defaultdict(list)
+    for pod in pods:
+        name = pod["spec"].get("nodeName")
+        if name in selected and not is_own(pod):
+            usages[name].append(pod_usage(pod, settings.gpu_resource))
+    return Inventory(selected, {name: total_usage(usage) for name, usage in usages.items()})
+
+
+def fits(node: ClusterNode, shape: Shape) -> bool:
+    """Return whether the node without foreign pods has what a node of the pool needs."""
+    total = node.allocatable
+    fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
+    return fits and total.gpus >= shape.gpus
 
 
 def read_node(node: Object, settings: KubernetesSettings) -> ClusterNode:

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pools.providers.preview import Preview
 
 
 class InstanceState(StrEnum):
@@ -151,4 +154,12 @@ class Provider(Protocol):
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Terminate these instances. Idempotent: unknown instances and those already gone are ignored."""
+        ...
+
+    def preview(self, pool: str, shape: Shape) -> "Preview":
+        """Examine what a pool with nodes of this shape would use, without changing anything.
+
+        The pool may not exist yet. Raises ProviderError if nothing can be examined; whatever else is wrong is
+        a finding. Return an empty preview if there is nothing to examine before nodes are ordered.
+        """
         ...

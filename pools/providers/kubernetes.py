@@ -4,19 +4,20 @@ The cluster's nodes exist already. An order of a pool claims nodes, and a termin
 neither creates nor changes nodes of the cluster. Claims are rows.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from berth.core.words import format_count
-from pools.kubernetes.api import Unreachable
+from pools.kubernetes.api import ApiError, Unreachable
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import INSTANCE_ANNOTATION, POOL_LABEL
-from pools.kubernetes.nodes import ClusterNode, Usage, matches_selector, pod_usage, read_node, total_usage
+from pools.kubernetes.mirror import Mirror
+from pools.kubernetes.nodes import ClusterNode, Inventory, fits, read_inventory
+from pools.kubernetes.preview.examine import examine
 from pools.models import NodeClaim, NodePool
 from pools.providers.base import (
     Instance,
@@ -26,40 +27,26 @@ from pools.providers.base import (
     ProvisionOrder,
     ProvisionResult,
     Shape,
-    SharedMachine,
 )
+from pools.providers.preview import Preview
 
 REASONS_SHOWN = 5
-NO_USAGE = Usage()
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """The cluster's nodes that the pool selects, by name, and the usage of foreign pods on each node."""
-
-    nodes: Mapping[str, ClusterNode]
-    foreign: Mapping[str, Usage]
-
-    def shape(self, node: ClusterNode) -> Shape:
-        """Return what Berth may use of the node, and all of its devices."""
-        total, foreign = node.allocatable, self.foreign.get(node.name, NO_USAGE)
-        return Shape(
-            max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),
-            total.gpus, node.gpu_model, node.gpu_memory_mib,
-        )  # fmt: skip
-
-    def shared(self, node: ClusterNode) -> SharedMachine:
-        foreign = self.foreign.get(node.name, NO_USAGE)
-        return SharedMachine(max(node.allocatable.pods - foreign.pods, 1), node.labels, asdict(foreign))
 
 
 class KubernetesProvider:
-    """Provider of one pool. `access` raises ProviderError if the pool's cluster cannot be called."""
+    """Provider of one pool.
+
+    `access` returns the access to the pool's cluster, which all pools with the same credentials share, and
+    `connect` opens one that is closed after use. Both raise ProviderError if the cluster cannot be called.
+    """
 
     machines_join = False
 
-    def __init__(self, access: Callable[[], PoolAccess], now: Callable[[], datetime]) -> None:
-        self._get_access, self._now = access, now
+    def __init__(
+        self, access: Callable[[], PoolAccess], connect: Callable[[], AbstractContextManager[PoolAccess]],
+        now: Callable[[], datetime],
+    ) -> None:  # fmt: skip
+        self._get_access, self._connect, self._now = access, connect, now
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         claims = list(_claims(order.pool).filter(client_token=order.client_token))
@@ -79,6 +66,20 @@ class KubernetesProvider:
         keys = [key for key in map(_claim_key, instance_ids) if key is not None]
         _claims(pool).filter(pk__in=keys, ended_at=None).update(ended_at=self._now())
 
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        claims = NodeClaim.objects.filter(ended_at=None).exclude(pool__name=pool)
+        claimed_by = dict(claims.values_list("node_uid", "pool__name"))
+        with self._connect() as access:
+            try:
+                return examine(access, shape, claimed_by)
+            except Unreachable as error:
+                raise ProviderError(ProviderErrorKind.TIMEOUT, str(error)) from None
+            except ApiError as error:
+                is_rejected = error.status == 401
+                kind = ProviderErrorKind.CREDENTIALS if is_rejected else ProviderErrorKind.BROKEN
+                message = "the cluster rejects the credentials" if is_rejected else error.message
+                raise ProviderError(kind, f"{access.cluster.api.server}: {message}") from None
+
     def inventory(self, pool: str) -> Inventory:
         """Return the nodes that match the pool's selector. Raises ProviderError."""
         access = self._get_access()
@@ -87,21 +88,13 @@ class KubernetesProvider:
             nodes, pods = cluster.mirror.nodes(), cluster.mirror.pods()
         except Unreachable as error:
             raise ProviderError(ProviderErrorKind.TIMEOUT, str(error)) from None
-        selected = {
-            node["metadata"]["name"]: read_node(node, settings)
-            for node in nodes
-            if matches_selector(node, settings.node_selector)
-        }
-        usages: dict[str, list[Usage]] = defaultdict(list)
         instances = {instance_id(claim) for claim in _claims(pool).filter(ended_at=None)}
-        for pod in pods:
-            name = pod["spec"].get("nodeName")
-            if name in selected and not _is_own(pod, access, pool, instances):
-                usages[name].append(pod_usage(pod, settings.gpu_resource))
-        return Inventory(selected, {name: total_usage(usage) for name, usage in usages.items()})
+        return read_inventory(
+            nodes, pods, settings, lambda pod: _is_own(pod, cluster.mirror, pool, instances)
+        )
 
     def _claim_nodes(self, order: ProvisionOrder, inventory: Inventory) -> list[NodeClaim]:
-        free = [node for node in self._free_nodes(inventory) if _fits(node, order.shape)]
+        free = [node for node in self._free_nodes(inventory) if fits(node, order.shape)]
         claims: list[NodeClaim] = []
         with transaction.atomic():
             list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
@@ -131,11 +124,11 @@ class KubernetesProvider:
     def _free_nodes(self, inventory: Inventory) -> list[ClusterNode]:
         claimed = set(NodeClaim.objects.filter(ended_at=None).values_list("node_uid", flat=True))
         usable = [node for node in inventory.nodes.values() if not node.obstacle and node.uid not in claimed]
-        return sorted(usable, key=lambda node: (inventory.foreign.get(node.name, NO_USAGE).gpus, node.name))
+        return sorted(usable, key=lambda node: (inventory.usage(node).gpus, node.name))
 
     def _shortage_message(self, order: ProvisionOrder, inventory: Inventory) -> str:
         free = self._free_nodes(inventory)
-        fitting = sum(_fits(node, order.shape) for node in free)
+        fitting = sum(fits(node, order.shape) for node in free)
         selected = format_count(len(inventory.nodes), "node")
         parts = [f"{selected} of the cluster selected, {len(free)} free, {fitting} large enough"]
         parts += list(_reasons(inventory.nodes.values()))
@@ -162,11 +155,11 @@ class KubernetesProvider:
         )
 
 
-def _is_own(pod: Mapping[str, Any], access: PoolAccess, pool: str, instances: Collection[str]) -> bool:
+def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collection[str]) -> bool:
     """Return whether the pod runs on a current instance of this pool. Leftover pods do not."""
     metadata = pod["metadata"]
     return (
-        access.cluster.mirror.is_own(pod)
+        mirror.is_own(pod)
         and metadata["labels"].get(POOL_LABEL) == pool
         and (metadata.get("annotations") or {}).get(INSTANCE_ANNOTATION) in instances
     )
@@ -183,12 +176,6 @@ def _claim_key(instance: str) -> int | None:
 
 def _claims(pool: str) -> Any:
     return NodeClaim.objects.filter(pool__name=pool).order_by("pk")
-
-
-def _fits(node: ClusterNode, shape: Shape) -> bool:
-    total = node.allocatable
-    fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
-    return fits and total.gpus >= shape.gpus
 
 
 def _reasons(nodes: Iterable[ClusterNode]) -> Iterable[str]:

@@ -21,8 +21,10 @@ from pools.providers.base import (
     ProviderErrorKind,
     ProvisionOrder,
     ProvisionResult,
+    Shape,
 )
 from pools.providers.hardware import Machine
+from pools.providers.preview import Preview
 
 
 class LocalProvider:
@@ -65,6 +67,9 @@ class LocalProvider:
                 )
                 if after != before:
                     _write_instances(path, after)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        return Preview()
 
     def _create_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
         """Create as many instances as the free devices allow. Nodes without GPUs always fit."""

@@ -11,7 +11,9 @@ from pools.providers.base import (
     Provider,
     ProvisionOrder,
     ProvisionResult,
+    Shape,
 )
+from pools.providers.preview import Preview
 
 
 class PreparedNodes:
@@ -58,6 +60,9 @@ class PreparedNodes:
         for instance_id in instance_ids:
             self.environments.end(instance_id)
         self.provider.terminate(pool, instance_ids)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        return self.provider.preview(pool, shape)
 
     def _with_progress(self, instance: Instance, recipe: Recipe) -> Instance:
         """Return the instance with its progress. Start the installation unless it is already running."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from pools.providers.base import Instance, InstanceState, Provider, ProvisionOrder, ProvisionResult
+from pools.providers.base import Instance, InstanceState, Provider, ProvisionOrder, ProvisionResult, Shape
+from pools.providers.preview import Preview
 
 Obstacles = Callable[[Collection[str]], Mapping[str, str]]
 
@@ -48,6 +49,9 @@ class ReachableNodes:
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         self.provider.terminate(pool, instance_ids)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        return self.provider.preview(pool, shape)
 
 
 def _booting(instance: Instance, reason: str) -> Instance:

@@ -24,6 +24,7 @@ from pools.providers.base import (
     ProvisionResult,
     Shape,
 )
+from pools.providers.preview import Preview
 
 SILENT_AFTER = timedelta(seconds=180)
 RETRY_AFTER = timedelta(minutes=2)  # delay before a machine whose start script failed is used again
@@ -65,6 +66,10 @@ class StaticProvider:
             ending.update(ended_at=now)
             for key in machines:
                 mark_departed_if_unused(key, now)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        """Return an empty preview, because machines join a pool after it was created."""
+        return Preview()
 
     def _take_machines(self, order: ProvisionOrder) -> list[MachineUse]:
         free = self._free_machines(order.pool)

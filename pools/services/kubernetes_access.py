@@ -1,7 +1,8 @@
 """Access to the clusters of Kubernetes pools, from their rows and encrypted credentials."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 
 from berth.core.errors import Invalid
@@ -15,6 +16,7 @@ from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 KUBERNETES = NodePool.Provider.KUBERNETES.value
+UNUSABLE = (Invalid, UnsealError, LookupError, OSError, ValueError)  # errors of settings and credentials
 COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 
 
@@ -62,11 +64,21 @@ class KubernetesAccess:
             raise ProviderError(ProviderErrorKind.CREDENTIALS, access.reason)
         return access
 
+    @contextmanager
+    def open(self, pool: NodePool) -> Iterator[PoolAccess]:
+        """Yield an access to the cluster of a pool that may not be stored. Raises ProviderError."""
+        try:
+            settings, connection = _parse(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
+        except UNUSABLE as error:
+            raise ProviderError(ProviderErrorKind.CREDENTIALS, str(error)) from error
+        with self._clusters.open(connection) as cluster:
+            yield PoolAccess(cluster, settings)
+
     def _access(self, settings_json: str, sealed: str) -> PoolAccess | Unusable:
         try:
             settings, connection = _parse(settings_json, sealed)
             return PoolAccess(self._clusters.get(connection), settings)
-        except (Invalid, UnsealError, LookupError, OSError, ValueError) as error:
+        except UNUSABLE as error:
             return Unusable(str(error))
 
 

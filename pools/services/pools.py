@@ -1,8 +1,9 @@
-"""Create, edit, pause, drain and delete pools."""
+"""Preview, create, edit, pause, drain and delete pools."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -11,11 +12,14 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, PreconditionFailed
 from berth.core.problems import Problem
+from berth.core.words import format_count
 from pools import history
 from pools.costs import current_price, store_past_price
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
+from pools.providers.base import Provider, ProviderError, Shape
+from pools.providers.preview import Preview, error, warning
 from pools.runtimes.capabilities import default_runtime
 from pools.services import environments, failed_boots
 from pools.services.pool_values import apply_values, pool_node_spec, pool_settings
@@ -34,19 +38,43 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
     `nodes` may use any of the node spec notations.
     """
-    if "provider" in values:
-        values.setdefault("runtime", default_runtime(values["provider"]))
-    columns, plugins = environments.split_values(values)
     with transaction.atomic():
-        pool = NodePool(name=name)
-        pool = apply_values(pool, environments.merge_environment(pool, columns))
-        pool.nodes_desired = pool_node_spec(pool).initial_nodes
+        pool, plugins = _new_pool(name, values)
         pool.save(force_insert=True)
         environments.build(pool, plugins, at=timezone.now())
         if pool.built_environment is not None:
             pool.save(update_fields=["plugins", "built_environment"])
         changed.send(NodePool, actor=actor, action="create", obj=pool, before=None, after=pool_settings(pool))
     return pool
+
+
+def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
+    """Return what the provider finds for a pool that `create_pool` would create, without creating it.
+
+    Raises Invalid like `create_pool`. A provider that cannot examine anything is an error in the preview.
+    """
+    pool, _ = _new_pool(name, values)
+    shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
+    try:
+        preview = provider_for(pool).preview(pool.name, shape)
+    except ProviderError as failure:
+        return Preview(findings=(error(failure.message),))
+    usable, needed = len(preview.usable), pool_node_spec(pool).initial_nodes
+    if preview.nodes and usable < needed:
+        message = f"The pool starts with {format_count(needed, 'node')}, and {usable} can be used."
+        preview = replace(preview, findings=(*preview.findings, warning(message)))
+    return preview
+
+
+def _new_pool(name: str, values: dict[str, Any]) -> tuple[NodePool, environments.PluginChanges]:
+    """Return a valid pool that is not saved, and its plugins."""
+    if "provider" in values:
+        values.setdefault("runtime", default_runtime(values["provider"]))
+    columns, plugins = environments.split_values(values)
+    pool = NodePool(name=name)
+    pool = apply_values(pool, environments.merge_environment(pool, columns))
+    pool.nodes_desired = pool_node_spec(pool).initial_nodes
+    return pool, plugins
 
 
 def edit_pool(

@@ -181,6 +181,12 @@ class PoolForm(Form):
     def sections(self) -> Sequence[Section]:
         return pool_sections(self.providers())
 
+    def keep_secrets(self) -> None:
+        """Keep the entered secrets in a form that is shown again, so that they are submitted again."""
+        for field in self.fields.values():
+            if isinstance(field.widget, forms.PasswordInput):
+                field.widget.render_value = True
+
     def values(self) -> dict[str, Any]:
         """Return the values for the service, by the names of the model's fields."""
         cleaned, provider = self.cleaned_data, self.chosen_provider()
@@ -230,12 +236,6 @@ class SettingsForm(PoolForm):
         for name, text in environment_fields.secret_help_texts(self.pool):
             if name in self.fields:
                 self.fields[name].help_text = text
-
-    def keep_secrets(self) -> None:
-        """Keep the entered secrets in the confirmation form, so that they are submitted again."""
-        for field in self.fields.values():
-            if isinstance(field.widget, forms.PasswordInput):
-                field.widget.render_value = True
 
 
 class ScaleForm(Form):

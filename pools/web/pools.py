@@ -1,6 +1,7 @@
 """Pages that create, edit, scale and pause pools."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
@@ -11,12 +12,14 @@ from django.views.decorators.http import require_http_methods
 from berth.core.words import format_count
 from berth.server.web.faults import form_errors
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from berth.server.wiring import load_wiring
 from pools import services
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, list_nodes_to_drain
 from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_values
 
 MAX_LISTED = 20
+TITLE = "New node pool"
 RETRY = (
     "Provisioning starts again immediately, and the count of failed boots is reset. Fix the cause first: "
     "machines that do not boot cost money."
@@ -37,13 +40,34 @@ POOL_ACTIONS = {
 def create(request: Request) -> HttpResponse:
     request.require("administer")
     form = PoolForm(request.POST or None, auto_id="pool_%s")
+    more: dict[str, Any] = {"check": "Test connection"}
     if request.method == "POST" and form.is_valid():
         with form_errors(form, form.paths()):
+            if "check" in request.POST:
+                form.keep_secrets()
+                more |= _preview(form)
+                return form_page(request, form, title=TITLE, label="Create pool", back=_list_url(), **more)
             pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
             return done(
                 request, f"Pool {pool} created. Next, assign department quotas in the pool.", to=_list_url()
             )
-    return form_page(request, form, title="New node pool", label="Create pool", back=_list_url())
+    return form_page(request, form, title=TITLE, label="Create pool", back=_list_url(), **more)
+
+
+def _preview(form: PoolForm) -> dict[str, Any]:
+    """Return what the provider finds for the pool of the form, for the template."""
+    preview = services.preview_pool(
+        provider_for=load_wiring().provider_for, name=form.cleaned_data["name"], **form.values()
+    )
+    usable = preview.usable
+    return {
+        "result_template": "pools/preview.html",
+        "preview": preview,
+        "nodes": preview.nodes[:MAX_LISTED],
+        "more_nodes": max(0, len(preview.nodes) - MAX_LISTED),
+        "gpus": sum(node.total.gpus for node in usable),
+        "free_gpus": sum(node.free.gpus for node in usable),
+    }
 
 
 @signed_in

@@ -1,7 +1,7 @@
 """Contract tests for every provider."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from pools.providers.base import (
 from pools.providers.hardware import Machine, simulated_devices
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
+from pools.providers.preview import Severity
 from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
 from tests import factories
@@ -73,7 +74,7 @@ def kubernetes_provider() -> Iterator[Provider]:
     with serve(cluster) as url:
         clusters = Clusters(lambda: "test")
         access = PoolAccess(clusters.get(Connection(url)), KubernetesSettings())
-        yield KubernetesProvider(lambda: access, lambda: START)
+        yield KubernetesProvider(lambda: access, lambda: nullcontext(access), lambda: START)
         clusters.close()
 
 
@@ -157,6 +158,15 @@ def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -
     assert len(provider.list_instances("small")) == 2
     assert len([i for i in provider.list_instances("large") if i.state == InstanceState.READY]) == 2
     assert provider.list_instances("none") == ()
+
+
+def test_preview_changes_nothing_and_shows_the_same_again(provider: Provider) -> None:
+    shown = provider.preview("small", order().shape)
+    assert provider.preview("small", order().shape) == shown
+    assert shown.source or not shown.nodes
+    assert not [finding for finding in shown.findings if finding.severity == Severity.ERROR]
+    assert provider.list_instances("small") == ()
+    assert len(provider.provision(order(count=4)).instances) == 4
 
 
 def living_ordinals(provider: Provider) -> list[int]:

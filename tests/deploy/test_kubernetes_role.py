@@ -4,6 +4,9 @@ from pathlib import Path
 
 import yaml
 
+from pools.kubernetes.preview.examine import examine
+from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW
+from pools.providers.base import Shape
 from tests.contracts.kubernetes_stage import fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 
@@ -19,12 +22,17 @@ def granted() -> set[tuple[str, str]]:
     }
 
 
+def test_preview_checks_exactly_the_permissions_of_the_role() -> None:
+    assert {(each.verb, each.resource) for each in (*PERMISSIONS, REVIEW)} == granted()
+
+
 def test_role_grants_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
         secrets = {"secret_env": {"PASSWORD": "x"}, "registry_auth": "{}"}
         stage.runtime.start(stage.order("p-1", "train", **secrets))
         running(stage.runtime, "p-1")
         stage.access["prod"].cluster.mirror.nodes()
+        examine(stage.access["prod"], Shape(1000, 1024), {})
         stage.runtime.read_log("p-1", 0, 100)
         stage.runtime.stop("p-1", 5)
         ended(stage.runtime, "p-1")

@@ -12,7 +12,9 @@ from pools.providers.base import (
     ProviderErrorKind,
     ProvisionOrder,
     ProvisionResult,
+    Shape,
 )
+from pools.providers.preview import Preview
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class FakeProvider:
         self.hidden: set[str] = set()
         self._instances: dict[str, tuple[str, Instance]] = {}
         self._answers: dict[str, tuple[Instance, ...]] = {}
+        self.previewed = Preview()
 
     # --- controlled by the test
 
@@ -118,6 +121,12 @@ class FakeProvider:
                 self._set(instance_id, InstanceState.GONE)
         if isinstance(outcome, Fail):
             raise ProviderError(outcome.kind, outcome.message)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        outcome = self._next_scripted_outcome("preview")
+        if isinstance(outcome, Fail):
+            raise ProviderError(outcome.kind, outcome.message)
+        return self.previewed
 
     def _make(self, order: ProvisionOrder, more: int) -> tuple[Instance, ...]:
         count = order.count + more

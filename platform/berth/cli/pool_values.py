@@ -201,6 +201,19 @@ class PoolValues:
 
 
 @dataclass(frozen=True)
+class NewPool(PoolValues):
+    """Options of `berth pool create`, including those that preview or confirm it."""
+
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Create the pool without a preview and a question.")
+    ] = False
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the nodes that the pool would use, without creating it."),
+    ] = False
+
+
+@dataclass(frozen=True)
 class PoolChanges(PoolValues):
     """Options of `berth pool edit`, including those that preview or confirm drains."""
 

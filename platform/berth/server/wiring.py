@@ -83,7 +83,7 @@ def _build_wiring(fakes: str) -> Wiring:
             NodePool.Provider.STATIC.value: lambda pool: static,
             NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
             NodePool.Provider.KUBERNETES.value: lambda pool: KubernetesProvider(
-                partial(access.for_pool, pool), clock.now
+                partial(access.for_pool, pool), partial(access.open, pool), clock.now
             ),
         },
         runtimes={

@@ -14,7 +14,9 @@ from pools.providers.base import (
     ProviderError,
     ProvisionOrder,
     ProvisionResult,
+    Shape,
 )
+from pools.providers.preview import Preview
 
 TERMINATE_BATCH_SIZE = 500
 
@@ -88,6 +90,14 @@ class AwsProvider:
                 self.clients.ec2.terminate_instances(
                     InstanceIds=ids_to_end[start : start + TERMINATE_BATCH_SIZE]
                 )
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        """Check the credentials, the instance types and the machine image."""
+        with provider_errors():
+            self._types.check_fit(self.settings.instance_types, shape)
+            image = template.resolve_image_id(self.clients, self.settings)
+        types = ", ".join(self.settings.instance_types)
+        return Preview(f"EC2 in {self.settings.region}: {types} with the image {image}")
 
     def _launch(self, order: ProvisionOrder) -> fleet.LaunchResult:
         settings, user_data = self.settings, self._user_data(order)

@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pools.providers.base import Instance, InstanceState, ProvisionOrder, ProvisionResult
+from pools.providers.base import Instance, InstanceState, ProvisionOrder, ProvisionResult, Shape
 from pools.providers.local import LocalProvider
+from pools.providers.preview import Preview
 from pools.runtimes.enclosure.levels import SETTINGS_OF_PODS
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, node_label
 from pools.runtimes.ray.node.raylet import STARTED
@@ -62,6 +63,9 @@ class LocalRayNodes:
             _request_termination(self._home(pool, instance_id))
             self._with_state(pool, listed[instance_id])
         self.list_instances(pool)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        return self.local.preview(pool, shape)
 
     def _with_state(self, pool: str, instance: Instance) -> Instance:
         """Return the instance with the state of its process. Start the process if the pool has a head."""

@@ -118,6 +118,16 @@ class FakeCluster:
 
     # --- the API server, the scheduler and the kubelets
 
+    def forbid(self, verb: str, resource: str) -> None:
+        """Take a permission from the account."""
+        message = f'{resource} is forbidden: User "berth" cannot {verb} resource "{resource}" in API group ""'
+        self.refusals[verb, resource] = Refusal(403, "Forbidden", message)
+
+    def review(self, attributes: Object) -> Object:
+        resource = "/".join(filter(None, [attributes["resource"], attributes["subresource"]]))
+        refusal = self.refusals.get((attributes["verb"], resource))
+        return {"status": {"allowed": refusal is None or refusal.status != 403}}
+
     def create_pod(self, pod: Object) -> Object:
         with self.store.lock:
             metadata = pod["metadata"]

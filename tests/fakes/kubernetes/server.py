@@ -38,6 +38,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         url = urlsplit(self.path)
+        if url.path == "/version":
+            self._send(200, {"gitVersion": "v1.30.0"})
+            return
         query = dict(parse_qsl(url.query))
         resource, namespace, name, part = _parse(url.path)
         if verb == "get" and not name:
@@ -64,6 +67,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._log(namespace, name, query)
             case "get", kind:
                 self._send(200, store.find(kind, namespace, name))
+            case "create", "selfsubjectaccessreviews":
+                self._send(201, cluster.review(body["spec"]["resourceAttributes"]))
             case "create", "pods":
                 self._send(201, cluster.create_pod(body))
             case "create", kind:
@@ -148,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _parse(path: str) -> tuple[str, str, str, str]:
     """Return the resource, namespace, name and subresource of a path."""
-    parts = path.removeprefix("/api/v1/").split("/")
+    parts = path.removeprefix("/apis/authorization.k8s.io/v1/").removeprefix("/api/v1/").split("/")
     if parts[0] == "namespaces" and len(parts) > 2:
         resource, rest = parts[2], parts[3:]
         return resource, parts[1], rest[0] if rest else "", rest[1] if len(rest) > 1 else ""

@@ -42,7 +42,9 @@ class Fleet:
 
     def reconcile(self, pool: NodePool) -> None:
         self.now += timedelta(seconds=20)
-        provider = KubernetesProvider(lambda: self.access.for_pool(pool), lambda: self.now)
+        provider = KubernetesProvider(
+            lambda: self.access.for_pool(pool), lambda: self.access.open(pool), lambda: self.now
+        )
         reconcile(pool.pk, provider=provider, now=self.now, fence=transaction.atomic)
 
     def settle(self, pool: NodePool, **expected: Any) -> dict[str, Any]:

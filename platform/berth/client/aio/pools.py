@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from berth.client.aio.resource import AsyncResource
+from berth.client.models.pool_previews import PoolPreview
 from berth.client.models.pools import (
     AvailablePlugin,
     CapacityPoint,
@@ -35,6 +36,10 @@ class AsyncNodePools(AsyncResource):
     async def create(self, name: str, **values: Any) -> NodePool:
         """Create a pool. `nodes` is 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
         return await self._post(NodePool, "node-pools", {"name": name, **values})
+
+    async def preview(self, name: str, **values: Any) -> PoolPreview:
+        """Return what the provider finds for the pool that `create` would create, without creating it."""
+        return await self._post(PoolPreview, "node-pools", {"name": name, **values}, {"dry_run": True})
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.

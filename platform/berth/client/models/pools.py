@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from berth.client.models.base import Model
+from berth.client.models.pool_previews import Amounts
 
 
 class AvailablePlugin(Model):
@@ -109,14 +110,6 @@ class Machine(Model):
     last_seen_at: datetime
     """Time of the last report."""
     departed_at: datetime | None = None
-
-
-class Amounts(Model):
-    """GPUs, CPU cores and MiB of memory; None means unlimited."""
-
-    gpu: float | None = None
-    cpu: float | None = None
-    memory_mib: int | None = None
 
 
 class Phase(Model):

@@ -56,7 +56,7 @@ def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
     @wraps(handler)
     def wrapper(view: V, request: Request, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         key = request.headers.get(HEADER)
-        if key is None or not request.user.is_authenticated:
+        if key is None or not request.user.is_authenticated or view.is_slow_dry_run(request):
             return handler(view, request, *args, **kwargs)
         fingerprint = _fingerprint(request, _validate_key(key))
         with transaction.atomic():

@@ -76,6 +76,10 @@ class ApiView(APIView):
             return False
         return True
 
+    def is_slow_dry_run(self, request: Request) -> bool:
+        """Return whether the request only examines other systems, which no transaction may wait for."""
+        return False
+
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
         _set_content_length(request)
         return super().initialize_request(request, *args, **kwargs)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from berth.server.tracing.spans import Span, is_tracing_enabled, span
-from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrder, ProvisionResult
+from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrder, ProvisionResult, Shape
+from pools.providers.preview import Preview
 
 
 def trace_provider(provider: Provider, kind: str) -> Provider:
@@ -41,6 +42,10 @@ class TracedProvider:
         with self._call("terminate", pool) as call_span:
             call_span.set_attributes(berth__nodes__requested=len(instance_ids))
             self._provider.terminate(pool, instance_ids)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        with self._call("preview", pool):
+            return self._provider.preview(pool, shape)
 
     def _call(self, method: str, pool: str) -> Span:
         return span(f"provider {method}", berth__provider=self._kind, berth__pool=pool)

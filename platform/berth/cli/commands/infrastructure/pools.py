@@ -7,9 +7,16 @@ import typer
 
 from berth.cli.arguments import PoolArgument, open_client, with_options_from
 from berth.cli.commands.infrastructure.nodes import format_free_gpus, is_interactive
+from berth.cli.commands.infrastructure.previews import (
+    confirm_creation,
+    confirm_drain,
+    drain_lines,
+    print_drain,
+    print_preview,
+)
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
-from berth.cli.pool_values import PoolChanges, PoolValues
+from berth.cli.pool_values import NewPool, PoolChanges
 from berth.cli.text import format_age, format_pairs, format_short_time, format_time, now, number, safe
 from berth.core.words import format_count
 
@@ -19,6 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Manage node pools.")
 Name = PoolArgument
+# These providers have nothing to show before a pool exists.
+WITHOUT_PREVIEW = (None, "local", "static")
 # Changes to these fields can remove nodes.
 NODE_COUNT_FIELDS = {
     "nodes",
@@ -64,18 +73,28 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 
 @app.command("create")
-@with_options_from(PoolValues)
-def create(options: PoolValues) -> None:
+@with_options_from(NewPool)
+def create(options: NewPool) -> None:
     """Create a pool from options or a file. Options override the file.
+
+    If the provider can show its nodes first, this prints them with what would prevent their use, and asks
+    for confirmation on a terminal. Elsewhere, errors in the preview exit with code 1, except with --yes.
 
     \b
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
     berth pool create -f pool.yaml
-    berth pool create prod --provider kubernetes --context prod --nodes 8 --gpus-per-node 8
+    berth pool create prod --provider kubernetes --context prod --nodes 8 --gpus-per-node 8 --dry-run
     berth pool create hf --nodes 2 --plugin torch --plugin huggingface:token=@token.txt --pip 'numpy>=2'
     """
     values = options.document()
     name = options.resolve_name(values.pop("name", None))
+    if options.dry_run:
+        with open_client() as client:
+            show_one(client.node_pools.preview(name, **values), options.output, print_preview)
+        return
+    if not options.yes and values.get("provider") not in WITHOUT_PREVIEW:
+        with open_client() as client:
+            confirm_creation(name, client.node_pools.preview(name, **values), options.output)
     _run_action(options.output, lambda client: client.node_pools.create(name, **values))
 
 
@@ -99,10 +118,10 @@ def edit(options: PoolChanges) -> None:
     options.require_changes(changes)
     with open_client() as client:
         if options.dry_run:
-            show_one(client.node_pools.preview_edit(name, changes), options.output, _print_drain)
+            show_one(client.node_pools.preview_edit(name, changes), options.output, print_drain)
             return
         if NODE_COUNT_FIELDS & changes.keys() and not options.yes and is_interactive():
-            _confirm_drain(client.node_pools.preview_edit(name, changes))
+            confirm_drain(client.node_pools.preview_edit(name, changes))
         changed = client.node_pools.edit(name, changes)
     show_one(changed, options.output, _print_scaled_pool)
 
@@ -165,37 +184,16 @@ def scale(
     """
     with open_client() as client:
         if dry_run:
-            show_one(client.node_pools.scaling(name, nodes), output, _print_drain)
+            show_one(client.node_pools.scaling(name, nodes), output, print_drain)
             return
         if not yes and is_interactive():
-            _confirm_drain(client.node_pools.scaling(name, nodes))
+            confirm_drain(client.node_pools.scaling(name, nodes))
         changed = client.node_pools.scale(name, nodes)
     show_one(changed, output, _print_scaled_pool)
 
 
-def _confirm_drain(scaling: Any) -> None:
-    if scaling.draining:
-        _print_drain(scaling)
-        typer.confirm("Continue?", abort=True, err=True)
-
-
-def _print_drain(scaling: Any) -> None:
-    print("\n".join(_drain_lines(scaling)) or "No nodes would be drained.")
-
-
 def _print_scaled_pool(pool: Any) -> None:
-    print("\n".join([f"{safe(pool.name)}: {_format_state(pool)}", *_drain_lines(pool)]))
-
-
-def _drain_lines(scaling: Any) -> list[str]:
-    lines = []
-    for node in scaling.draining:
-        runs = "; ".join(node.work or ()) or (f"{node.pods} pods" if node.pods else "no workloads")
-        lines.append(f"  drain {safe(node.node)}: {safe(runs)}")
-        if node.blocked_by:
-            lines[-1] += f" (blocked by a disruption budget: {safe(node.blocked_by)})"
-    more = scaling.draining_count - len(scaling.draining)
-    return [*lines, f"  drain {format_count(more, 'more node')}"] if more > 0 else lines
+    print("\n".join([f"{safe(pool.name)}: {_format_state(pool)}", *drain_lines(pool)]))
 
 
 @app.command("pause")

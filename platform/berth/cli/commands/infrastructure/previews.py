@@ -1,0 +1,99 @@
+"""Show the effects of creating or shrinking a pool first, and ask for confirmation."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from berth.cli.commands.infrastructure.nodes import is_interactive
+from berth.cli.exits import ExitCode
+from berth.cli.output import Column, Output, print_items
+from berth.cli.text import number, safe
+from berth.core.words import format_count
+
+if TYPE_CHECKING:
+    from berth.client.models.pool_previews import PoolPreview
+
+COLUMNS = [
+    Column("NODE", lambda n: n.name),
+    Column("GPUS", lambda n: number(n.total.gpu), right=True),
+    Column("FREE", lambda n: number(n.free.gpu), right=True),
+    Column("MODEL", lambda n: n.gpu_model or "-"),
+    Column("CORES", lambda n: number(n.total.cpu), right=True, optional=True),
+    Column("MEMORY", lambda n: f"{n.total.memory_mib} MiB", right=True, optional=True),
+    Column("USED BY", lambda n: n.details or "-", flexible=True),
+    Column("LEFT OUT", lambda n: n.obstacle or "-", flexible=True),
+]
+
+
+def print_preview(preview: "PoolPreview") -> None:
+    """Print the nodes and findings."""
+    if not (preview.source or preview.findings):
+        print("The provider has nothing to check before it creates nodes.")
+        return
+    if preview.source:
+        print(safe(preview.source))
+    if preview.nodes:
+        print_items(preview.nodes, COLUMNS)
+        hidden = preview.nodes_total - len(preview.nodes)
+        if hidden:
+            print(f"and {format_count(hidden, 'more node')}")
+        print(_summary(preview))
+    for finding in preview.findings:
+        print(_finding_text(finding))
+
+
+def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
+    """Show a preview that is not empty. Exit unless the user confirms it, or it has no error.
+
+    If the output is machine-readable, show only errors, on stderr.
+    """
+    if not (preview.source or preview.findings):
+        return
+    errors = [finding for finding in preview.findings if finding.severity == "error"]
+    if output.is_data:
+        for finding in errors:
+            print(_finding_text(finding), file=sys.stderr)
+    else:
+        print_preview(preview)
+    if is_interactive() and not output.is_data:
+        typer.confirm(f"Create pool {safe(name)}?", default=not errors, abort=True)
+    elif errors:
+        print(
+            f"Pool {safe(name)} was not created. Fix the errors, or pass --yes to create it anyway.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _finding_text(finding: Any) -> str:
+    return safe(f"{finding.severity}: {finding.message} {finding.remedy}".rstrip())
+
+
+def _summary(preview: Any) -> str:
+    total = format_count(preview.nodes_total, "node")
+    return (
+        f"{preview.nodes_usable} of {total} can be used: {number(preview.total.gpu)} GPUs, "
+        f"{number(preview.free.gpu)} of them free."
+    )
+
+
+def confirm_drain(scaling: Any) -> None:
+    if scaling.draining:
+        print_drain(scaling)
+        typer.confirm("Continue?", abort=True, err=True)
+
+
+def print_drain(scaling: Any) -> None:
+    print("\n".join(drain_lines(scaling)) or "No nodes would be drained.")
+
+
+def drain_lines(scaling: Any) -> list[str]:
+    lines = []
+    for node in scaling.draining:
+        runs = "; ".join(node.work or ()) or (f"{node.pods} pods" if node.pods else "no workloads")
+        lines.append(f"  drain {safe(node.node)}: {safe(runs)}")
+        if node.blocked_by:
+            lines[-1] += f" (blocked by a disruption budget: {safe(node.blocked_by)})"
+    more = scaling.draining_count - len(scaling.draining)
+    return [*lines, f"  drain {format_count(more, 'more node')}"] if more > 0 else lines

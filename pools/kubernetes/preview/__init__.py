@@ -1,0 +1,1 @@
+"""Preview of a cluster before a pool is created on it."""

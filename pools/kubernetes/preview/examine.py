@@ -1,0 +1,158 @@
+"""Examine a cluster for a pool that does not exist yet, without changing anything."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from berth.core.words import format_count
+from pools.kubernetes.api import Api, ApiError
+from pools.kubernetes.cluster import PoolAccess
+from pools.kubernetes.manifests import namespace_name
+from pools.kubernetes.nodes import INSTALLATION_LABEL, ClusterNode, Inventory, fits, read_inventory
+from pools.kubernetes.preview.permissions import REVIEW, Permission, find_missing
+from pools.providers.base import Shape
+from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
+
+NAMES_SHOWN = 5
+ROLE = "deploy/kubernetes/role.yaml"
+NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
+Object = Mapping[str, Any]
+
+
+def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
+    """Return the cluster's nodes for a pool with this shape, and what would prevent their use.
+
+    `claimed_by` maps the uids of nodes that pools of Berth use to these pools. Raises ApiError or Unreachable
+    if the API server does not respond or rejects the account.
+    """
+    api, settings = access.cluster.api, access.settings
+    version = str(api.get("/version").get("gitVersion") or "")
+    if not version:
+        raise ApiError(502, "NotKubernetes", "the server does not respond like a Kubernetes API server")
+    missing = find_missing(api)
+    findings = [_missing_permission(permission) for permission in missing]
+    source = f"Kubernetes {version.removeprefix('v')} at {api.server}"
+    listed = _list(api, NODES, missing, "nodes")
+    if listed is None:
+        return Preview(source, findings=tuple(findings))
+    pods = _list(api, PODS, missing, "pods") or ()
+    inventory = read_inventory(listed, pods, settings, lambda pod: False)
+    nodes = tuple(
+        _preview_node(node, inventory, shape, claimed_by)
+        for node in sorted(inventory.nodes.values(), key=lambda node: node.name)
+    )
+    findings += _node_findings(access, listed, inventory, shape)
+    findings += _namespace_findings(access, _list(api, NAMESPACES, missing, "namespaces") or ())
+    return Preview(source, nodes, tuple(findings))
+
+
+def _list(api: Api, path: str, missing: Sequence[Permission], resource: str) -> list[dict[str, Any]] | None:
+    """Return all objects of a kind, or None if the account may not list them."""
+    if any((each.verb, each.resource) == ("list", resource) for each in missing):
+        return None
+    try:
+        return api.list(path)[0]
+    except ApiError as refusal:
+        if refusal.status == 403:
+            return None  # the account may not check its permissions either
+        raise
+
+
+def _missing_permission(permission: Permission) -> Finding:
+    if permission == REVIEW:
+        return warning(
+            "The account may not check its own permissions, so missing ones are not listed here.",
+            f"Add the rule {permission.rule} to its ClusterRole.",
+        )
+    remedy = f"Add the rule {permission.rule} to its ClusterRole, or apply {ROLE}."
+    return error(
+        f"The account may not {permission.verb} {permission.resource} in all namespaces, "
+        f"so Berth cannot {permission.purpose}.",
+        remedy,
+    )
+
+
+def _preview_node(
+    node: ClusterNode, inventory: Inventory, shape: Shape, claimed_by: Mapping[str, str]
+) -> PreviewedNode:
+    total, used = node.allocatable, inventory.usage(node)
+    obstacle = node.obstacle
+    if not obstacle and node.uid in claimed_by:
+        obstacle = f"the pool {claimed_by[node.uid]} uses the node"
+    if not obstacle and not fits(node, shape):
+        obstacle = "the node is smaller than a node of the pool: it has " + _difference(node, shape)
+    return PreviewedNode(
+        name=node.name,
+        total=Shape(total.cpu_milli, total.memory_mib, total.gpus, node.gpu_model, node.gpu_memory_mib),
+        used=Shape(used.cpu_milli, used.memory_mib, used.gpus),
+        obstacle=obstacle,
+        details=format_count(used.pods, "pod") + " of others" if used.pods else "",
+    )
+
+
+def _difference(node: ClusterNode, shape: Shape) -> str:
+    total = node.allocatable
+    amounts = (
+        (total.gpus, shape.gpus, "GPUs"),
+        (total.cpu_milli / 1000, shape.cpu_milli / 1000, "cores"),
+        (total.memory_mib, shape.memory_mib, "MiB of memory"),
+    )
+    return ", ".join(f"{has:g} of {needs:g} {unit}" for has, needs, unit in amounts if has < needs)
+
+
+def _node_findings(
+    access: PoolAccess, listed: Sequence[Object], inventory: Inventory, shape: Shape
+) -> Iterable[Finding]:
+    settings = access.settings
+    if not listed:
+        yield error("The cluster has no nodes.")
+    elif not inventory.nodes:
+        selector = ", ".join(f"{key}={value}" for key, value in settings.node_selector.items())
+        labels = Counter(
+            key for node in listed for key in node["metadata"].get("labels") or () if "gpu" in key.lower()
+        )
+        hint = f" Labels that name GPUs: {_join(sorted(labels))}." if labels else ""
+        yield error(
+            f"No node has the labels {selector}; the cluster has {format_count(len(listed), 'node')}.",
+            f"Change provider_settings.node_selector.{hint}",
+        )
+    elif len(listed) > len(inventory.nodes):
+        others = format_count(len(listed) - len(inventory.nodes), "other node")
+        yield warning(f"The selector leaves out {others} of the cluster.")
+    if shape.gpus and inventory.nodes and not any(n.allocatable.gpus for n in inventory.nodes.values()):
+        offered = sorted(
+            {
+                name
+                for node in listed
+                for name in (node.get("status") or {}).get("allocatable") or ()
+                if "/" in name and not name.startswith("hugepages")
+            }
+        )
+        hint = f"The nodes offer: {_join(offered)}." if offered else "The nodes offer no devices."
+        yield error(
+            f"No selected node offers {settings.gpu_resource}. {hint}",
+            "Install the device plugin of the GPUs' vendor, or set provider_settings.gpu_resource.",
+        )
+
+
+def _namespace_findings(access: PoolAccess, namespaces: Sequence[Object]) -> Iterable[Finding]:
+    """Yield a finding for namespaces with names of this installation that do not belong to it."""
+    installation = access.cluster.installation
+    prefix = namespace_name(installation, "")
+    foreign = sorted(
+        each["metadata"]["name"]
+        for each in namespaces
+        if each["metadata"]["name"].startswith(prefix)
+        and (each["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) != installation
+    )
+    if foreign:
+        yield warning(
+            f"Namespaces that Berth would use for projects exist and do not belong to it: {_join(foreign)}. "
+            "Workloads of these projects cannot start.",
+            f"Delete these namespaces, or label them {INSTALLATION_LABEL}={installation}.",
+        )
+
+
+def _join(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more

@@ -1,0 +1,70 @@
+"""Permissions that Berth needs in a cluster, and a check of the account that a pool uses.
+
+`deploy/kubernetes/role.yaml` grants exactly these.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pools.kubernetes.api import Api, ApiError
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    verb: str
+    resource: str  # with the subresource, for example pods/log
+    purpose: str
+    group: str = ""
+
+    @property
+    def rule(self) -> str:
+        """Return the rule of a role that grants this permission, in YAML."""
+        return f'{{apiGroups: ["{self.group}"], resources: [{self.resource}], verbs: [{self.verb}]}}'
+
+
+PERMISSIONS = (
+    Permission("list", "nodes", "find nodes"),
+    Permission("watch", "nodes", "follow nodes"),
+    Permission("list", "namespaces", "find namespaces that are not Berth's"),
+    Permission("get", "namespaces", "check a project's namespace"),
+    Permission("create", "namespaces", "create a project's namespace"),
+    Permission("list", "pods", "find pods"),
+    Permission("watch", "pods", "follow pods"),
+    Permission("get", "pods", "check a pod"),
+    Permission("create", "pods", "start pods"),
+    Permission("delete", "pods", "stop pods"),
+    Permission("get", "pods/log", "read logs"),
+    Permission("create", "secrets", "pass secrets to pods"),
+)
+# Clusters grant this one to every account by default.
+REVIEW = Permission("create", "selfsubjectaccessreviews", "check permissions", "authorization.k8s.io")
+
+
+def find_missing(api: Api) -> list[Permission]:
+    """Return the permissions that the account lacks. Raises ApiError or Unreachable."""
+    try:
+        is_allowed = _review(api, PERMISSIONS[0])
+    except ApiError as error:
+        if error.status == 403:
+            return [REVIEW]
+        raise
+    with ThreadPoolExecutor(THREADS) as threads:
+        others = list(threads.map(lambda permission: _review(api, permission), PERMISSIONS[1:]))
+    return [each for each, allowed in zip(PERMISSIONS, [is_allowed, *others], strict=True) if not allowed]
+
+
+def _review(api: Api, permission: Permission) -> bool:
+    """Return whether the account has the permission in all namespaces."""
+    resource, _, subresource = permission.resource.partition("/")
+    attributes = {
+        "group": permission.group, "resource": resource, "subresource": subresource, "verb": permission.verb,
+    }  # fmt: skip
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    return bool((api.create(REVIEWS, review).get("status") or {}).get("allowed"))

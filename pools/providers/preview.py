@@ -1,0 +1,74 @@
+"""Preview of a pool before it is created: the provider's nodes, and what would prevent their use."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pools.providers.base import Shape
+
+NOTHING = Shape(0, 0)
+
+
+class Severity(StrEnum):
+    ERROR = "error"  # the pool would not work
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to know before the pool is created. `remedy` says what to do, as a sentence."""
+
+    severity: Severity
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedNode:
+    """Machine that the pool could use as a node.
+
+    `total` is all that the machine has, and `used` what others use of it. `obstacle` is the reason that the
+    pool leaves the machine out, or empty. `details` describes it in a few words, for example its system.
+    """
+
+    name: str
+    total: Shape
+    used: Shape = NOTHING
+    obstacle: str = ""
+    details: str = ""
+
+    @property
+    def free(self) -> Shape:
+        """Return what others leave of the machine."""
+        total, used = self.total, self.used
+        return Shape(
+            max(total.cpu_milli - used.cpu_milli, 0), max(total.memory_mib - used.memory_mib, 0),
+            max(total.gpus - used.gpus, 0), total.gpu_model, total.gpu_memory_mib,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Nodes and findings. It is empty if the provider has nothing to show before it creates nodes.
+
+    `source` names the system that was examined, for example a cluster with its version and address.
+    """
+
+    source: str = ""
+    nodes: tuple[PreviewedNode, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def usable(self) -> tuple[PreviewedNode, ...]:
+        return tuple(node for node in self.nodes if not node.obstacle)
+
+    @property
+    def has_error(self) -> bool:
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def error(message: str, remedy: str = "") -> Finding:
+    return Finding(Severity.ERROR, message, remedy)
+
+
+def warning(message: str, remedy: str = "") -> Finding:
+    return Finding(Severity.WARNING, message, remedy)
