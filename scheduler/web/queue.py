@@ -28,11 +28,18 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
         "gpus", "Requested", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True
     ),
-    Column("ordering", "Ordering", lambda row: "; ".join((row[0].explanation or {}).get("ordering", ()))),
+    Column("priority", "Priority", lambda row: row[0].priority, order="priority", number=True),
+    Column("since", "Pending since", lambda row: row[0].since, order="since"),
     Column("reason", "Pending reason", lambda row: row[0].reason, order="reason"),
     Column("message", "Message", lambda row: row[0].message, in_file=True),
     Column("expected", "Expected start", lambda row: row[1]),
-    Column("submitted", "Submitted", lambda row: row[0].submitted_at, order="submitted_at"),
+    Column(
+        "ordering",
+        "Ordering",
+        lambda row: "; ".join((row[0].explanation or {}).get("ordering", ())),
+        in_file=True,
+    ),
+    Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
 
 

@@ -41,7 +41,7 @@ class ListPage:
 LISTS = (
     ListPage("/workloads?state=all", "trainer", "trainer", sorts="name priority gpus submitted state"),
     ListPage("/services", "chat", "chat", theirs="recommend", sorts="name state engines model created"),
-    ListPage("/queue?pool=local", "trainer", "trainer", sorts="position name gpus submitted"),
+    ListPage("/queue?pool=local", "trainer", "trainer", sorts="position name gpus priority since"),
     ListPage("/quotas?pool=local", "vision", "vision", theirs="ads", sorts="name quota allocated share"),
     ListPage("/quotas", "vision", "vision", theirs="ads", sorts="name gpu.local limit_gpu.local"),
     ListPage("/fair-share?pool=local", "vision", "vision", theirs="ads", sorts="name quota share allocated"),
