@@ -33,10 +33,10 @@ quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf 
 help:
 	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
 	@echo "make test         lint, types, import contracts, tests"
-	@echo "make test-heavy   slow tests"
+	@echo "make test-heavy   slow tests, and types for Python 3.10"
 	@echo "make lint         ruff, import contracts, prose"
-	@echo "make types        mypy"
-	@echo "make check        lint, types, Django system checks"
+	@echo "make types        mypy, for Python 3.11 and for the client's 3.10"
+	@echo "make check        lint, types for 3.11, Django system checks"
 	@echo "make bench        benchmarks"
 	@echo "make behaviours   which promised behaviours the tests show"
 	@echo "make demo-reset   recreate the demo organisation"
@@ -57,6 +57,7 @@ test: $(DEV) chromium bubblewrap podman openssh
 	@$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
 test-heavy: $(DEV) chromium bubblewrap podman openssh
+	@[ -n '$(ARGS)' ] || $(MAKE) types-3.10
 	@$(PY) -m pytest -q -m heavy $(ARGS)
 	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
 
@@ -75,7 +76,7 @@ types-3.11: $(DEV)
 types-3.10: $(DEV)
 	@$(call quiet,mypy 3.10,$(PY) -m mypy --python-version 3.10 $(CLIENT))
 
-check: lint types
+check: lint types-3.11
 	@$(call quiet,django,$(PY) -m django check --fail-level WARNING)
 
 # Compile the tests once, instead of once in each process of the next step.

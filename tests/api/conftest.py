@@ -1,18 +1,21 @@
 """An API client for each user."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django import DjangoDbBlocker
 
 from projects.actor import ALL_SCOPES
 from projects.services.people import tokens
 from tests.cast import Cast, make_cast
+from tests.shared_rows import shared_rows
 
 V1 = "/api/v1/"
+OPENAPI_TYPE = "application/vnd.oai.openapi+json"
 
 
 @dataclass
@@ -55,6 +58,16 @@ def shared_client() -> Client:
     return Client()
 
 
+@pytest.fixture(scope="session")
+def openapi_description(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> dict[str, Any]:
+    """Return the OpenAPI description. Building it takes seconds."""
+    with django_db_blocker.unblock():
+        answer = shared_client().get(f"{V1}schema", headers={"Accept": OPENAPI_TYPE})
+    assert answer.status_code == 200
+    description: dict[str, Any] = answer.json()
+    return description
+
+
 def _json(body: Any) -> bytes:
     import json
 
@@ -64,6 +77,15 @@ def _json(body: Any) -> bytes:
 @pytest.fixture(autouse=True)
 def reset_rate_limits(frozen_rate_limits: None) -> None:
     """Reset the rate limits before each test."""
+
+
+@pytest.fixture(scope="module")
+def scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Any]:
+    """Create one object of each kind for all tests of a file. The changes of each test are undone."""
+    from tests.api.one_of_each import create_scene
+
+    with shared_rows(django_db_blocker):
+        yield create_scene()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Tests that every change over REST writes an audit row that names the user."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from projects.services import workloads
 from projects.services.people import views
 from tests.api.conftest import Caller
 from tests.api.isolation_matrix import MATRIX
-from tests.api.test_isolation import create_one_of_each
-from tests.cast import Cast, training
+from tests.api.one_of_each import Scene
+from tests.cast import training
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 WRITES_WITHOUT_CHANGE = {
@@ -24,6 +23,7 @@ WRITES_WITHOUT_CHANGE = {
     "workloads/cancel": "the matrix names no existing workload",
 }
 CALLS_WITHOUT_EFFECT = {
+    "arrays/{array}/retry": "no task has failed",
     "workloads/{workload}/resume": "the workload is not suspended",
     "node-pools/local/resume": "the pool is not paused",
     "services/chat/scale_out": "the service already has this many engines",
@@ -31,63 +31,67 @@ CALLS_WITHOUT_EFFECT = {
     "services/chat/scale_out_cancel": "no scale-out is in progress",
     "services/chat/autoscaler/enable": "the autoscaler is already enabled",
 }
+# The matrix puts the text that these templates have; it also creates one and deletes these.
+SAME_VALUES = {("PUT", f"projects/vision/templates/{name}") for name in ("nightly", "carols")}
 CHANGES = [
     (method, path, body, headers)
     for method, path, body, headers, answers in MATRIX
     if method in WRITES
     and answers.startswith("2")
     and path not in WRITES_WITHOUT_CHANGE | CALLS_WITHOUT_EFFECT
+    and (method, path) not in SAME_VALUES
 ]
-
-
-@pytest.fixture
-def object_ids(cast: Cast) -> dict[str, object]:
-    return create_one_of_each(cast)
 
 
 @pytest.mark.parametrize("case", CHANGES, ids=lambda case: f"{case[0]} {case[1]}")
 def test_every_write_over_rest_leaves_an_audit_row(
-    caller: Callable[..., Caller],
-    object_ids: dict[str, object],
-    case: tuple[str, str, Any, Any],
+    scene: Scene, db: None, case: tuple[str, str, Any, Any]
 ) -> None:
     method, path, body, headers = case
     before = Audit.objects.count()
-    answer = caller("alice")(method, path.format(**object_ids), body, headers=headers)
+    answer = scene.callers["alice"](method, path.format(**scene.named), body, headers=headers)
     assert answer.status_code in (200, 201, 204)
     assert Audit.objects.count() > before
     assert set(Audit.objects.order_by("id")[before:].values_list("actor", flat=True)) == {"alice"}
 
 
-def test_submission_is_audited_and_visible_to_project_admins(caller: Callable[..., Caller]) -> None:
-    made = caller("dave").post("workloads", training("night", project="vision")).json()
+def submissions(reader: Caller, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = reader.get("audit?action=submit").json()["items"]
+    return [row for row in rows if row["object_name"] == name]
+
+
+def test_submission_is_audited_and_visible_to_project_admins(scene: Scene, db: None) -> None:
+    callers = scene.callers
+    made = callers["dave"].post("workloads", training("night", project="vision")).json()
     for reader, count in (("carol", 1), ("alice", 1), ("grace", 0)):
-        rows = caller(reader).get("audit?action=submit").json()["items"]
-        assert len(rows) == count, reader
-    (row,) = caller("alice").get("audit?action=submit").json()["items"]
+        assert len(submissions(callers[reader], "night")) == count, reader
+    (row,) = submissions(callers["alice"], "night")
     assert (row["actor"], row["object_name"], row["object_id"]) == ("dave", "night", made["id"])
     assert (row["after"]["phase"], row["after"]["kind"], row["after"]["gpus"]) == ("pending", "training", 2)
 
 
-def test_rejected_submission_leaves_no_audit_row(caller: Callable[..., Caller]) -> None:
-    assert caller("erin").post("workloads", training("night", project="vision")).status_code == 403
-    assert caller("dave").post("workloads", {"name": "night", "project": "vision"}).status_code == 422
-    assert not Audit.objects.filter(action="submit").exists()
+def test_rejected_submission_leaves_no_audit_row(scene: Scene, db: None) -> None:
+    before = Audit.objects.count()
+    assert scene.callers["erin"].post("workloads", training("night", project="vision")).status_code == 403
+    assert scene.callers["dave"].post("workloads", {"name": "night", "project": "vision"}).status_code == 422
+    assert Audit.objects.count() == before
 
 
-def test_submission_query_count_does_not_grow_with_replicas(cast: Cast) -> None:
+def test_submission_query_count_does_not_grow_with_replicas(scene: Scene, db: None) -> None:
     counts = []
     for replicas in (2, 1, 500):
         document = training(f"gang-{replicas}", roles=[{"name": "worker", "replicas": replicas, "gpu": 1}])
         with CaptureQueriesContext(connection) as queries:
-            workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+            workloads.submit(actor=scene.cast.dave, project=scene.cast.vision, document=document)
         counts.append(len(queries))
     assert counts[1] == counts[2], "the first submission also reads the user's roles"
 
 
-def test_saved_views_are_audited_for_platform_admins(cast: Cast) -> None:
-    view = views.save_view(actor=cast.dave, name="mine", query="state=running")
-    views.remove_view(actor=cast.dave, view=view)
-    rows = audit(cast.alice).filter(object_type="savedview").values_list("actor", "action", "object_name")
+def test_saved_views_are_audited_for_platform_admins(scene: Scene, db: None) -> None:
+    view = views.save_view(actor=scene.cast.dave, name="mine", query="state=running")
+    views.remove_view(actor=scene.cast.dave, view=view)
+    rows = (
+        audit(scene.cast.alice).filter(object_type="savedview").values_list("actor", "action", "object_name")
+    )
     assert list(rows) == [("dave", "delete", "mine"), ("dave", "save", "mine")]
-    assert not audit(cast.carol).filter(object_type="savedview").exists()
+    assert not audit(scene.cast.carol).filter(object_type="savedview").exists()

@@ -31,6 +31,10 @@ IMPERATIVES_LIKE_THESE = {"Bring", "Embed", "Feed", "Need", "Ping", "Seed", "She
 # The Unix account, and identifiers from the source documents.
 ALLOWED_TEXT = {"nobody"}
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
+BINDING = (ast.Name, ast.Attribute, ast.arg, *FUNCTIONS)
+
 
 @dataclass(frozen=True, order=True)
 class Violation:
@@ -63,13 +67,16 @@ def violations() -> list[Violation]:
 
 
 def in_python(name: str, text: str) -> Iterator[Violation]:
-    tree = ast.parse(text)
-    docstrings = {id(cast("ast.Expr", node.body[0]).value) for node in _documented(tree)}
-    for node in ast.walk(tree):
-        for identifier, line in _bound_names(node):
-            if is_banned(identifier, function=isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
-                yield Violation(name, line, "banned name", identifier)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in ALLOWED_TEXT:
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            docstrings.add(id(cast("ast.Expr", node.body[0]).value))  # a node comes before the nodes in it
+        if isinstance(node, BINDING) and (identifier := _bound_name(node)):
+            if is_banned(identifier, function=isinstance(node, FUNCTIONS)):
+                yield Violation(name, node.lineno, "banned name", identifier)
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in ALLOWED_TEXT
+        ):
             is_docstring = id(node) in docstrings
             if is_docstring and node.value.lstrip().startswith("Here"):
                 yield Violation(name, node.lineno, "docstring begins with Here", node.value.split("\n")[0])
@@ -132,27 +139,16 @@ def subjects() -> list[str]:
     return faults
 
 
-def _documented(
-    tree: ast.Module,
-) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
-            ast.get_docstring(node, clean=False) is not None
-        ):
-            yield node
-
-
-def _bound_names(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield names that the node binds: variables, arguments, functions and attributes."""
+def _bound_name(node: ast.Name | ast.Attribute | ast.arg | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the variable, argument, function or attribute that the node binds, or an empty string."""
     match node:
-        case ast.Name(id=identifier, ctx=ast.Store()):
-            yield identifier, node.lineno
-        case ast.Attribute(attr=identifier, ctx=ast.Store()):
-            yield identifier, node.lineno
-        case ast.arg(arg=identifier):
-            yield identifier, node.lineno
-        case ast.FunctionDef(name=identifier) | ast.AsyncFunctionDef(name=identifier):
-            yield identifier, node.lineno
+        case ast.Name(id=identifier, ctx=ast.Store()) | ast.Attribute(attr=identifier, ctx=ast.Store()):
+            return identifier
+        case (
+            ast.arg(arg=identifier) | ast.FunctionDef(name=identifier) | ast.AsyncFunctionDef(name=identifier)
+        ):
+            return identifier
+    return ""
 
 
 def main() -> int:

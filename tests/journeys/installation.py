@@ -23,11 +23,15 @@ T = TypeVar("T")
 
 
 def until(probe: Callable[[], T], seconds: float = PATIENCE, details: Callable[[], object] = str) -> T:
-    """Return the first truthy result of `probe`; fail with `details()` after `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Return the first truthy result of `probe`; fail with `details()` after `seconds`.
+
+    The pauses grow with the time that has passed: a probe every 20 ms would keep a core busy for minutes.
+    """
+    started = time.monotonic()
     while not (result := probe()):
-        assert time.monotonic() < deadline, f"{probe} returned nothing in {seconds} s {details()}"
-        time.sleep(0.02)
+        waited = time.monotonic() - started
+        assert waited < seconds, f"{probe} returned nothing in {seconds} s {details()}"
+        time.sleep(min(0.02 + waited / 20, 0.5))
     return result
 
 
