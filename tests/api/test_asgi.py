@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from django.core import signals
 
 from berth.server.api.parsers import BODY_MAX
 from berth.server.api.transport.asgi import RestRouter
@@ -115,3 +116,24 @@ async def test_slow_body_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_page_requests_are_passed_to_django() -> None:
     assert (await run_app(Wire("/workloads"))).status == 299
+
+
+async def test_request_ends_before_its_response_is_sent() -> None:
+    """The end releases the database connection, which a slow client would otherwise keep."""
+    steps: list[str] = []
+    wire = Wire("/healthz")
+
+    async def send(message: Any) -> None:
+        steps.append(message["type"])
+
+    def note(signal: Any, **more: Any) -> None:
+        steps.append("started" if signal is signals.request_started else "finished")
+
+    for signal in (signals.request_started, signals.request_finished):
+        signal.connect(note)
+    try:
+        await RestRouter(page_app)(wire.scope, wire.receive, send)
+    finally:
+        for signal in (signals.request_started, signals.request_finished):
+            signal.disconnect(note)
+    assert steps == ["started", "finished", "http.response.start", "http.response.body"]

@@ -9,7 +9,7 @@ from typing import Any, cast
 from weakref import WeakSet
 
 import psycopg
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.postgresql.base import ServerBindingCursor
 
 _configured: WeakSet[psycopg.Connection[Any]] = WeakSet()
@@ -41,20 +41,22 @@ def _cursor() -> Any:
     The database prepares what such cursors run for the second time, see `prepare_threshold` in the settings.
     Other cursors send complete statements, which are never prepared.
     """
+    connection: Any = connections[DEFAULT_DB_ALIAS]  # the proxy would look it up with each attribute
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     connection.validate_thread_sharing()
-    _keep_plans(connection.connection)
-    cursor: Any = cast("Any", ServerBindingCursor)(connection.connection)
-    wrap: Any = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
+    _keep_plans(connection)
+    cursor = cast("Any", ServerBindingCursor)(connection.connection)
+    wrap = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
     return wrap(cursor)
 
 
-def _keep_plans(raw: psycopg.Connection[Any]) -> None:
+def _keep_plans(connection: Any) -> None:
     """Let the database plan prepared statements once, instead of again for each set of parameters.
 
     They find rows by unique keys, so that no other plan would be better.
     """
+    raw: psycopg.Connection[Any] = connection.connection
     if raw not in _configured:
         with connection.wrap_database_errors:
             raw.execute("SET plan_cache_mode = force_generic_plan")

@@ -1,15 +1,19 @@
 """Configure the web server, both for `berth up` and for a process behind a proxy."""
 
+import gc
 import importlib
 import resource
+import select
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import psycopg
 import uvicorn
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.signals import connection_created
 
 from berth.server.front.protocol import ConnectionCounter, protocol_classes
 from berth.server.tracing.spans import set_process_name
@@ -18,6 +22,7 @@ APPLICATION = "berth.server.asgi:application"
 RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
 CONNECTIONS_MIN = 64
 DATABASE_WAIT_SECONDS = 10
+NEW_OBJECTS = 5000  # between two searches for garbage; almost all objects of a request are freed without them
 
 
 def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
@@ -28,6 +33,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     """
     importlib.import_module("berth.server.asgi")  # loads the settings
     set_process_name("web")
+    gc.set_threshold(NEW_OBJECTS)
     pool_database_connections(settings.BERTH_DATABASE_POOL)
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
     http, websockets = protocol_classes(
@@ -57,6 +63,27 @@ def pool_database_connections(size: int) -> None:
         database = connections.settings[DEFAULT_DB_ALIAS]
         database["OPTIONS"]["pool"] = {"min_size": 1, "max_size": size, "timeout": DATABASE_WAIT_SECONDS}
         database["CONN_MAX_AGE"] = 0  # pooled connections are returned after each request
+        database["CONN_HEALTH_CHECKS"] = False  # would cost a round trip for each request
+        connection_created.connect(replace_closed_connection)
+
+
+def replace_closed_connection(connection: Any, **more: object) -> None:
+    """Take another connection from the pool if PostgreSQL has closed this one, for example by a restart."""
+    if not is_open(connection.connection):
+        connection.close()  # the pool opens a new one
+        connection.connect()
+
+
+def is_open(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether PostgreSQL has not closed the connection. An idle connection costs no round trip."""
+    try:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        if poll.poll(0):  # the end of the connection, or a message before it
+            connection.execute("")
+    except psycopg.OperationalError:
+        return False
+    return not connection.closed
 
 
 def network_matcher(proxies: list[str]) -> Callable[[str], bool]:
