@@ -122,7 +122,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 def find_visible_projects(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
-    """Return, by user id, the ids of the projects that each user can see. Uses one SQL statement."""
+    """Return, by user ID, the IDs of the projects that each user can see. Uses one SQL statement."""
     active = {user.pk: user for user in users if user.is_active}
     if not active:
         return {}
@@ -146,7 +146,7 @@ def _grants_view(membership: Membership, project: Project) -> bool:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments that the user sees in full, not only through some of their projects."""
+    """Return the departments that the user sees in full, not only because of some of their projects."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(

@@ -13,7 +13,7 @@ ALL_SCOPES = frozenset(SCOPES)
 
 @dataclass(frozen=True, slots=True)
 class GrantedRole:
-    """A role on the platform, in a department or in a project."""
+    """Role on the platform, in a department or in a project."""
 
     name: str
     department_id: int | None = None
@@ -28,7 +28,7 @@ class GrantedRole:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The user or component of Berth that performs an operation.
+    """User or component of Berth that performs an operation.
 
     `user` is None for a component, which has all permissions. `name` is recorded in the history.
     """

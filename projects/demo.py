@@ -1,8 +1,8 @@
-"""The demo organisation: two departments, four projects, users of each role, one pool.
+"""The demo organisation: two departments, four projects, users with each role, and one pool.
 
-Research and product have a quota of 4 GPUs each. The pool `local` scales from zero to four nodes with two
-GPUs each. Because of its weight, vision can borrow most of the other projects' idle quota; ads can reclaim
-its own four GPUs.
+Research and product each have a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two
+GPUs each. Because of its weight, vision can borrow most of the other projects' idle quota, and ads can
+reclaim its own four GPUs.
 """
 
 from collections.abc import Mapping

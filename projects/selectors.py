@@ -136,7 +136,7 @@ def pool_secrets(actor: Actor) -> QuerySet[PoolSecret]:
 
 
 def secret_users(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[Workload]:
-    """Return the visible live workloads whose document names the secret, by name."""
+    """Return the visible live workloads whose documents name the secret, by name."""
     use = {"secrets": [{"name": secret.name}]}
     rows = workloads(actor).filter(phase__in=LIVE_PHASES)
     rows = rows.filter(Q(spec__contains=use) | Q(spec__contains={"roles": [use]}))
@@ -166,7 +166,7 @@ class VisibleScope:
             self._departments = set(fully_visible_departments(actor).values_list("pk", flat=True))
 
     def includes(self, project_id: int | None, department_id: int | None) -> bool:
-        """Return whether objects of this project are visible, or of this department if not in a project."""
+        """Return whether objects of this project, or of this department if outside projects, are visible."""
         if self._all:
             return True
         return project_id in self._projects if project_id is not None else department_id in self._departments

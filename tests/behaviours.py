@@ -1,6 +1,6 @@
 """List the specified behaviours that the tests cover.
 
-The behaviours are listed by id in docs/behaviours, one file per chapter. A test claims a behaviour with
+The behaviours are listed by ID in docs/behaviours, one file per chapter. A test claims a behaviour with
 `@pytest.mark.shows("RAI-29")`. Run `make behaviours` for the table.
 """
 

@@ -371,7 +371,7 @@ class NodePoolResponse(ResponseModel):
 def to_pool_response(
     pool: NodePool, capacity_by_pool: Mapping[int, tuple[Amounts, Amounts]], *, is_admin: bool
 ) -> NodePoolResponse:
-    """Return a pool with its node counts. `capacity_by_pool` maps pool ids to total and free capacity."""
+    """Return a pool with its node counts. `capacity_by_pool` maps pool IDs to total and free capacity."""
     capacity, free = capacity_by_pool[pool.pk]
     return NodePoolResponse.from_row(
         pool,

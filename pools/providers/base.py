@@ -146,7 +146,7 @@ class Provider(Protocol):
         ...
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """Return the instances with this pool's tags that may still cost money, by ordinal, then by id.
+        """Return the instances with this pool's tags that may still cost money, by ordinal, then by ID.
 
         Instances that are gone may be omitted. A new instance may be missing for a while.
         """

@@ -20,7 +20,7 @@ class PreparedNodes:
     """Provider whose instances stay `is_booting` until their environment is installed on this machine.
 
     `recipe(pool, digest)` returns the recipe for an order's nodes. `recipes(pool)` returns the recipes for
-    the nodes that are being provisioned, by instance id.
+    the nodes that are being provisioned, by instance ID.
     """
 
     machines_join = False

@@ -29,7 +29,7 @@ def reconcile(
 ) -> bool:
     """Run one pass. Return whether the pass changed anything.
 
-    `work_to_lose` maps node ids to the work that a drain would lose. Nodes with the least work are drained
+    `work_to_lose` maps node IDs to the work that a drain would lose. Nodes with the least work are drained
     first. A pass with nothing to do is cheap.
     """
     context = PassContext(provider, now, fence, uuid.uuid4().hex)

@@ -16,7 +16,7 @@ class PodOrder:
     """Order to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical ids. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
+    physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
     pod may use, in thousandths. `instance_id` identifies the node's instance. `environment` is the digest of
     the environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory with that
@@ -193,7 +193,7 @@ class Runtime(Protocol):
         ...
 
     def list_pods(self) -> tuple[str, ...]:
-        """Return the ids of all pods that have not been forgotten, sorted."""
+        """Return the IDs of all pods that have not been forgotten, sorted."""
         ...
 
     def forget(self, pod_id: str) -> None:

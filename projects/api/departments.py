@@ -37,7 +37,7 @@ class NewDepartment(Body):
 
 
 class TenantChanges(Body):
-    """Changes to a department or a project; omitted fields stay unchanged."""
+    """Changes to a department or project. Omitted fields stay unchanged."""
 
     title: Text = ""
     rank: int = 0

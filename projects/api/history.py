@@ -51,7 +51,7 @@ class EventResponse(ResponseModel):
 
 
 class AuditEntryResponse(ResponseModel):
-    """One entry of the audit log."""
+    """Entry of the audit log."""
 
     id: int
     at: datetime

@@ -49,7 +49,7 @@ class MemberResponse(ResponseModel):
 
 
 class NewMember(Body):
-    """A role in a project, in a department, or (with neither) on the whole platform."""
+    """Role in a project, in a department, or (if neither is given) on the whole platform."""
 
     user: Text
     role: RoleName

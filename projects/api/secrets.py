@@ -1,4 +1,4 @@
-"""REST endpoints of projects' secrets. No response contains a value."""
+"""REST endpoints for projects' secrets. No response contains a value."""
 
 from django.utils import timezone
 from rest_framework.request import Request

@@ -31,7 +31,7 @@ OLDEST = Order("oldest", ("id",))
 
 
 class NewSubscription(Body):
-    """A subscription to the user's own workloads or to a scope that the user administers."""
+    """Subscription to the user's own workloads or to a scope that the user administers."""
 
     to: Text
     events: Annotated[list[EventName], Field(min_length=1, max_length=10)]

@@ -1,1 +1,1 @@
-"""User connections, which end soon after the user loses permission to read from them."""
+"""Connections of users, which end soon after a user loses permission to read from them."""

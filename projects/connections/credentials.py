@@ -19,7 +19,7 @@ from projects.visits.headers import Headers, find_cookie
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A browser session, an API token, or a port visit (the digest of its cookie)."""
+    """Browser session, API token, or port visit (the digest of its cookie)."""
 
     session_key: str = ""
     token_id: int | None = None
@@ -49,8 +49,8 @@ def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
     """Return one value per credential.
 
-    The value changes when the credential becomes invalid or the user's permissions change. Runs at most
-    seven queries, regardless of the number of credentials.
+    The value changes when the credential becomes invalid or the user's permissions change. The number of
+    queries is at most seven, regardless of the number of credentials.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_visit_owners(unique)}

@@ -32,11 +32,14 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """
 
     async def check_permission(self, actor: Actor) -> int:
-        """Return 0 if permitted, or a close code. Called again whenever permissions might have changed."""
+        """Return 0 if permitted, else a close code.
+
+        It is called again whenever permissions might have changed.
+        """
         raise NotImplementedError
 
     async def prepare(self) -> None:
-        """Prepare the socket. Called once, before the socket is accepted."""
+        """Prepare the socket. This is called once, before the socket is accepted."""
 
     async def send_messages(self) -> None:
         raise NotImplementedError
@@ -47,7 +50,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.credential = Credential(session_key=session_key(self.scope["headers"]))
         try:
             await self._open()
-        except BaseException:  # for example if the browser has already disconnected
+        except BaseException:  # for example, if the browser has already disconnected
             # Channels does not call `disconnect` for a socket that failed to open.
             await self.disconnect(ABNORMAL)
             raise
@@ -74,7 +77,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def receive(
         self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
     ) -> None:
-        """Ignore incoming messages: pages only listen."""
+        """Ignore incoming messages, because pages only listen."""
 
     async def check(self) -> int:
         """Return 0 if the user is signed in and permitted, otherwise a close code."""

@@ -59,7 +59,7 @@ async def watch_stream(
 ) -> AsyncIterator[bytes]:
     """Yield the parts until the credential becomes invalid or the user loses one of these roles.
 
-    The stream is then cancelled, so that the client sees a broken connection instead of a complete response.
+    The stream is then cancelled, so that the client sees a broken connection rather than a complete response.
     """
     watched_connection = WATCHER.open(credential, user)
     ended = asyncio.create_task(_wait_for_end(watched_connection, roles))

@@ -1,8 +1,8 @@
 """Detect open connections of this process that are no longer permitted.
 
 While connections are open, one thread queries the database twice a second. It detects ended sessions and
-tokens, deactivated accounts, changed passwords and changed roles, regardless of what changed them. A
-connection whose state has changed is signalled and then checks its own permission.
+tokens, deactivated accounts, changed passwords and changed roles, whatever the cause. A connection whose
+state has changed receives a signal and then checks its own permission.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from projects.connections.credentials import Credential, load_states
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.5
-LINGER_SECONDS = 5.0  # how long the thread outlives the last connection
+LINGER_SECONDS = 5.0  # seconds for which the thread outlives the last connection
 UNCHECKED = object()
 
 
@@ -118,7 +118,7 @@ class ConnectionWatcher:
         except (OperationalError, InterfaceError) as error:
             log.info("could not check open connections: %s", error)
             return
-        # The thread must survive: without it, connections check their permissions much less often.
+        # The thread must survive. Without it, connections check their permissions much less often.
         except Exception:
             log.exception("could not check open connections")
             return

@@ -19,15 +19,15 @@ FORBIDDEN_NETWORKS = tuple(
         "fec0::/10",
     )
 )  # fmt: skip
-# IPv6 networks whose addresses carry an IPv4 address in the last 32 bits.
-# Gateways or the OS translate these addresses to IPv4.
+# IPv6 networks whose addresses contain an IPv4 address in the last 32 bits. Gateways or the operating system
+# translate these addresses to IPv4.
 IPV4_EMBEDDING_NETWORKS = tuple(
     ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96")
 )
 
 
 class ForbiddenAddress(Exception):
-    """Connections to this address are forbidden."""
+    """Raised if connections to this address are forbidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Destination:
     host: str
     port: int
     path: str
-    address: str  # the resolved address to connect to
+    address: str  # resolved address to connect to
 
 
 def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
@@ -61,7 +61,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return the reason requests to a URL are forbidden, or None.
+    """Return why requests to a URL are forbidden, or None.
 
     Only literal addresses and names of this machine are checked. Other names are checked on delivery, when
     they are resolved.
@@ -90,7 +90,7 @@ def _is_ip_literal(host: str) -> bool:
 def find_refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Return the reason connections to this address are forbidden, or None."""
+    """Return why connections to this address are forbidden, or None."""
     target = embedded_ipv4(address)
     if any(target in network for network in FORBIDDEN_NETWORKS):
         return "which is never allowed"

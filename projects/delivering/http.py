@@ -14,7 +14,7 @@ MAX_RESPONSE_BYTES = 200
 
 
 class DeliveryError(Exception):
-    """The message was not delivered. `permanent` is True if another attempt cannot succeed."""
+    """Raised if the message was not delivered. `permanent` is True if another attempt cannot succeed."""
 
     def __init__(self, text: str, *, permanent: bool = False) -> None:
         super().__init__(text)

@@ -54,6 +54,6 @@ def chat_body(content: dict[str, Any]) -> bytes:
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:
-    """Return a signature over the time and the body, which lets receivers detect replays."""
+    """Return a signature of the time and body, which lets receivers detect replays."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"

@@ -37,7 +37,7 @@ PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, Error
 class Probe:
     """Result of probing an engine.
 
-    `healthy` is None if health was not checked. `refusal` is the reason the engine cannot join the service.
+    `healthy` is None if health was not checked. `refusal` explains why the engine cannot join the service.
     `unreachable` is True if no connection was possible or the engine did not respond in time.
     """
 

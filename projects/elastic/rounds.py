@@ -1,4 +1,4 @@
-"""The services process, which runs passes over each service at the service's own interval."""
+"""Process that runs passes over each service at the service's own interval."""
 
 import logging
 import time
@@ -73,7 +73,7 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _forget_ended(self, live_ids: Collection[int]) -> None:
-        """Forget ended services that have no pass in progress. Otherwise they would stay due forever."""
+        """Forget ended services without a pass in progress. Otherwise, they would stay due indefinitely."""
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]
             self._due.pop(pk, None)

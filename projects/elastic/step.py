@@ -1,4 +1,4 @@
-"""A pass over a service, which moves the service towards its desired state."""
+"""Pass over a service, which moves it towards its desired state."""
 
 import logging
 import uuid
@@ -58,7 +58,7 @@ def _apply_probes(
 ) -> tuple[View, bool]:
     """Apply the probes to the current rows, which may have changed since the engines were probed.
 
-    Return the rows and whether a state changed. If so, the caller must load the rows again.
+    Return the rows and whether a state changed. If a state changed, the caller must load the rows again.
     """
     with ports.fence():
         view = load_view(lock_service(service))

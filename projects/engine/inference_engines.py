@@ -5,8 +5,8 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # consecutive failures after which an external engine fails if it is not serving yet
-SETTLE_SECONDS = 1.0  # wait for requests that the router sent just before it isolated the engine
+CONNECTION_ATTEMPTS = 5  # consecutive failures after which an external engine that never served fails
+SETTLE_SECONDS = 1.0  # seconds to wait for requests that the router sent just before it isolated the engine
 
 
 class ProcessState(Enum):
@@ -22,7 +22,7 @@ class EngineFacts:
     """Everything that determines the next state of an engine.
 
     `healthy` and `connected` come from the current probe and are None if it returned no result. `isolated` is
-    the number of seconds since the router stopped sending requests, or None if it may still send some.
+    the number of seconds since the router stopped sending requests, or None if it may still send them.
     `running` is None if unknown. `in_router` is True while the engine may be registered with the router.
     """
 
@@ -59,7 +59,7 @@ class EngineMove:
 
 
 def next_state(engine: EngineFacts) -> EngineMove | None:
-    """Return the next move, or None if the engine stays in its state."""
+    """Return the next transition, or None if the engine stays in its state."""
     if engine.state in ENDED:
         return None
     if engine.state == "REMOVING":

@@ -50,7 +50,7 @@ class RequestFacts:
 class RequestMove:
     """Next status of a scale request.
 
-    `give_up` lists engines that timed out. In a scale-out they fail; in a scale-in they keep serving.
+    `give_up` lists engines that timed out. In a scale-out, they fail; in a scale-in, they keep serving.
     """
 
     to: str = ""

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from berth.core.priorities import DEFAULT
 from projects.models.tenants import NAME, Project
 
-PENDING_MAX = 100  # released tasks of an array that may be pending at the same time
+PENDING_MAX = 100  # maximum number of released tasks of an array that are pending at the same time
 WAITING_REASON = "WaitingForEarlierTasks"  # reason of held tasks
 WAITING_MESSAGE = "Waiting for earlier tasks of the array."
 
@@ -23,10 +23,10 @@ class ArrayState(models.TextChoices):
 
 
 class WorkloadArray(models.Model):
-    """An array: one document whose tasks are workloads. The counts of its tasks are not stored.
+    """Array: one document whose tasks are workloads. The counts of its tasks are not stored.
 
-    An array is active until all of its tasks have ended. It then is failed if a task failed, otherwise
-    cancelled if a task was cancelled, otherwise completed.
+    An array is active until all of its tasks have ended. Then it is failed if a task failed, else cancelled
+    if a task was cancelled, else completed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

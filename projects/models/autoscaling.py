@@ -1,4 +1,4 @@
-"""Models of a service's autoscaler: settings, metrics, decisions."""
+"""Models of a service's autoscaler: settings, metrics and decisions."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from projects.models.scaling import Direction, RequestStatus, ScaleRequest, Serv
 
 
 class Autoscaler(models.Model):
-    """A service's autoscaler. `memory` holds its metrics window and condition streaks."""
+    """Autoscaler of a service. `memory` holds its metrics window and condition streaks."""
 
     service = models.OneToOneField(Service, on_delete=models.CASCADE, related_name="autoscaler")
     enabled = models.BooleanField(default=False)
@@ -45,7 +45,7 @@ class MetricsPoint(models.Model):
 
 
 class Scaling(models.Model):
-    """An autoscaler's scale operation, with its metrics, conditions and outcome."""
+    """Scale operation of an autoscaler, with its metrics, conditions and outcome."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="scalings")
     request = models.OneToOneField(

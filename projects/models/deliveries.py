@@ -8,10 +8,10 @@ from berth.core.spec.addresses import Channel
 
 
 class Delivery(models.Model):
-    """A notification to one address, stored in the same transaction as the change that it reports.
+    """Notification to one address, stored in the same transaction as the change that it reports.
 
-    IDs and names are copied, because deliveries outlive the workload and the subscription. A foreign key to
-    a subscription that is deleted meanwhile would fail the transaction of the change.
+    IDs and names are copied, because deliveries outlive the workload and the subscription. A foreign key to a
+    subscription that is deleted concurrently would make the change's transaction fail.
     """
 
     class State(models.TextChoices):

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 
 class Event(models.Model):
-    """An event of a workload, pod, node or queue."""
+    """Event of a workload, pod, node or queue."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     kind = models.CharField(max_length=40)
@@ -31,7 +31,7 @@ class Event(models.Model):
 
 
 class Audit(models.Model):
-    """A user's change, with the values before and after it."""
+    """Change by a user, with the values before and after."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)

@@ -17,7 +17,7 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """A user's role: on the platform, in a department and its projects, or in a single project."""
+    """Role of a user: on the platform, in a department and its projects, or in a single project."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=20, choices=Role.choices)
@@ -53,7 +53,7 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A token of a user, stored as a SHA-256 digest. Scopes are read, write and admin."""
+    """API token of a user, stored as a SHA-256 digest. Scopes are read, write and admin."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
@@ -91,7 +91,7 @@ class ApiToken(models.Model):
 
 
 class Identity(models.Model):
-    """A user's stable identifier at an OpenID Connect provider (issuer and subject)."""
+    """Stable identifier of a user at an OpenID Connect provider (issuer and subject)."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities")
     issuer = models.CharField(max_length=255)
@@ -108,7 +108,7 @@ class Identity(models.Model):
 
 
 class SavedView(models.Model):
-    """A user's named filters, columns and order for the workload list."""
+    """Named filters, columns and sort order of a user for the workload list."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     name = models.CharField(max_length=60)

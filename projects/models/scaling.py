@@ -56,7 +56,7 @@ ENDED_STATES = (EngineState.REMOVED, EngineState.FAILED)
 
 
 class Service(models.Model):
-    """An inference service. Its workload's gang contains the initial engines."""
+    """Inference service. Its workload's gang contains the initial engines."""
 
     workload = models.OneToOneField(Workload, on_delete=models.CASCADE, related_name="service")
     model_name = models.CharField(max_length=200, default="default")
@@ -87,7 +87,7 @@ class Service(models.Model):
 
 
 class ScaleRequest(models.Model):
-    """A request for more or fewer engines. `ends_as` is the final status of a rollback."""
+    """Request for more or fewer engines. `ends_as` is the final status of a rollback."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="requests")
@@ -140,7 +140,7 @@ class ScaleRequest(models.Model):
 
 
 class ScaleStep(models.Model):
-    """A status transition of a scale request. Append-only."""
+    """Status transition of a scale request. Append-only."""
 
     request = models.ForeignKey(ScaleRequest, on_delete=models.CASCADE, related_name="steps")
     at = models.DateTimeField()
@@ -155,7 +155,7 @@ class ScaleStep(models.Model):
 
 
 class InferenceEngine(models.Model):
-    """A service's inference engine.
+    """Inference engine of a service.
 
     `router_url` is stored before the router is called, so that stale router entries can be removed after a
     crash.

@@ -8,7 +8,7 @@ from projects.models.workloads import Pod, Workload
 
 
 class Session(models.Model):
-    """A Python session. Functions and results are opaque bytes to the server."""
+    """Python session. Functions and results are opaque bytes to the server."""
 
     class Executor(models.TextChoices):
         PROCESS = "process"
@@ -49,7 +49,7 @@ class Session(models.Model):
 
 
 class SessionWorker(models.Model):
-    """The process that runs functions in a pod. A restarted pod has a new worker."""
+    """Process that runs functions in a pod. A restarted pod has a new worker."""
 
     class State(models.TextChoices):
         READY = "ready"
@@ -72,7 +72,7 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """A function call to run once, on `node` if set, otherwise on the next node in turn.
+    """Function call to run once, on `node` if set, otherwise on the next node in turn.
 
     A broadcast itself is never leased. It has one child call per worker.
     """

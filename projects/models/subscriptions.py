@@ -24,7 +24,7 @@ MAX_PENDING_MINUTES = 60 * 24 * 30
 
 
 class Subscription(models.Model):
-    """An address notified about a user's workloads, a project, a department or the platform."""
+    """Address that is notified about a user's workloads, a project, a department or the platform."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="+",
@@ -62,7 +62,7 @@ class Subscription(models.Model):
 
     @property
     def scope_name(self) -> str:
-        """Return the subscription's scope as text."""
+        """Return the scope of the subscription as text."""
         if self.user is not None:
             return f"workloads submitted by {self.user.get_username()}"
         owner = self.project or self.department

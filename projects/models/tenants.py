@@ -156,7 +156,7 @@ class Quota(models.Model):
 
 
 class RemovedQuota(models.Model):
-    """The last version of a removed quota. A new quota in its place continues the version numbers."""
+    """Last version of a removed quota. A new quota in its place continues the version numbers."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

@@ -52,7 +52,7 @@ LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
 
 
 class Workload(models.Model):
-    """A workload. `spec` is the parsed document; other columns serve filters and the scheduler."""
+    """Workload. `spec` is the parsed document; other columns serve filters and the scheduler."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")
@@ -204,7 +204,7 @@ class Workload(models.Model):
 
 
 class RoleNode(models.Model):
-    """A node in the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
+    """Node in the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
     parent = models.ForeignKey(
@@ -248,7 +248,7 @@ class RoleNode(models.Model):
 
 
 class Pod(models.Model):
-    """A replica of a role, placed on a node. Pending replicas have no row."""
+    """Replica of a role, placed on a node. Pending replicas have no row."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="pods")
@@ -304,7 +304,7 @@ class Pod(models.Model):
 
 
 class Template(models.Model):
-    """A named workload document, stored with its comments and formatting."""
+    """Named workload document, stored with its comments and formatting."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="templates")
     name = models.CharField(max_length=63, validators=[NAME])
@@ -330,7 +330,7 @@ class Template(models.Model):
 
 
 class Leftover(models.Model):
-    """A pod's log or a workload's workspace to clean up. The row is deleted after cleanup."""
+    """Pod log or workload workspace to clean up. The row is deleted after the cleanup."""
 
     class Kind(models.TextChoices):
         POD = "pod"

@@ -1,4 +1,4 @@
-"""Send change signals once the transaction has committed."""
+"""Send change signals after the transaction commits."""
 
 from collections.abc import Sequence
 from functools import partial

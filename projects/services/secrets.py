@@ -22,7 +22,7 @@ from projects.services import announce, audit
 
 
 class UnusableSecret(BerthError):
-    """Raised if a secret that a pod or a pull needs was deleted or cannot be decrypted."""
+    """Raised if a secret that a pod or an image pull needs was deleted or cannot be decrypted."""
 
     code, status, title = "unusable_secret", 409, "A secret cannot be used"
 

@@ -18,8 +18,8 @@ from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
-# Only platform admins may set fields that affect other departments: a department must not raise its
-# own rank or prolong the time before its borrowed resources may be reclaimed.
+# Only platform admins may set fields that affect other departments. A department must not raise its own rank
+# or prolong the time before its borrowed resources may be reclaimed.
 DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
 
 
@@ -98,7 +98,7 @@ def _delete_tenant(actor: Actor, obj: Tenant, message: str) -> None:
             audit.write_entry(actor, "delete", obj, before=_tenant_values(obj), **owner_columns(obj))
             announce.tenants_changed(**owner_ids(obj))
             obj.delete()
-            connection.check_constraints()  # detects rows that were added before the lock was taken
+            connection.check_constraints()  # detects rows that were added before the lock was acquired
     except (ProtectedError, IntegrityError):
         raise Conflict(message) from None
 
@@ -113,7 +113,7 @@ def _editable_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _save_tenant(obj: Model) -> None:
-    """Validate and save. Raises Invalid with every invalid field, or Conflict if the name is in use."""
+    """Validate and save. Raises Invalid, listing every invalid field, or Conflict if the name is in use."""
     try:
         obj.full_clean()
     except ValidationError as error:

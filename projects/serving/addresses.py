@@ -32,12 +32,12 @@ THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
 
 class InvalidAddress(ValueError):
-    """Text that is not a valid engine address."""
+    """Raised for a text that is not a valid engine address."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """The addresses that Berth may call as engines or routers.
+    """Addresses that Berth may call as engines or routers.
 
     `networks` are allowed in addition to public addresses. This machine is allowed only if they include its
     loopback address. `own_ports` are Berth's ports on this machine. Berth never calls these ports, nor
@@ -89,7 +89,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 
 
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
-    """Return the IP addresses that the host resolves to. Raises ForbiddenAddress or OSError.
+    """Return the IP addresses to which the host resolves. Raises ForbiddenAddress or OSError.
 
     All of them must be allowed, because Berth cannot choose which one responds.
     """

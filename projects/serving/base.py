@@ -1,7 +1,7 @@
 """Interfaces of inference engines and routers.
 
 Every call goes over the network. It may be slow, may raise ServingError, and must not be made while a
-transaction is open. Addresses are base URLs normalized by `projects.serving.addresses`.
+transaction is open. Addresses are base URLs that `projects.serving.addresses` has normalized.
 """
 
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ class ServingError(Exception):
 class Identity:
     """Model and parameters reported by an engine. `weight_version` is None if the engine reports none.
 
-    All engines of a service must have the same `parameters`, or they would respond differently to the same
-    request.
+    All engines of a service must have the same `parameters`. Otherwise, they would respond differently to the
+    same request.
     """
 
     model: str
@@ -159,5 +159,5 @@ class RouterClient(Protocol):
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of requests that the engine has from the router, or None if unknown."""
+        """Return the number of requests that the router has sent to the engine, or None if unknown."""
         ...

@@ -14,7 +14,7 @@ MAX_CONCURRENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An engine to scrape, with its ID, address and adapter."""
+    """Engine to scrape, with its ID, address and adapter."""
 
     engine: str
     address: str
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """A sample, and the errors of engines that are missing from it, by engine ID."""
+    """Sample, and the errors of engines that are missing from it, by engine ID."""
 
     sample: Sample
     errors: dict[str, ServingError]
@@ -32,7 +32,7 @@ class Scrape:
 def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: float) -> Scrape:
     """Scrape all targets. Engines that do not respond within `seconds` have no reading.
 
-    The time of the sample is when the requests were sent.
+    The time of the sample is the time at which the requests were sent.
     """
     at, deadline = now(), time.monotonic() + seconds
     pool = ThreadPoolExecutor(max(1, min(len(targets), MAX_CONCURRENT)), thread_name_prefix="scrape")

@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seconds: float) -> str:
     """Copy weights and return the new version of the engine at `to`. Raises ServingError.
 
-    The engine is paused during the copy, and its requests wait, so that no response mixes old and new
-    weights. Then its cache is flushed. The engine is resumed even if an error occurs.
+    The engine is paused during the copy, so that its requests wait and no response mixes old and new weights.
+    Then its cache is flushed. The engine is resumed even if an error occurs.
     """
     version = adapter.weight_version(seed)
     if not version:
@@ -38,7 +38,7 @@ def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seco
 
 
 def _resume(adapter: EngineAdapter, to: str) -> None:
-    """Resume the engine, and retry once, because a paused engine serves no requests."""
+    """Resume the engine. Retry once, because a paused engine serves no requests."""
     try:
         adapter.resume(to)
     except ServingError as error:

@@ -5,8 +5,8 @@ Berth's own cookies never reach a pod, and a pod cannot set or clear cookies bey
 
 from collections.abc import Collection, Iterable
 
-# Values of Sec-Fetch-Site for the page's own requests. Programs omit the header; bookmarks and typed
-# URLs send `none`.
+# Values of Sec-Fetch-Site for the page's own requests. Programs omit the header, and bookmarks and typed URLs
+# send `none`.
 SAME_ORIGIN = ("", "same-origin", "none")
 
 Headers = list[tuple[bytes, bytes]]
@@ -53,7 +53,7 @@ def request_headers_for_pod(
 
 
 def handshake_headers_for_pod(headers: Headers) -> list[tuple[str, str]]:
-    """Return the headers of a WebSocket handshake, except those that the client library sets."""
+    """Return the headers of a WebSocket handshake, except for those that the client library sets."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
             if name not in HANDSHAKE]  # fmt: skip
 

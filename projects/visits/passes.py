@@ -55,7 +55,7 @@ class VisitCache:
         return await _query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """Count a request. Return False if the port has too many; otherwise call `leave` afterwards."""
+        """Count a request. Return False if the port has too many; otherwise, `leave` must be called later."""
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False
         self._active[port] = self._active.get(port, 0) + 1

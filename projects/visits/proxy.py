@@ -33,8 +33,8 @@ from projects.visits.sockets import proxy_socket
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
-# A visit can end without a permission change, for example when its run ends, so it is rechecked at
-# this interval.
+# A visit can end without a permission change, for example when its run ends, so it is rechecked at this
+# interval.
 RECHECK_SECONDS = 30.0
 WATCH_DELAY_SECONDS = 0.5  # most responses complete within this time
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
@@ -69,7 +69,7 @@ class PortProxy:
         else:
             try:
                 await self._request(scope, receive, send, port)
-            # Raised before the pod is contacted, because forwarding needs no database.
+            # Raise this before contacting the pod, because forwarding needs no database.
             except (InterfaceError, OperationalError):
                 await send_page(send, NO_DATABASE)
 
@@ -155,7 +155,10 @@ class PortProxy:
         address: PortAddress,
         visit: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Run a request for as long as the visit lasts. Return False if the visit ended first."""
+        """Run a request for as long as the visit lasts.
+
+        Return False if the visit ended before the request.
+        """
         if not self.passes.enter(port):
             raise _TooManyRequests
         visiting = asyncio.ensure_future(visit())
@@ -207,11 +210,14 @@ class PortProxy:
 
 
 class _TooManyRequests(Exception):
-    """Too many concurrent requests and sockets on one port."""
+    """Raised for too many concurrent requests and sockets on one port."""
 
 
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:
-    """Return whether Berth may call the address: no cloud metadata address and none of Berth's own ports."""
+    """Return whether Berth may call the address.
+
+    Cloud metadata addresses and Berth's own ports are forbidden.
+    """
     host = ipaddress.ip_address(address.host)
     if any(embedded_ipv4(host) in network for network in FORBIDDEN_NETWORKS):
         return False

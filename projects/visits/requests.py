@@ -15,13 +15,12 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 BODILESS_STATUSES = (204, 304)
-# Long polling may be silent for minutes. A browser that reads nothing for a minute counts as
-# disconnected.
+# Long polling may be silent for minutes. A browser that reads nothing for a minute counts as disconnected.
 TIMEOUTS = {"connect": 5.0, "read": 900.0, "write": 60.0, "pool": 5.0}
 
 
 class NoResponse(Exception):
-    """The pod sent no valid HTTP response."""
+    """Raised if the pod sent no valid HTTP response."""
 
 
 def create_transport() -> httpx.AsyncHTTPTransport:
@@ -64,7 +63,7 @@ async def forward(
 
 
 class _Body(httpx.AsyncByteStream):
-    """The request body, which also detects that the browser has disconnected."""
+    """Request body, which also detects that the browser has disconnected."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -42,7 +42,7 @@ async def proxy_socket(
 
 
 class DirectConnection(connect):
-    """A connection that does not follow redirects, which could lead Berth to other machines."""
+    """Connection that does not follow redirects, which could lead Berth to other machines."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -86,7 +86,7 @@ async def _forward_to_browser(pod: ClientConnection, send: Send) -> None:
 
 
 def _sendable_close_code(code: int | None) -> int:
-    """Return a code that may be sent in a close frame, replacing codes that are local only."""
+    """Return a code that may be sent in a close frame, replacing codes that are only for local use."""
     if code in (1005, 1006, None):
         return GOING_AWAY
     return code if code in SENDABLE_CLOSE_CODES else INTERNAL_ERROR

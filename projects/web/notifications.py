@@ -52,7 +52,7 @@ class SubscriptionForm(Form):
         label="To",
         max_length=2000,
         help_text="An email address, https://…, or slack:https://… for a Slack webhook",
-        widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook's address is a secret
+        widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook address is a secret
     )
 
 

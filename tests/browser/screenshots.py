@@ -118,7 +118,7 @@ def _webp(browser: object, png: bytes) -> bytes:
 
 
 def create_cycle() -> int:
-    """Create a cycle whose plan reclaims one gang for another, and return its id."""
+    """Create a cycle whose plan reclaims one gang for another, and return its ID."""
     from tests import factories as make
 
     younger, ranking = (

@@ -217,7 +217,7 @@ def alive(pid: int) -> bool:
 
 
 def machine_pids(pod_pid: int, inside: Collection[int]) -> set[int]:
-    """Return the process ids on the machine of processes that a pod sees under the ids in `inside`."""
+    """Return the process IDs on the machine of processes that a pod sees under the IDs in `inside`."""
     namespace = _namespace(pod_pid)
     if namespace == _namespace(os.getpid()):
         return set(inside)

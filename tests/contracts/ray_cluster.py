@@ -67,12 +67,12 @@ class RayCluster:
         return self._processes[instance_id]
 
     def raylet(self, instance_id: str) -> int:
-        """Return the process id of the node's raylet."""
+        """Return the process ID of the node's raylet."""
         below = descendants(self._processes[instance_id].pid)
         return next(pid for pid in below if name_of(pid) == "raylet")
 
     def store(self) -> int:
-        """Return the process id of the head's store, without which Ray ends on every node."""
+        """Return the process ID of the head's store, without which Ray ends on every node."""
         head = next(iter(self._processes.values()))
         return next(pid for pid in descendants(head.pid) if name_of(pid) == "gcs_server")
 

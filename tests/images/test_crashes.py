@@ -37,7 +37,7 @@ def kill_shim_and_runtime(stage: ImageStage) -> None:
 
 
 def start_long(stage: ImageStage, image: str) -> int:
-    """Start a pod with a background process. Return the command's process id on the machine."""
+    """Start a pod with a background process. Return the command's process ID on the machine."""
     stage.start("p-1", image, "sh", "-c", f"setsid sleep 1000 & {stage.SHELL}")
     running(stage.runtime, "p-1")
     return stage.pid("p-1")

@@ -2,7 +2,7 @@
 
 python -c PROGRAM FACTS
 
-FACTS is a JSON object with the paths and process ids of the scene. The program needs only Python itself. At
+FACTS is a JSON object with the paths and process IDs of the scene. The program needs only Python itself. At
 last it takes more memory than its limit, and prints "survived" if nothing prevents that.
 """
 

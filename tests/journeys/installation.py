@@ -100,7 +100,7 @@ class Installation:
         return pids
 
     def processes(self) -> dict[int, str]:
-        """Return the command lines of this installation's processes by process id."""
+        """Return the command lines of this installation's processes by process ID."""
         mark = os.fsencode(self.home)
         commands: dict[int, str] = {}
         for entry in Path("/proc").glob("[0-9]*"):

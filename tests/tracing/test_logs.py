@@ -1,4 +1,4 @@
-"""Tests that every log line is a JSON event that contains the id of its request, cycle or job."""
+"""Tests that every log line is a JSON event that contains the ID of its request, cycle or job."""
 
 import asyncio
 import json

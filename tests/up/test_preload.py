@@ -72,7 +72,7 @@ while not (place / "waits.log").read_text():
     time.sleep(0.01)
 facts["log"] = (place / "waits.log").read_text()
 
-# The request of a supervisor that does not wait for the id
+# The request of a supervisor that does not wait for the ID
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 with (place / "lost.log").open("ab") as log:
     socket.send_fds(forks._requests, [b"waits"], [theirs.fileno(), log.fileno()])

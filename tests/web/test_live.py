@@ -1,4 +1,4 @@
-"""Tests for live updates: only kinds and ids are sent, and only to users with access to the objects."""
+"""Tests for live updates: only kinds and IDs are sent, and only to users with access to the objects."""
 
 import json
 import time
@@ -60,7 +60,7 @@ class LiveSocket(ApplicationCommunicator):
         return json.loads(answer["text"])
 
     async def receives(self, ident: object) -> bool:
-        """Wait for a message that names the id and return True. All other messages are skipped."""
+        """Wait for a message that names the ID and return True. All other messages are skipped."""
         try:
             while True:
                 message = await self.receive()

@@ -1,4 +1,4 @@
-"""Arrays on the command line: references such as `sweep[0-9]`, progress, and rows of lists."""
+"""Arrays on the command line: references such as `sweep[0-9]`, progress, and list rows."""
 
 import re
 import sys
@@ -25,7 +25,7 @@ ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of runni
 
 @dataclass(frozen=True)
 class Target:
-    """A workload, or an array with the indexes of its tasks (None for all tasks)."""
+    """Workload, or array with the indexes of its tasks (None for all tasks)."""
 
     workload: "WorkloadDetail | None" = None
     array: "ArrayDetail | None" = None
@@ -35,7 +35,8 @@ class Target:
 def find_target(client: "Client", reference: str) -> Target:
     """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] names.
 
-    A live object comes before one that has ended, and otherwise the one submitted last. Raises NotFound.
+    Live objects take precedence over ended ones, and among equals the latest submission wins. Raises
+    NotFound.
     """
     from berth.client.errors import NotFound
 
@@ -70,7 +71,7 @@ def _parse_indexes(text: str) -> Sequence[str]:
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:
-    """Return the `array` section for the value of --array. Raises BadInput."""
+    """Parse the value of --array into an `array` section. Raises BadInput."""
     from berth.core.spec.arrays import array_document
 
     if text is None:
@@ -84,7 +85,10 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
 
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the document with the tasks of --array. Raises BadInput if it lists values or a matrix."""
+    """Return the document with the tasks of --array.
+
+    Raises BadInput if it already lists values or a matrix.
+    """
     if section is None:
         return document
     own = document.get("array")
@@ -96,7 +100,7 @@ def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict
 
 
 def format_progress(counts: "TaskCounts", tasks: int) -> str:
-    """Return for example "620 of 1,000 ended (3 failed), 50 running, 30 pending, 300 held"."""
+    """Return a text such as "620 of 1,000 ended (3 failed), 50 running, 30 pending, 300 held"."""
     failed = f" ({counts.failed:,} failed)" if counts.failed else ""
     active = counts.reserved + counts.starting + counts.running + counts.stopping
     others = {
@@ -111,7 +115,7 @@ def format_progress(counts: "TaskCounts", tasks: int) -> str:
 
 
 class ArrayRow:
-    """An array as a row of `berth list`, with the fields of a workload."""
+    """Array as a row of `berth list`, with the fields of a workload."""
 
     def __init__(self, array: "Array") -> None:
         counts = array.counts
@@ -136,7 +140,7 @@ class ArrayRow:
 def merge_rows(
     workloads: Iterable["Workload"], arrays: Iterable["Array"], sort: str
 ) -> list["Workload | ArrayRow"]:
-    """Return workloads and arrays in the order of `sort`."""
+    """Merge workloads and arrays into one list in the order of `sort`."""
     rows: list[Any] = [*workloads, *(ArrayRow(array) for array in arrays)]
     key = sort.lstrip("-")
 

@@ -20,7 +20,7 @@ BYTES_MAX = 8 * 2**20  # half of the server's limit
 
 
 def submit_documents(client: "Client", documents: SourcedDocuments, output: Output, *, atomic: bool) -> None:
-    """Submit the documents. Exits with status 2 if the server refuses some of them."""
+    """Submit the documents. Exit with status 2 if the server refuses any of them."""
     parts = list(_parts(documents))
     if atomic and len(parts) > 1:
         raise BadInput(f"--atomic takes at most {DOCUMENTS_MAX} documents of {BYTES_MAX >> 20} MiB in total")
@@ -40,7 +40,7 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
 
 
 def _parts(documents: SourcedDocuments) -> Iterator[SourcedDocuments]:
-    """Split the documents into parts that fit into one request each."""
+    """Split the documents into parts that each fit into one request."""
     from pydantic_core import to_json
 
     part: SourcedDocuments = []

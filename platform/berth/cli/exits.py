@@ -81,11 +81,11 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
 
 
 class BadInput(Exception):
-    """Error for invalid input from the command line or a file. The message lists the allowed values."""
+    """Raised for invalid input from the command line or a file. The message lists the allowed values."""
 
 
 def invalid_value(option: str, message: str, value: object, allowed: str) -> BadInput:
-    """Return the error for an invalid value, worded like the problems of the REST API."""
+    """Return the error for an invalid value, worded like the problems in REST responses."""
     return BadInput(str(Problem(option, message, format_value(value), allowed)))
 
 

@@ -348,7 +348,7 @@ class ListOptions:
     def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
         """Return the workloads, with one row for each array unless tasks are requested.
 
-        Filters that only tasks have, such as the phase, select tasks.
+        Filters that apply only to tasks, such as the phase, select tasks.
         """
         if self.tasks or self.array or self._selects_tasks:
             return [*self.workloads(client)]

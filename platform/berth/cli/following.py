@@ -83,7 +83,7 @@ def _print_attempt(
             time.sleep(PAUSE_SECONDS * losses)
 
 
-LINE_MAX = 1 << 20  # bytes; longer lines are matched in parts
+LINE_MAX = 1 << 20  # in bytes; longer lines are matched in parts
 SEQUENCE_MAX = 4096  # maximum bytes of an incomplete sequence at the end
 COLOUR = rb"\x1b\[[0-9;:]*m"
 CONTROL_SEQUENCES = re.compile(
@@ -98,7 +98,7 @@ INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|
 
 
 class TerminalOutput:
-    """Writer to standard output that removes control sequences on a terminal.
+    """Writer to standard output that removes control sequences if it is a terminal.
 
     Call `end` after the last piece.
     """

@@ -30,7 +30,7 @@ class Output(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Whether the format is machine-readable. Such a format contains the server's values unformatted."""
+        """Whether the format is machine-readable. Such formats contain the server's values unformatted."""
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
@@ -146,7 +146,7 @@ def _cell(column: Column, format_cell: Callable[[Any], str], item: Any) -> "Text
 
 
 def print_table(table: "Table", *, full_width: bool = False) -> None:
-    """Print a table. Truncate it to the terminal's width, if there is one and `full_width` is not set."""
+    """Print a table, truncated to the terminal's width unless `full_width` is set or there is no terminal."""
     console = make_console()
     if console.is_terminal and not full_width:
         console.print(table)
@@ -198,7 +198,7 @@ class ColumnSize:
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """A column to show, truncated to `cut` characters if set."""
+    """Column to show, truncated to `cut` characters if set."""
 
     column: int
     brief: bool = False

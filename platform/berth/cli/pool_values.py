@@ -161,7 +161,7 @@ class PoolValues:
         return {**values, **self._kubernetes(values)}
 
     def _kubernetes(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a pool on Kubernetes. `values` are all other fields."""
+        """Return the fields of a Kubernetes pool. `values` contains all other fields."""
         settings = dict(values.get("provider_settings") or {})
         if self.node_selector:
             settings["node_selector"] = parse_key_values("--node-selector", self.node_selector)

@@ -51,7 +51,7 @@ def parse_number(option: str, text: str) -> int | float:
 
 
 def parse_number_or_text(text: str) -> int | float | str:
-    """Parse a number. Return any other text, such as "800m" or "1Gi", as is for later validation."""
+    """Parse a number. Return any other text, such as "800m" or "1Gi", unchanged for later validation."""
     try:
         value = float(text)
     except ValueError:

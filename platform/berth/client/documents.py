@@ -20,7 +20,7 @@ class _StrictLoader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:bool":
-                key.tag = "tag:yaml.org,2002:str"  # otherwise YAML reads a key such as `on` as true
+                key.tag = "tag:yaml.org,2002:str"  # otherwise, YAML reads a key such as `on` as true
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key.value} is set twice", key.start_mark

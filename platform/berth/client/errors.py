@@ -11,11 +11,11 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """The server does not respond, or the connection was lost too often."""
+    """The server does not respond, or the connection was lost too many times."""
 
 
 class Ambiguous(ClientError):
-    """The name matches several workloads; `candidates` are their unambiguous handles."""
+    """The name matches several workloads. `candidates` lists their unambiguous handles."""
 
     def __init__(self, name: str, candidates: Sequence[str]) -> None:
         super().__init__(f"{name} matches {len(candidates)} workloads: {', '.join(candidates)}")
@@ -27,7 +27,7 @@ class SessionError(ClientError):
 
 
 class SessionEnded(SessionError):
-    """The session was cancelled, failed, was idle too long or could not run calls."""
+    """The session was cancelled, failed, was idle for too long or could not run calls."""
 
 
 class NotPicklable(SessionError):

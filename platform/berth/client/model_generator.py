@@ -1,8 +1,8 @@
 """Generate the client's models from the OpenAPI document of the server.
 
-A class that `aio` or `sessions` imports from `berth.client.models.TOPIC` is written to that module, and so
-are the classes that it refers to. Every field except `id`, `name` and times has a default, so that the
-client also understands an older server, whose responses lack newer fields.
+A class that `aio` or `sessions` imports from `berth.client.models.TOPIC` is written to that module, together
+with the classes to which it refers. Every field except `id`, `name` and times has a default, so that the
+client understands older servers, whose responses lack newer fields.
 """
 
 import ast
@@ -38,7 +38,10 @@ def generate_sources() -> dict[str, str]:
 
 
 def read_components() -> dict[str, Schema]:
-    """Return the schemas of the OpenAPI document, written by a separate process because that needs Django."""
+    """Return the schemas of the OpenAPI document.
+
+    A separate process writes it, because that requires Django.
+    """
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     command = [sys.executable, "-m", "django", "spectacular", "--format", "openapi-json"]
     document = subprocess.run(command, env={**os.environ, **paths}, stdout=subprocess.PIPE, check=True).stdout
@@ -59,14 +62,14 @@ def imported_models() -> dict[str, str]:
 
 
 class Models:
-    """Classes of the client, each after those that it refers to."""
+    """Classes of the client, each listed after those to which it refers."""
 
     def __init__(self, components: dict[str, Schema], imported: dict[str, str]) -> None:
         self.topics: dict[str, str] = {}
         self._components, self._imported = components, imported
 
     def add(self, name: str, topic: str) -> None:
-        """Add a class after those that it refers to. The first topic that refers to a class gets it."""
+        """Add a class after those to which it refers. The first topic that refers to a class gets it."""
         if name not in self.topics:
             for reference in self._references(self._schema(name)):
                 self.add(reference, self._imported.get(reference, topic))

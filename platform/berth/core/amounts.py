@@ -8,7 +8,7 @@ RESOURCES = ("gpu", "cpu", "memory_mib")
 
 
 class Amounts(NamedTuple):
-    """Amounts of resources: milli-GPU, milli-CPU, MiB of memory."""
+    """Resource amounts: milli-GPU, milli-CPU and MiB of memory."""
 
     gpu: int = 0
     cpu: int = 0
@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
     memory_mib: int | None = None
 
     def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
-        """Yield the name of each resource for which `amounts` exceeds the bound."""
+        """Yield the name of each resource in which `amounts` exceeds the bound."""
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:
                 yield name

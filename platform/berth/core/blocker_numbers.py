@@ -1,4 +1,4 @@
-"""Labels and units of the numbers in a pending reason, the same on pages and in the terminal."""
+"""Labels and units of the numbers in pending reasons, used both on web pages and in the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,14 +27,14 @@ _LABELS = {
     "non_preemptible": "non-preemptible",
     "seconds": "remaining",
 }
-# Amounts of the resource that `resource` names, in the engine's units.
+# Amounts of the resource named by `resource`, in engine units.
 AMOUNTS = frozenset(_LABELS) - {"queue", "held_nodes", "seconds"}
 _OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message already states them
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 
 
 def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the label and the text of each number, for example ("largest free block", "1 GPU")."""
+    """Return the label and text of each number, for example ("largest free block", "1 GPU")."""
     resource = str(numbers.get("resource") or "gpu")
     keys = [key for key in _LABELS if key in numbers]
     keys += sorted(numbers.keys() - _LABELS.keys() - _OMITTED)

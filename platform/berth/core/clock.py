@@ -1,4 +1,4 @@
-"""Clocks: the only source of the current time."""
+"""The only source of the current time."""
 
 from datetime import datetime, timezone
 from typing import Protocol

@@ -31,7 +31,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class ImageError(ValueError):
-    """Invalid image reference. `allowed` is the nearest valid reference, or the allowed form."""
+    """Raised for an invalid image reference.
+
+    `allowed` is the nearest valid reference, or the allowed form.
+    """
 
     def __init__(self, message: str, allowed: str = ALLOWED) -> None:
         super().__init__(message)
@@ -40,7 +43,7 @@ class ImageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """An image in a registry. At least one of `tag` and `digest` is set; a digest takes precedence."""
+    """Image in a registry. At least one of `tag` and `digest` is set, and a digest takes precedence."""
 
     registry: str
     repository: str
@@ -49,7 +52,7 @@ class ImageReference:
 
     @property
     def name(self) -> str:
-        """The reference without its tag and digest, for example docker.io/library/python."""
+        """Reference without its tag and digest, for example docker.io/library/python."""
         return f"{self.registry}/{self.repository}"
 
     def with_digest(self, digest: str) -> str:
@@ -109,7 +112,7 @@ def _split_name(text: str) -> tuple[str, str, str]:
 
 
 def _looks_like_registry(part: str) -> bool:
-    """Return whether the part before the first slash is a host: `localhost`, or with a dot or a port."""
+    """Return whether the part before the first slash is a host: `localhost`, or a name with a dot or port."""
     return part == "localhost" or any(char in part for char in ".:")
 
 
@@ -156,7 +159,7 @@ def _validate_image(text: str) -> str:
 
 
 def _validate_pull_policy(value: object) -> object:
-    """Refuse other spellings of a pull policy, such as IfNotPresent, with a suggestion."""
+    """Reject other spellings of a pull policy, such as IfNotPresent, and suggest the correct one."""
     if isinstance(value, str) and value not in PULL_POLICIES:
         letters = re.sub("[-_ ]", "", value.lower())
         match = next((name for name in PULL_POLICIES if name.replace("_", "") == letters), "")

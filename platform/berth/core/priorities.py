@@ -1,4 +1,4 @@
-"""Named workload priorities, priority bounds, and the default priority of each workload kind."""
+"""Named priorities, priority bounds, and the default priority of each kind of workload."""
 
 PRIORITIES = {
     "very-low": 25,
@@ -10,13 +10,13 @@ PRIORITIES = {
     "very-high": 150,
 }
 LOWEST, HIGHEST, DEFAULT = 0, 1000, 50
-# Above every other default: a submission without a priority must not preempt a running service.
+# This exceeds every other default: a submission without a priority must not preempt a running service.
 SERVICE_DEFAULT = 80
 PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """Return the priority of workloads of this kind whose documents set no priority."""
+    """Return the priority for workloads of this kind whose documents do not set one."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 

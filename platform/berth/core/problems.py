@@ -10,7 +10,7 @@ SUGGESTION = "Did you mean "
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid value. `path` locates it in the user's notation, such as `roles[0].gpu`."""
+    """Invalid value. `path` locates it in the user's notation, such as `roles[0].gpu`."""
 
     path: str
     message: str

@@ -1,7 +1,7 @@
-"""Insert and update many rows with one statement, and load the objects that many rows refer to.
+"""Insert and update many rows with one statement, and load the objects to which many rows refer.
 
-The statement has one JSON document as its only parameter. Thousands of parameters, as in `bulk_create` and
-`bulk_update`, take most of the time of such a statement in Django and psycopg.
+Each statement has one JSON document as its only parameter. With thousands of parameters, as in `bulk_create`
+and `bulk_update`, Django and psycopg would spend most of the time on the parameters.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ AnyField: TypeAlias = "Field[Any, Any]"
 
 
 def insert_rows(rows: Sequence[Model]) -> None:
-    """Insert rows of one model in their order, and set the keys that the database assigns.
+    """Insert rows of one model in order, and set the keys that the database assigns.
 
-    A column that the first row leaves to the database must be left to it by every row.
+    If the first row leaves a column to the database, every row must do so.
     """
     if not rows:
         return
@@ -66,7 +66,10 @@ def share_related(rows: Sequence[Model], name: str, related: Callable[[list[Any]
 
 
 def recordset(fields: Iterable[AnyField], **others: str) -> str:
-    """Return SQL for the rows of a JSON parameter, named `written`. `others` maps more columns to types."""
+    """Return SQL for the rows of a JSON parameter, named `written`.
+
+    `others` maps additional columns to types.
+    """
     types = [f'"{field.column}" {field.rel_db_type(connection)}' for field in fields]
     types += [f"{name} {kind}" for name, kind in others.items()]
     return f"jsonb_to_recordset(%s::jsonb) AS written({', '.join(types)})"

@@ -1,7 +1,7 @@
-"""Compile the queries of the scheduler's loop to SQL once.
+"""Compile the queries of the scheduler's loop to SQL only once.
 
 Django composes the SQL of a query each time it runs. For a query with a dozen columns, that takes longer than
-PostgreSQL needs to answer it. PostgreSQL, too, plans such a query only once for each connection.
+PostgreSQL needs to answer it. PostgreSQL also plans such a query only once per connection.
 """
 
 import copy
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Stands for a list of values in a query that is being compiled."""
+    """Placeholder for a list of values in a query that is being compiled."""
 
     position: int
 
@@ -30,7 +30,7 @@ class Parameter:
 @ForeignObject.register_lookup
 @Field.register_lookup
 class AnyOf(Lookup):
-    """`column__any=values` tests whether a column has one of the values, with SQL that has one parameter."""
+    """Lookup `column__any=values`: test with one SQL parameter whether a column has one of the values."""
 
     lookup_name = "any"
     prepare_rhs = False
@@ -42,7 +42,7 @@ class AnyOf(Lookup):
 
 
 def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "QuerySet[M, R]"]:
-    """Return `build`, which returns a query, as a function that composes the SQL only in its first call.
+    """Wrap `build`, which returns a query, so that its SQL is composed only in the first call.
 
     The arguments must be lists for the lookup `any`. The query must not be filtered or ordered further.
     """

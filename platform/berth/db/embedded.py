@@ -39,7 +39,7 @@ SETTINGS = {
     "listen_addresses": "",
     "max_connections": "80",
     "shared_buffers": "64MB",
-    "work_mem": "16MB",  # enough to sum up a month of usage in memory
+    "work_mem": "16MB",  # enough to aggregate a month of usage in memory
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -111,7 +111,7 @@ class EmbeddedCluster:
         return tie_to_parent(command, death_signal=signal.SIGINT, account=_system_account())
 
     def server_pid(self) -> int | None:
-        """Return the process id of the cluster's server, or None if no server is running."""
+        """Return the process ID of the cluster's server, or None if no server is running."""
         try:
             pid = int((self.data / "postmaster.pid").read_text().split()[0])
             program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
@@ -151,8 +151,8 @@ class EmbeddedCluster:
         """Create the cluster under a temporary name, so that no incomplete cluster is ever left behind."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
-        self._delete_drafts()  # left by an interrupted start
-        # A new name each time: child processes of an interrupted start may still be writing to theirs.
+        self._delete_drafts()  # left behind by an interrupted start
+        # Use a new name each time, because child processes of an interrupted start may still be writing.
         draft = Path(tempfile.mkdtemp(prefix=f".{self.data.name}.new-", dir=self.data.parent))
         _claim_directory(draft)
         command = [str(programs_directory() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "-E", "UTF8"]
@@ -215,7 +215,7 @@ class EmbeddedCluster:
         return completed.stdout
 
     def _remove_stale_locks(self) -> None:
-        """Remove the lock files of a killed server, whose process id may have been reused."""
+        """Remove the lock files of a killed server, whose process ID may have been reused."""
         if self.server_pid() is None:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
             for left in self.socket.glob(".s.PGSQL.*.lock"):

@@ -9,8 +9,8 @@ SUPERUSER = "berth"
 ROLE = "berth_app"
 DATABASE = "berth"
 HBA = f"""\
-# Written by Berth. The superuser cannot connect. Berth executes its statements with "postgres --single"
-# while the server is stopped.
+# This file is written by Berth. The superuser cannot connect. Berth executes its statements with "postgres
+# --single" while the server is stopped.
 local  all  {ROLE}  scram-sha-256
 local  all  all        reject
 """
@@ -63,7 +63,7 @@ def restrict_logins(run_single_user: RunSingleUser, password: str, *, can_create
 
 
 def generate_password() -> str:
-    """Return a random password that needs no quoting in SQL or in a URL."""
+    """Return a random password that needs no quoting in SQL or URLs."""
     return secrets.token_urlsafe(32)
 
 

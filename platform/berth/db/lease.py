@@ -50,7 +50,7 @@ class HeldLease:
 
 
 class LeadershipLost(Exception):
-    """Raised if another process may hold the lease now. A fenced transaction is then rolled back."""
+    """Raised if another process may now hold the lease. A fenced transaction is then rolled back."""
 
 
 def holder_name() -> str:

@@ -31,7 +31,7 @@ def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: An
 def compare_and_set_all(
     rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **changes: Any
 ) -> list[M]:
-    """Update many rows of one model in two statements. Return the updated rows in order.
+    """Update many rows of one model with two statements. Return the updated rows in order.
 
     Call this function in a transaction. The rows stay locked until the transaction ends.
     """
@@ -56,7 +56,7 @@ def lock_keys(rows: QuerySet[M]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """Values for the columns of one row, written if the compared field still has an `expected` value."""
+    """Values for columns of one row, written if the compared field still has an `expected` value."""
 
     pk: Any
     expected: Collection[str]
@@ -74,9 +74,10 @@ def change_rows(
 ) -> set[Any]:
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
-    Changes of the same columns take one statement, regardless of the number of rows. `expressions` maps
+    Changes to the same columns take one statement, regardless of the number of rows. `expressions` maps
     additional columns to SQL that may refer to the row as `current` and to the change as `written`. The
-    statement locks the rows in any order, so lock them first if other transactions change several of them.
+    statement locks the rows in arbitrary order, so lock them first if other transactions change several of
+    them.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:

@@ -1,7 +1,7 @@
 """Run statements that each database connection parses and plans only once.
 
-For the few statements that run with every request. They do not pass through Django's query compiler, and the
-database does not plan them again: planning takes longer than running them.
+This is meant for the few statements that run with every request. They bypass Django's query compiler and are
+not planned again, because planning takes longer than running them.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ def execute(statement: str, parameters: Sequence[Any]) -> None:
 
 
 def _cursor() -> Any:
-    """Return Django's cursor with parameters that are sent apart from the statement.
+    """Return Django's cursor, which sends parameters separately from the statement.
 
-    The database prepares what such cursors run for the second time, see `prepare_threshold` in the settings.
-    Other cursors send complete statements, which are never prepared.
+    The database prepares a statement that such a cursor runs for the second time, see `prepare_threshold` in
+    the settings. Other cursors send complete statements, which are never prepared.
     """
     connection: Any = connections[DEFAULT_DB_ALIAS]  # the proxy would look it up with each attribute
     connection.close_if_health_check_failed()
@@ -52,9 +52,9 @@ def _cursor() -> Any:
 
 
 def _keep_plans(connection: Any) -> None:
-    """Let the database plan prepared statements once, instead of again for each set of parameters.
+    """Let the database plan prepared statements once instead of for each set of parameters.
 
-    They find rows by unique keys, so that no other plan would be better.
+    These statements find rows by unique keys, so no other plan would be better.
     """
     raw: psycopg.Connection[Any] = connection.connection
     if raw not in _configured:

@@ -89,5 +89,5 @@ def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
 
 
 def _have_same_type(one: object, other: object) -> bool:
-    """Return whether two equal values also have the same type: in Python, 1 == True."""
+    """Return whether two equal values also have the same type, because in Python 1 == True."""
     return type(one) is type(other)

@@ -21,7 +21,7 @@ class SourceLines:
 
     @classmethod
     def from_text(cls, text: str) -> "SourceLines":
-        """Return the line numbers of a text. If the text cannot be parsed, the result is empty."""
+        """Return the line numbers for a text. If the text cannot be parsed, the result is empty."""
         source_lines = cls()
         try:
             check_structure(text.encode())

@@ -1,4 +1,4 @@
-"""Set or remove one value of a parsed document."""
+"""Set or remove one value in a parsed document."""
 
 import re
 from collections.abc import Sequence

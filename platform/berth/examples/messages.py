@@ -1,4 +1,4 @@
-"""Messages between training processes: a small header followed by bytes."""
+"""Messages between training processes, which consist of a small header followed by bytes."""
 
 import json
 import socket

@@ -39,7 +39,7 @@ class Ring:
             sock.setblocking(False)
 
     def sum(self, vector: Array) -> Array:
-        """Return the sum of all ranks' vectors. Chunks go around once to be summed, and once to be shared."""
+        """Return the sum of all ranks' vectors. Chunks circulate once to be summed and once to be shared."""
         if self.size == 1:
             return vector
         chunks = [chunk.copy() for chunk in np.array_split(vector, self.size)]
@@ -67,7 +67,10 @@ class Ring:
                 sock.close()
 
     def _exchange(self, chunk: Array, count: int) -> Array:
-        """Send and receive at the same time. If all ranks sent first, full buffers would block them all."""
+        """Send and receive at the same time.
+
+        If all ranks sent first, full buffers would block all of them.
+        """
         assert self._next is not None
         assert self._previous is not None
         out, received = memoryview(chunk.tobytes()), bytearray()

@@ -2,4 +2,4 @@
 
 from berth.core.version import require_server_python
 
-require_server_python()  # before any module that needs the newer Python is imported
+require_server_python()  # must run before any module that needs a newer Python is imported

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class UnavailableImplementation(LookupError):
-    """Error for a pool whose provider or runtime is not available in this installation."""
+    """Raised for a pool whose provider or runtime is not available in this installation."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def prepared(provider: Provider) -> PreparedNodes:
 
 @lru_cache(maxsize=64)
 def aws(settings_json: str) -> AwsProvider:
-    """Return one provider for all pools with these settings, as SDK clients are slow to create."""
+    """Return one provider for all pools with these settings, because SDK clients are slow to create."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data

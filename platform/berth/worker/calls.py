@@ -1,4 +1,4 @@
-"""Unpack a call, run the call with the session's plugins, and pack the outcome."""
+"""Unpack a call, run it with the session's plugins, and pack its outcome."""
 
 import traceback
 from collections.abc import Sequence
@@ -27,7 +27,10 @@ class Outcome:
 
 
 def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Outcome:
-    """Run a call and return its outcome. Never raises. Results are limited to `result_bytes_max` bytes."""
+    """Run a call and return its outcome. Never raise an exception.
+
+    Results are limited to `result_bytes_max` bytes.
+    """
     try:
         function, args, kwargs = cloudpickle.loads(payload)
     except BaseException as error:  # unpickling may raise anything
@@ -54,7 +57,7 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
 
 
 def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
-    """Return the outcome for an error that the function raised, with the pickled error if possible."""
+    """Return the outcome for an error that the function raised, including the pickled error if possible."""
     details = _details(type(error).__qualname__, _error_text(error), error)
     try:
         data = cloudpickle.dumps(error)
@@ -71,7 +74,7 @@ def failed_outcome(kind: str, what: str, error: BaseException) -> Outcome:
 
 
 def plugin_hint(error: BaseException) -> str:
-    """Return advice on a plugin's error, or an empty string."""
+    """Return advice on an error of a plugin, or an empty string."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.partition(".")[0]

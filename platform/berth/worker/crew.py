@@ -1,4 +1,4 @@
-"""A worker's slots. They take calls from one queue and put the outcomes into another."""
+"""Slots of a worker. They take calls from one queue and put outcomes into another."""
 
 import queue
 import threading
@@ -36,7 +36,7 @@ class SlotPool:
         self._orders.put(order)
 
     def close(self, grace_seconds: float) -> None:
-        """Start no more calls. Interrupt running calls after `grace_seconds`, and later kill the rest."""
+        """Start no more calls. Interrupt running calls after `grace_seconds`, and kill the rest later."""
         self._closing = True
         for _ in self._threads:
             self._orders.put(None)

@@ -19,9 +19,12 @@ LENGTH = struct.Struct(">Q")
 
 
 def main(number: int) -> None:
-    """Run calls until the worker closes its end of the socket pair. `number` is our file descriptor."""
+    """Run calls until the worker closes its end of the socket pair.
+
+    `number` is this process's file descriptor.
+    """
     connection = socket.socket(fileno=number)
-    # When a pod stops, all its processes receive a signal, but the worker decides when this process ends.
+    # When a pod stops, all its processes receive a signal, but the worker decides when this one ends.
     signal.signal(signal.SIGTERM, _ignore_signal)
     signal.signal(signal.SIGINT, _ignore_signal)
     [(header, setup)] = unpack_frames(receive(connection) or pack_frames([({}, b"")]))
@@ -46,7 +49,7 @@ def main(number: int) -> None:
 def _run(
     payload: bytes, plugins: Any, instance: Any, entered: HookContexts, result_bytes_max: int
 ) -> calls.Outcome:
-    """Run a call. The first call enters the plugin contexts, after the environment variables are set."""
+    """Run a call. Before the first call, set the environment variables and enter the plugin contexts."""
     try:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -86,7 +89,7 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Ignore a signal. SIG_IGN would be inherited by the processes that a function starts."""
+    """Ignore a signal. Unlike SIG_IGN, this handler is not inherited by processes that a function starts."""
 
 
 if __name__ == "__main__":

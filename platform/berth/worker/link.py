@@ -1,4 +1,4 @@
-"""A worker's connections to its server: one per thread, reopened when they break."""
+"""A worker's connections to its server, one per thread, reopened when they break."""
 
 import base64
 import http.client

@@ -43,7 +43,7 @@ class RayUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PodPosition:
-    """Position of a pod in its run. `head` is the address on which rank 0 listens for the other ranks."""
+    """Position of a pod in its run. `head` is the address at which the other ranks reach rank 0."""
 
     rank: int
     address: str
@@ -89,7 +89,7 @@ class OwnRay:
 
     @property
     def directory(self) -> str:
-        """Ray's session directory. It distinguishes the Ray nodes of several pods on one machine."""
+        """Ray's session directory, which is different for each pod's Ray node on a machine."""
         assert self._directory is not None
         return str(self._directory / "ray")
 
@@ -181,7 +181,7 @@ class OwnRay:
 
 
 def main(command: list[str]) -> int:
-    """Start Ray and, on rank 0, run the program. Return the program's exit code, or 0 on other ranks."""
+    """Start Ray and, on rank 0, run the program. Return its exit code, or 0 on other ranks."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     own = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
     try:

@@ -30,7 +30,7 @@ NVIDIA = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
 
 
 class PreparationFailed(PluginError):
-    """Raised if the session's plugins cannot be installed. The message says what is missing."""
+    """Raised if the session's plugins cannot be installed. The message names what is missing."""
 
 
 def load_session_plugins(
@@ -70,7 +70,7 @@ def _prepare(plugins: tuple[Plugin, ...], config: WorkerConfig, should_continue:
 
 
 def _compose_image(plugins: tuple[Plugin, ...], config: WorkerConfig) -> tuple[Image, tuple[Operation, ...]]:
-    """Return the image and the operations that the session adds to the node's environment."""
+    """Return the image and operations that the session adds to the node's environment."""
     node_env = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
     cluster = Cluster(
         os.environ.get("BERTH_POOL", ""), config.head_address, config.nodes, config.gpus,

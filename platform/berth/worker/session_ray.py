@@ -22,7 +22,7 @@ _LOSS_ERRORS = {
 
 
 class SessionRay:
-    """Ray on one node of a session, from `join` to `leave`. Both methods do nothing on pools without Ray."""
+    """Ray on one node of a session, from `join` to `leave`. On pools without Ray, both methods do nothing."""
 
     def __init__(self) -> None:
         self._own: OwnRay | None = None

@@ -27,12 +27,12 @@ class Slot(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources. Use this method only after the last call has ended."""
+        """Release resources. Call this only after the last call has ended."""
         ...
 
 
 class ThreadSlot:
-    """Slot in the worker's process. All calls share its modules, and a crash ends all of them."""
+    """Slot in the worker's process. All calls share the process's modules, and a crash ends all of them."""
 
     def __init__(self, plugins: tuple[Plugin, ...], result_bytes_max: int) -> None:
         self._plugins, self._result_bytes_max = plugins, result_bytes_max

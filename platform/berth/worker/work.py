@@ -164,7 +164,10 @@ class Worker:
             self._stop.set()
 
     def _send_results(self, frames: list[Frame], pool: SlotPool) -> None:
-        """Send results. Replace a rejected result with an error, or its call would be retried."""
+        """Send results.
+
+        Replace a rejected result with an error, because its call would otherwise be retried.
+        """
         try:
             with self._lock:
                 held_orders = sorted(self._held_orders)

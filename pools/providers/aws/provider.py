@@ -82,7 +82,7 @@ class AwsProvider:
         return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate the instances that carry our tags and still exist. Ignore all other ids."""
+        """Terminate the instances that carry our tags and still exist. Ignore all other IDs."""
         with provider_errors():
             living = self._descriptions(tags.tags_for_pool(self.installation, pool))
             ids_to_end = sorted(living.keys() & set(instance_ids))

@@ -92,7 +92,7 @@ class Enclosures:
     ) -> Record:  # fmt: skip
         """Prepare the pod's enclosure, and return the fields of its order that describe it.
 
-        Changes CUDA_VISIBLE_DEVICES in `env` to ids that are valid inside. Raises NotVisible, UnknownDevice.
+        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible, UnknownDevice.
         """
         if order.image:
             return self._container_fields(order, env, directory, start)

@@ -19,7 +19,7 @@ SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,
     IMAGE_CACHE_VARIABLE,
 )  # fmt: skip
-FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate ids use this range
+FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate IDs use this range
 LAST_UID = 1_999_999_999
 # Pods that Berth runs to test a node belong to no project.
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
@@ -86,7 +86,7 @@ def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
 def pod_uid(project: int) -> int:
     """Return the Unix user of a project's pods, which is the same on all nodes.
 
-    Raises ValueError if the project's number is outside the range of user ids.
+    Raises ValueError if the project's number is outside the range of user IDs.
     """
     uid = FIRST_UID + project
     if not FIRST_UID < uid <= LAST_UID:

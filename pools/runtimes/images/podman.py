@@ -57,7 +57,7 @@ class Podman:
     ) -> Output:  # fmt: skip
         """Run a command to completion, with additional `variables`.
 
-        `watch` receives the process id twice a second. Raises NoAnswer after `seconds`, and Interrupted if
+        `watch` receives the process ID twice a second. Raises NoAnswer after `seconds`, and Interrupted if
         the command is interruptible.
         """
         if not os.path.isdir(self.temporary):

@@ -33,7 +33,7 @@ class RayNode:
 
 
 def node_label(instance_id: str) -> str:
-    """Return the node's label in Ray. Ray labels allow fewer characters than instance ids."""
+    """Return the node's label in Ray. Ray labels allow fewer characters than instance IDs."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 
 

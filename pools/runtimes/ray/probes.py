@@ -29,7 +29,7 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvi
 class ProbePods:
     """Probes of nodes in all pools that are not ready yet. Thread-safe.
 
-    `stored()` returns the ids of all pods in the runtime's records, so that a new process finds the probes of
+    `stored()` returns the IDs of all pods in the runtime's records, so that a new process finds the probes of
     an earlier one. `existing()` returns the instances of all pools. `drop_workspace(instance_id, name)`
     deletes a workspace of one node.
     """

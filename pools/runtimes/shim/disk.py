@@ -13,7 +13,7 @@ KIB = 1024
 class DiskUsage:
     """Usage of `paths`, measured every `interval` seconds, or less often if it takes long.
 
-    `helpers` contains the process id of `du` while it runs.
+    `helpers` contains the process ID of `du` while it runs.
     """
 
     def __init__(self, paths: list[str], interval: float, helpers: set[int]) -> None:

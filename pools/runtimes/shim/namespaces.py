@@ -40,7 +40,7 @@ class Namespaces:
         self.command, self.uid, self.groups, self.errors, self.memory = command, uid, groups, errors, memory
         self.call_filter = call_filter
         self.pids: frozenset[int] = frozenset()
-        self.init = 0  # process id of the first process inside
+        self.init = 0  # process ID of the first process inside
         self.cause, self.directory = "", ""
         self._builder = 0
         self._input = self._info = self._ready = -1

@@ -50,7 +50,7 @@ class Pod:
         self.cause = ""
 
     def start(self) -> str:
-        """Record the command's process id, then let the command run. Return an error message or "".
+        """Record the command's process ID, then let the command run. Return an error message or "".
 
         bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """

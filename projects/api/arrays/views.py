@@ -36,7 +36,7 @@ from projects.api.workloads.schemas import DryRunResponse
 from projects.models import WorkloadArray
 from projects.services import arrays
 
-TASKS_PER_REQUEST = 50  # this many stored tasks count as one request against the rate limit
+TASKS_PER_REQUEST = 50  # number of stored tasks that count as one request against the rate limit
 
 
 class ArraysQuery(ListQuery):
@@ -124,7 +124,7 @@ class ChangeTasks(Protocol):
 
 
 class ArrayAction(ApiView):
-    """Base view for changes of some or all tasks of an array."""
+    """Base view for actions on some or all tasks of an array."""
 
     def change(self, request: Request, array_id: UUID, change_tasks: ChangeTasks) -> Response:
         dry_run = parse_query(request, ChangeQuery).dry_run
@@ -151,7 +151,7 @@ class CancelArray(ArrayAction):
 
 class RetryArray(ArrayAction):
     @operation(
-        "Submit the failed tasks of an array again, or some tasks that have ended",
+        "Submit the failed tasks of an array again, or selected tasks that have ended",
         query=ChangeQuery, body=ChangeBody, answer=ArrayChangeResponse,
     )  # fmt: skip
     @idempotent

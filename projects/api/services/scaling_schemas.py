@@ -64,7 +64,7 @@ class ScaleStepResponse(ResponseModel):
 
 
 class PendingEngineResponse(ResponseModel):
-    """An engine that is still being created, with the state of its workload."""
+    """Engine that is still being created, with the state of its workload."""
 
     engine_id: str
     workload_id: UUID

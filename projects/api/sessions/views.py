@@ -76,7 +76,7 @@ class SessionBody(Body):
 
 
 class SessionNodeResponse(ResponseModel):
-    """A node that accepts calls."""
+    """Node that accepts calls."""
 
     node: int
     pod: UUID

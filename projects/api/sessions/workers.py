@@ -68,7 +68,7 @@ class ResultFields(Body):
 
 
 class WorkerView(TokenlessView):
-    """A view authenticated by the secret of a live pod."""
+    """View that authenticates the secret of a live pod."""
 
     caller = "worker"
 

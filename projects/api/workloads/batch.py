@@ -1,4 +1,4 @@
-"""REST endpoint that submits many workloads with one request."""
+"""REST endpoint that submits many workloads in one request."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from projects.services.workloads.batch import (
     submit_batch,
 )
 
-DOCUMENTS_PER_REQUEST = 50  # this many documents of a batch count as one request against the rate limit
+DOCUMENTS_PER_REQUEST = 50  # number of documents in a batch that count as one request against the rate limit
 
 
 class BatchQuery(Query):
@@ -30,7 +30,7 @@ class BatchQuery(Query):
 
 
 class BatchBody(Body):
-    """Workload documents. Each one is checked separately, so errors in one do not hide errors in others."""
+    """Workload documents. Each is checked separately, so that errors in one do not hide errors in others."""
 
     items: Annotated[list[Any], Field(min_length=1, max_length=DOCUMENTS_MAX)]
     atomic: Annotated[bool, Field(description="Store all workloads or, if one is refused, none.")] = False

@@ -100,7 +100,7 @@ LimitSourceName = Literal["document", "request", "pool"]
 
 
 class PodLimitsResponse(ResponseModel):
-    """Limits of a pod, null if it has none.
+    """Limits of a pod; null means no limit.
 
     The source is `document`, `request` (the pool makes the request the limit) or `pool` (the pool's default).
     """

@@ -118,7 +118,7 @@ class CancelMany(ApiView):
     @operation("Cancel several workloads", body=CancelManyBody, answer=CancelManyResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        """Cancel the workloads that can be cancelled, and return a reason for each of the others."""
+        """Cancel all workloads that can be cancelled, and return the reason for each of the others."""
         ids = list(dict.fromkeys(parse_body(request, CancelManyBody).ids))
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}
         visible = [rows[pk] for pk in ids if pk in rows]

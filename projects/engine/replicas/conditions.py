@@ -1,4 +1,4 @@
-"""Evaluate scaling conditions, and for how long they have been met."""
+"""Evaluate scaling conditions and how long they have been met."""
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -14,7 +14,7 @@ P95 = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A scaling condition. `holds` is None if too few engines report.
+    """Scaling condition. `holds` is None if too few engines report.
 
     `since` and `held` describe the streak up to the latest sample. `triggered` is True once the condition has
     held for its `duration`.
@@ -74,7 +74,7 @@ def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics 
 def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
     """Return the window with a new sample, without old samples and with updated streaks.
 
-    The window starts over if the clock was set back or no sample arrived for too long.
+    The window is reset if the clock was set back or no sample has arrived for too long.
     """
     latest = window.latest
     if latest is not None and not 0 <= sample.at - latest.at <= config.max_sample_age:
@@ -136,7 +136,7 @@ def _condition_above(name: str, measure: Measure, threshold: float, config: Auto
 
 
 def _condition_below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    """Return a scale-in condition, which can hold only if all engines report."""
+    """Return a scale-in condition, which can be met only if all engines report."""
     holds: bool | None = None
     if measure.reported_by_all and measure.value is not None:
         holds = measure.value <= threshold if name == names.NO_QUEUE else measure.value < threshold

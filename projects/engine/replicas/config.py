@@ -23,7 +23,7 @@ MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which streaks are re
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutPolicy:
-    """Scale-out policy. Any one of its conditions triggers a scale-out.
+    """Scale-out policy. Any one condition triggers a scale-out.
 
     `durations` are the seconds for which each condition must hold.
     """
@@ -38,7 +38,7 @@ class ScaleOutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScaleInPolicy:
-    """Scale-in policy. A scale-in requires all of its conditions.
+    """Scale-in policy. A scale-in requires all conditions.
 
     Variance is relative to the squared mean.
     """

@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Reason the autoscaler does not scale, even if conditions are met."""
+    """Reason that the autoscaler does not scale even if conditions are met."""
 
     DISABLED = "disabled"
     PENDING = "pending"
@@ -79,7 +79,7 @@ def decide(window: Window, fleet: Fleet, config: AutoscalerConfig, clock: Clock,
 
 
 def cooldown_left(config: AutoscalerConfig, clock: Clock) -> float:
-    """Return the seconds left of the cooldown, which ends early if the clock is set back."""
+    """Return the seconds left in the cooldown, which ends early if the clock is set back."""
     cooldowns = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
     if clock.last_scaled_at is None:
         return 0.0

@@ -12,7 +12,7 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value, or None if unknown, with the numbers of reporting engines and of all engines."""
+    """Aggregated value, or None if unknown, with the number of reporting engines and of all engines."""
 
     value: float | None
     reporting: int
@@ -56,8 +56,8 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
 def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
     """Return the variance of the total divided by its squared mean, or 0 if the total is always 0.
 
-    The value is None for a single sample, or if an engine is missing from a sample, because the totals are
-    then not comparable.
+    The value is None for a single sample, or if an engine is missing from a sample, which makes the totals
+    incomparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
@@ -99,7 +99,7 @@ def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
 
 
 def with_throughput(sample: Sample, before: Sample | None) -> Sample:
-    """Return the sample with throughput derived from token counters where an engine reports none."""
+    """Return the sample, with throughput derived from token counters for engines that report none."""
     if before is None or sample.at <= before.at:
         return sample
     token_counts = {reading.engine: reading.generated for reading in before.readings}

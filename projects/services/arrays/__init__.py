@@ -1,4 +1,4 @@
-"""Arrays: submit, cancel, retry and count the tasks of one document."""
+"""Submit, cancel, retry and count the tasks of arrays."""
 
 from projects.services.arrays.control import cancel, delete, retry
 from projects.services.arrays.counts import TaskCounts, counts_of

@@ -40,7 +40,7 @@ def cancel(
 ) -> int:
     """Cancel the live tasks of the array, or those with these indexes. Return their number.
 
-    Tasks that have ended or are being cancelled are left as they are. With `dry_run`, nothing is changed.
+    Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, nothing is changed.
     Raises Invalid for an index that the array does not have.
     """
     require(actor, Action.OPERATE, array)
@@ -78,7 +78,7 @@ def retry(
 ) -> int:
     """Submit the failed tasks of the array again, or those with these indexes. Return their number.
 
-    A retried task is a new workload with the next attempt number. The document is checked like a new one.
+    A retried task is a new workload with the next attempt number. Its document is checked like a new one.
     With `dry_run`, nothing is stored. Raises Invalid for an index that the array does not have, and Conflict
     if a task has not ended or a name is in use.
     """
@@ -159,7 +159,7 @@ def _cancel_move(task: Workload, message: str) -> Move:
 
 
 def _turn_to_cancelled(tasks: Sequence[Workload], message: str, actor: Actor) -> None:
-    """Cancel locked tasks that are already stopping."""
+    """Mark locked tasks that are already stopping as cancelled."""
     if not tasks:
         return
     ids = [task.pk for task in tasks]
@@ -181,7 +181,10 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
 
 
 def _reopen(array: WorkloadArray) -> None:
-    """Make a locked array active. Raises Conflict if another live workload or active array has its name."""
+    """Make a locked array active again.
+
+    Raises Conflict if another live workload or active array has its name.
+    """
     try:
         with transaction.atomic():
             WorkloadArray.objects.filter(pk=array.pk).update(

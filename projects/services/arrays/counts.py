@@ -11,9 +11,9 @@ from projects.models import Workload, WorkloadArray
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """Number of an array's tasks in each phase. A held task is not counted as pending.
+    """Number of an array's tasks in each phase. Held tasks do not count as pending.
 
-    Only the last attempt of each task counts. A deleted task counts nowhere.
+    Only the last attempt of each task counts. Deleted tasks are not counted.
     """
 
     held: int = 0
@@ -37,7 +37,7 @@ class TaskCounts:
 
     @property
     def outcome(self) -> str:
-        """A sentence such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
+        """Sentence such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
         parts = [f"{self.completed:,} of {self.total:,} tasks completed"]
         parts += [f"{self.failed:,} failed"] if self.failed else []
         verb = "was" if self.cancelled == 1 else "were"
@@ -50,7 +50,7 @@ class TaskCounts:
 
 
 def counts_of(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, TaskCounts]:
-    """Return the counts of each array by its ID, in one statement."""
+    """Return the counts of each array by its ID, using one statement."""
     counts = {array.pk: TaskCounts() for array in arrays}
     rows = Workload.objects.filter(array__in=list(counts), superseded=False).order_by()
     for pk, phase, held, count in rows.values_list("array", "phase", "held").annotate(Count("pk")):

@@ -1,9 +1,9 @@
-"""Release held tasks as earlier ones end, and end arrays whose tasks have ended.
+"""Release held tasks as earlier tasks end, and end arrays whose tasks have all ended.
 
-A task is released when its array may have one more: at most PENDING_MAX released tasks are pending, and at
-most `max_running` are pending or hold resources. Only a release raises these numbers, and it locks the array,
-so the limits hold whenever a process stops. A suspended task counts in neither, and is held again when it is
-resumed.
+A task is released if both limits of its array allow it: at most PENDING_MAX released tasks may be pending,
+and at most `max_running` tasks may be pending or hold resources. Only a release raises these numbers, and a
+release locks the array, so the limits hold even if a process stops at any point. A suspended task counts
+towards neither limit, and is held again when it is resumed.
 """
 
 import uuid
@@ -18,7 +18,7 @@ from projects.services.arrays.counts import counts_of
 from projects.services.notifications import deliveries
 
 LIVE = "('pending', 'reserved', 'starting', 'running', 'stopping', 'suspended')"
-# Released tasks of each array: all live ones, pending ones, and those that count for max_running.
+# Released tasks of each array: all live tasks, pending tasks, and those that count towards max_running.
 RELEASED = f"""
     CROSS JOIN LATERAL (
         SELECT count(*) AS live, count(*) FILTER (WHERE task.phase = 'pending') AS pending,
@@ -67,7 +67,7 @@ END = f"""
 
 
 def due_arrays() -> list[uuid.UUID]:
-    """Return the arrays that have a task to release, or whose tasks have all ended."""
+    """Return the arrays that have a task to release or whose tasks have all ended."""
     with connection.cursor() as cursor:
         cursor.execute(DUE, {"most": PENDING_MAX})
         return [pk for (pk,) in cursor.fetchall()]
@@ -91,20 +91,23 @@ def lock(arrays: Collection[uuid.UUID]) -> None:
 
 
 def lock_arrays_of(tasks: Collection[uuid.UUID]) -> None:
-    """Lock the arrays of these tasks until the transaction ends. Call this before locking the tasks."""
+    """Lock these tasks' arrays until the transaction ends. Call this before locking the tasks."""
     with connection.cursor() as cursor:
         cursor.execute(LOCK_OF_TASKS, {"tasks": list(tasks)})
 
 
 def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
-    """Release as many tasks of locked arrays as the limits allow. Return their number."""
+    """Release as many tasks of locked arrays as their limits allow. Return the number of released tasks."""
     with connection.cursor() as cursor:
         cursor.execute(RELEASE, {"arrays": list(arrays), "most": PENDING_MAX, "now": now})
         return cursor.rowcount
 
 
 def end(arrays: Collection[uuid.UUID], now: datetime) -> int:
-    """End the locked arrays whose tasks have all ended, and notify their subscribers. Return their number."""
+    """End locked arrays whose tasks have all ended, and notify their subscribers.
+
+    Return the number of arrays.
+    """
     with connection.cursor() as cursor:
         cursor.execute(END, {"arrays": list(arrays), "now": now})
         ended = [pk for (pk,) in cursor.fetchall()]

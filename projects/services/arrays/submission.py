@@ -28,12 +28,12 @@ from projects.services.workloads.prediction import Prediction, predict_draft
 from projects.services.workloads.submission import Draft, collect_warnings, prepare
 from projects.services.workloads.submission_view import SubmissionView
 
-STORED_MAX = 256 * 2**20  # bytes of an array's documents, one for each task
+STORED_MAX = 256 * 2**20  # maximum bytes of an array's documents, one per task
 
 
 @dataclass(frozen=True, slots=True)
 class ArraySubmission:
-    """A stored array and the warnings for its submitter."""
+    """Stored array, and the warnings for its submitter."""
 
     array: WorkloadArray
     warnings: list[str]
@@ -41,7 +41,7 @@ class ArraySubmission:
 
 @dataclass(frozen=True, slots=True)
 class ArrayDraft:
-    """A checked, unsaved array. `model` is the workload that its tasks copy."""
+    """Checked, unsaved array. `model` is the workload that its tasks copy."""
 
     array: WorkloadArray
     section: ArraySpec
@@ -55,11 +55,11 @@ def submit(
     now: datetime | None = None,
     on_checked: Callable[[WorkloadArray], None] | None = None,
 ) -> ArraySubmission:
-    """Store a new active array with its tasks, all of them or none.
+    """Store a new active array with all of its tasks, or nothing.
 
     `on_checked` is called with the checked array before it is stored, and may refuse it. Raises Invalid with
     every problem in the document, NotFound or Forbidden for the project, or Conflict if a live workload or an
-    active array already has the name of the array or of a task.
+    active array already has the name of the array or of one of its tasks.
     """
     spec = parse_workload(document)
     with transaction.atomic():  # with a savepoint, because a name may turn out to be in use

@@ -15,8 +15,8 @@ from projects.services import announce, events
 from projects.services.workloads.storing import store
 from projects.services.workloads.submission import Draft, name_taken_error
 
-CHUNK = 1000  # tasks in one statement
-Attempts = Mapping[int, int]  # number of the attempt by the task's index
+CHUNK = 1000  # tasks per statement
+Attempts = Mapping[int, int]  # number of the attempt by task index
 
 
 def store_tasks(
@@ -81,7 +81,7 @@ def _taken_error(array: WorkloadArray, task: Workload) -> Conflict:
 
 
 def check_indexes(existing: Sequence[int], wanted: Sequence[int]) -> None:
-    """Raise Invalid if the array does not have a task with one of these indexes."""
+    """Raise Invalid if any of these indexes is not a task of the array."""
     unknown = sorted(set(wanted) - set(existing))
     if unknown:
         allowed = f"indexes of its tasks, from {min(existing)} to {max(existing)}" if existing else "no index"

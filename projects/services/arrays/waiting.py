@@ -1,4 +1,4 @@
-"""Explain why a task of an array waits for earlier tasks."""
+"""Explain why a task of an array is waiting for earlier tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from projects.services.arrays.counts import counts_of
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Reason for which a task is held, with the numbers of its message."""
+    """Reason that a task is held, with the numbers for its message."""
 
     message: str
     numbers: Mapping[str, int]
 
 
 def explain_waiting(task: Workload) -> Waiting:
-    """Return why a held task is not released yet, from the current counts of its array."""
+    """Return why a held task has not been released yet, based on the current counts of its array."""
     array = task.array
     assert array is not None
     counts = counts_of([array])[array.pk]

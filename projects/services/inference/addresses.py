@@ -1,6 +1,6 @@
 """Normalize and check addresses of inference engines.
 
-Host names are resolved when Berth calls an engine; the resulting addresses are checked then.
+Host names are resolved when Berth calls an engine, and the resulting addresses are checked at that time.
 """
 
 import ipaddress
@@ -52,7 +52,7 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _refusal_reason(url: str) -> str:
-    """Return the reason Berth must not call a literal IP address, or an empty string if it may.
+    """Return why Berth must not call a literal IP address, or an empty string if it may.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
     during the request. Other addresses are refused when Berth connects to the engine.

@@ -35,7 +35,7 @@ SERVICE_LOOP = "services"
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRequest:
-    """An accepted request. `request` is None for a dry run; `engines` are the engines to be removed."""
+    """Accepted request. `request` is None for a dry run; `engines` are the engines to be removed."""
 
     request: ScaleRequest | None
     status: str

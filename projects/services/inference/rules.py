@@ -47,7 +47,7 @@ def service_settings(workload: Workload) -> ServiceSpec:
 
 
 def engine_count(service: Service) -> int:
-    """Return the number of live and starting engines, excluding engines being removed."""
+    """Return the number of live and starting engines, excluding those being removed."""
     live = service.engines.filter(ended_at__isnull=True).exclude(state__in=scaling.LEAVING)
     return live.count()
 
@@ -94,7 +94,7 @@ def check_target(service: Service, parameters: ScaleParameters) -> None:
 
 
 def engines_to_remove(service: Service, parameters: ScaleParameters) -> list[InferenceEngine]:
-    """Return the engines to remove: the newest added engines, or exactly those given by address."""
+    """Return the engines to remove: either the newest added engines, or exactly those given by address."""
     live = list(service.engines.filter(ended_at__isnull=True).order_by("-number"))
     if parameters.num_replicas > 0:
         remaining = [engine for engine in live if engine.state not in scaling.LEAVING]

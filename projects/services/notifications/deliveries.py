@@ -52,7 +52,7 @@ class PhaseChange:
 def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
     """Queue deliveries in the transaction of the phase changes. Return the number of deliveries.
 
-    Tasks of arrays are not reported, see `enqueue_array_ends`. The number of statements does not depend on
+    Tasks of arrays are not reported (see `enqueue_array_ends`). The number of statements does not depend on
     the number of workloads.
     """
     reported = [
@@ -82,7 +82,8 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
 def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime) -> int:
     """Queue deliveries in the transaction that ends the arrays. Return the number of deliveries.
 
-    Each end is an array with a message. The number of statements does not depend on the number of arrays.
+    Each item of `ends` is an array with a message. The number of statements does not depend on the number of
+    arrays.
     """
     arrays = [array for array, _ in ended]
     subscriptions = notify.find_subscriptions(arrays, {array.state for array in arrays})
@@ -98,9 +99,9 @@ def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime
 def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
     """Queue deliveries in the transaction that marks the workloads. Return the number of deliveries.
 
-    Each report is a workload with a message. Addresses subscribed to failures are notified as well, because
-    the workload will neither fail nor complete. Without any address, the submitter is notified by email. An
-    array is reported once, instead of its tasks.
+    Each report is a workload with a message. Addresses subscribed to failures are also notified, because the
+    workload will neither fail nor complete. If there is no address, the submitter is notified by email. An
+    array is reported once, in place of its tasks.
     """
     merged = _with_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]
@@ -123,7 +124,7 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
 def _with_arrays(
     reports: Sequence[tuple[Workload, str]], now: datetime
 ) -> list[tuple[Workload | WorkloadArray, str]]:
-    """Replace the tasks of arrays by their arrays, without the arrays that have been reported before."""
+    """Replace tasks of arrays with their arrays, except for arrays that have been reported before."""
     messages = {task.array_id: message for task, message in reversed(reports) if task.array_id is not None}
     merged: list[tuple[Workload | WorkloadArray, str]] = [
         (workload, message) for workload, message in reports if workload.array_id is None
@@ -174,7 +175,7 @@ def enqueue_each(pks: Iterable[int]) -> None:
 
 
 def deliver(delivery: int, now: datetime) -> bool:
-    """Attempt a delivery if it is due and no other task attempts it. Return whether it succeeded."""
+    """Attempt a delivery if it is due and no other task is attempting it. Return whether it succeeded."""
     due = Delivery.objects.filter(pk=delivery, state=Delivery.State.PENDING, next_attempt_at__lte=now)
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False

@@ -26,9 +26,9 @@ Recipient = tuple[str, Channel, Subscription | None]
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """The subscriptions that may concern a set of workloads.
+    """Subscriptions that may concern a set of workloads.
 
-    `visible` maps the ids of subscribed users to the projects that they can see. A user's subscription to
+    `visible` maps the IDs of subscribed users to the projects that they can see. A user's subscription to
     their own workloads counts only while the user can see the workload.
     """
 
@@ -111,7 +111,7 @@ def create_delivery(
 def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
     """Store deliveries in the caller's transaction, and enqueue one task. Return their number.
 
-    The task sends a single delivery, or enqueues the task of each delivery.
+    The task sends a single delivery, or enqueues one task for each delivery.
     """
     pks = [row.pk for row in Delivery.objects.bulk_create(new_deliveries)]
     if len(pks) == 1:
@@ -140,7 +140,7 @@ def notify_pending(now: datetime) -> int:
 def lock_subscription(pk: int) -> Subscription | None:
     """Lock a subscription, so that no other task notifies it. Return None if another task holds the lock.
 
-    The lock leaves the key alone: a cycle that creates a delivery for the subscription does not wait.
+    The lock allows new foreign keys, so a cycle that creates a delivery for the subscription does not wait.
     """
     rows = Subscription.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
     return rows.select_related("user", "project", "department").filter(pk=pk).first()

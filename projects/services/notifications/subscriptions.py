@@ -19,7 +19,7 @@ from projects.services import audit
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
-SECRET_PATH_LENGTH = 16  # the last four characters of a longer path do not reveal the secret
+SECRET_PATH_LENGTH = 16  # in a longer path, the last four characters do not reveal the secret
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget")
 
 SubscriptionScope = User | Tenant | None  # None means the whole platform
@@ -70,7 +70,7 @@ def require_change(actor: Actor, subscription: Subscription) -> None:
 
 
 def may_change(actor: Actor, subscription: Subscription) -> bool:
-    """Return whether the subscription is the user's own, or of a scope that the user administers."""
+    """Return whether the subscription is the user's own, or one of a scope that the user administers."""
     if subscription.user_id is not None:
         return actor.user is not None and subscription.user_id == actor.user.pk
     scope = subscription.project or subscription.department

@@ -1,9 +1,9 @@
 """Users who sign in through the organisation's OpenID Connect provider.
 
-A returning user is identified by the provider's subject, never by a user name or email address, as
-these may have been reassigned. On the first sign-in, an account that an admin created without a
-password is linked if its email address is the one that the provider has verified. A user name alone
-never links an account, because many providers let users choose their own.
+A returning user is identified by the provider's subject, never by a user name or email address, because these
+may have been reassigned. On the first sign-in, an account that an admin created without a password is linked
+if its email address is the one that the provider has verified. A user name alone never links an account,
+because many providers let users choose their own.
 """
 
 import re

@@ -22,7 +22,7 @@ SINGLE_SIGN_ON = (
 
 
 class WrongPassword(Invalid):
-    """The current password is wrong."""
+    """Raised if the current password is wrong."""
 
     def __init__(self) -> None:
         super().__init__([Problem("current_password", "does not match your current password")])
@@ -41,10 +41,10 @@ class PasswordChange:
 def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False) -> PasswordChange:
     """Replace the acting user's password.
 
-    Tokens created by sign-in are revoked; with `revoke_tokens`, all others are revoked as well. Visits
-    to workload ports end. Other browser sessions end because each contains a hash of the password; the
-    caller renews the session of the current request. If the request used a token created by sign-in, a
-    new token with the same scopes and expiry replaces it.
+    Tokens created by sign-in are revoked; with `revoke_tokens`, all others are revoked as well. Visits to
+    workload ports end. Other browser sessions end, because each contains a hash of the password. The caller
+    renews the session of the current request. If the request used a token created by sign-in, a new token
+    with the same scopes and expiry replaces it.
 
     Raises Conflict for accounts without a password, WrongPassword, and Invalid for a weak new password.
     """

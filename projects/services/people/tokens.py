@@ -120,7 +120,10 @@ def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
 
 
 def delete_ended(*, before: datetime) -> int:
-    """Delete tokens revoked or expired before `before`. Their audit rows stay. Return the number deleted."""
+    """Delete tokens that were revoked or expired before `before`. Keep their audit rows.
+
+    Return the number deleted.
+    """
     ended = ApiToken.objects.filter(Q(revoked_at__lt=before) | Q(expires_at__lt=before))
     return ended.delete()[0]
 
@@ -159,7 +162,7 @@ def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
 
 
 def is_usable(token: ApiToken) -> bool:
-    """Return whether the user is active and no password change has ended a sign-in token."""
+    """Return whether the user is active and no password change has ended the sign-in token."""
     return token.user.is_active and (
         not token.interactive or has_session_hash(token.user, token.session_hash)
     )

@@ -14,7 +14,7 @@ from projects.services.quotas.versions import store_removed_version
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuota:
-    """A quota before and after a change, as document values. None means that there was no quota."""
+    """Quota before and after a change, as document values. None means that there was no quota."""
 
     quota: Quota
     owner: Tenant
@@ -51,7 +51,7 @@ def _audit(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
 
 
 def _describe(entry: WrittenQuota) -> dict[str, Any]:
-    """Describe a quota by IDs, and by names that can be shown after the objects are deleted."""
+    """Describe a quota by IDs, and by names that can still be shown after the objects are deleted."""
     return {
         **owner_ids(entry.owner),
         "kind": owner_kind(entry.owner),

@@ -52,12 +52,12 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # time at which quotas not edited in the meantime are reverted
+    expires_at: datetime | None = None  # time at which quotas that have not been edited since are reverted
 
 
 @dataclass(frozen=True, slots=True)
 class DraftedChange:
-    """A change with the quota before and after it. `after` is unsaved, or None if the quota is removed."""
+    """Change with the quota before and after it. `after` is unsaved, or None if the quota is removed."""
 
     change: Change
     before: Quota | None
@@ -69,7 +69,10 @@ class DraftedChange:
 
 
 def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
-    """Compare each change with the stored quota. Raises Invalid listing every problem with the new values."""
+    """Compare each change with the stored quota.
+
+    Raises Invalid, listing every problem with the new values.
+    """
     stored = _stored_pairs(draft, lock=lock)
     drafted = [DraftedChange(change, before, _edited_quota(change, before)) for change, before in stored]
     problems = [

@@ -36,7 +36,7 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCall:
-    """A broadcast's call on one node."""
+    """Call of a broadcast on one node."""
 
     key: uuid.UUID
     node: int
@@ -151,7 +151,7 @@ def _ended_calls_after(session: Session, after: int) -> list[EndedCall]:
 
 
 def _broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
-    """Return a broadcast's calls, creating one per ready worker unless they already exist."""
+    """Return a broadcast's calls. Create one per ready worker unless they already exist."""
     parent = session.calls.get(key=key)
     rows = parent.children.filter(is_late=False).order_by("node")
     if not rows.exists():

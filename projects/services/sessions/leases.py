@@ -133,7 +133,7 @@ def end_message(session: Session) -> str:
 def _fail_calls_without_node(session: Session) -> bool:
     """Fail broadcast calls for nodes that have left permanently.
 
-    Calls are kept while a gang restarts, because the gang will get all of its nodes back.
+    Calls are kept while a gang restarts, because it will get all of its nodes back.
     """
     if session.workload.phase != Phase.RUNNING:
         return False
@@ -149,7 +149,7 @@ def _fail_calls_without_node(session: Session) -> bool:
 
 
 def add_broadcasts(session: Session, node: int) -> None:
-    """Add calls for open broadcasts to a node that joined later, unless such calls are already pending."""
+    """Add calls of open broadcasts to a node that joined later, unless such calls are already pending."""
     pending = session.calls.filter(node=node, broadcast__isnull=False).exclude(state=Call.State.ENDED)
     parents = session.calls.filter(is_broadcast=True).exclude(state=Call.State.ENDED)
     late = parents.exclude(pk__in=pending.values("broadcast")).order_by("id")

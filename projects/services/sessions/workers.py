@@ -40,7 +40,7 @@ class WorkerVersions:
 
 @dataclass(frozen=True, slots=True)
 class LeasedCall:
-    """A call as sent to its worker."""
+    """Call as sent to its worker."""
 
     number: int
     attempt: int
@@ -100,7 +100,7 @@ def join(*, pod: Pod, versions: WorkerVersions, now: datetime | None = None) -> 
 
 
 def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
-    """Record that a worker is alive, at most every few seconds. Mark a lost worker as ready again."""
+    """Record that a worker is alive, at most once every few seconds. Mark a lost worker as ready again."""
     at = now or timezone.now()
     worker = getattr(pod, "session_worker", None)
     if worker is None or (
@@ -144,7 +144,7 @@ def _payload(call: Call) -> bytes:
 
 
 def has_changes(pod: Pod, received: Collection[int]) -> bool:
-    """Return whether there are new calls or the worker must leave. Cheap enough to poll."""
+    """Return whether there are new calls or the worker must leave. The check is cheap enough for polling."""
     return _unreceived_calls(pod, received).exists() or instructions_for(pod).leave
 
 

@@ -1,4 +1,4 @@
-"""Submit many workloads with one transaction and a constant number of SQL statements."""
+"""Submit many workloads in one transaction with a constant number of SQL statements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ DOCUMENTS_MAX = 1000
 class BatchItem:
     """Outcome of one document: a submission or, if the document is refused, an error.
 
-    In a dry run, an accepted document has only warnings.
+    In a dry run, an accepted document only has warnings.
     """
 
     submission: Submission | None = None
@@ -45,8 +45,8 @@ def submit_batch(
 ) -> list[BatchItem]:
     """Submit the documents, and return one item for each.
 
-    All workloads are stored in one transaction, so a crash stores none of them. With `atomic`, either all
-    are stored, or none and Invalid is raised with the problems of all documents.
+    All workloads are stored in one transaction, so a crash stores none of them. With `atomic`, all are
+    stored, or none are and Invalid is raised with the problems of all documents.
     """
     with transaction.atomic():
         view = SubmissionView(with_roles(actor), locks=True)
@@ -89,7 +89,7 @@ def item_problems(index: int, error: BerthError) -> list[Problem]:
 
 
 def _prepare(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
-    """Return a draft of each valid document, and the error of each other one."""
+    """Return a draft for each valid document and an error for each of the others."""
     specs = [_parse(document) for document in documents]
     view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
     return [
@@ -121,7 +121,7 @@ def _to_item(draft: Draft, submission: Submission | None) -> BatchItem:
 
 
 def _refuse_taken_names(drafts: Sequence[Draft | BerthError]) -> list[Draft | BerthError]:
-    """Replace the drafts whose names live workloads or earlier drafts have by errors."""
+    """Replace drafts whose name belongs to a live workload or an earlier draft with errors."""
     workloads = [draft.workload for draft in drafts if isinstance(draft, Draft)]
     live = Workload.objects.exclude(phase__in=ENDED_PHASES).filter(
         project__in={row.project_id for row in workloads}, name__in={row.name for row in workloads}
@@ -139,7 +139,7 @@ def _refuse_taken_names(drafts: Sequence[Draft | BerthError]) -> list[Draft | Be
 
 
 def _refuse_if(atomic: bool, outcomes: Sequence[object]) -> None:
-    """Raise Invalid with the problems of all refused documents, if there are any in an atomic batch."""
+    """In an atomic batch, raise Invalid with the problems of all refused documents, if there are any."""
     errors = [(index, error) for index, error in enumerate(outcomes) if isinstance(error, BerthError)]
     if atomic and errors:
         raise Invalid(problem for index, error in errors for problem in item_problems(index, error))

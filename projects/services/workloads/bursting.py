@@ -1,4 +1,4 @@
-"""When a pending workload may burst to its last pool, and at which price."""
+"""When a pending workload may burst to its last pool, and what that costs."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from projects.models import Workload
 def burst_sentence(workload: Workload, now: datetime) -> str:
     """Return when the workload may use its last pool and what its GPUs cost there.
 
-    The result is empty if it may use all of its pools now.
+    The result is empty if the workload may already use all of its pools.
     """
     document: Mapping[str, Any] = workload.spec
     seconds = document.get("burst_after")

@@ -14,8 +14,8 @@ NAMES_SHOWN = 20
 def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
     """Return the project of a submission. `where` is the document key that contains its name.
 
-    If the document names no project, the only project in which the user may submit is used. Raises Invalid if
-    there is no such project or more than one, or NotFound if `project` has been deleted.
+    If the document names no project, use the only one in which the user may submit. Raises Invalid if there
+    is no such project or more than one, or NotFound if `project` has been deleted.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
@@ -79,7 +79,7 @@ def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
 
 
 def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
-    """Raise Invalid for an array where a single workload is expected, or the other way round."""
+    """Raise Invalid for an array where a single workload is expected, or vice versa."""
     if spec.array is not None and not is_array:
         allowed = "a document of one workload; submit an array with POST /api/v1/arrays or `berth submit`"
         raise Invalid([Problem("array", "creates several workloads", "", allowed)])
@@ -88,7 +88,7 @@ def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
-    """Raise Invalid for roles that have no command, no image with a command, and are not idle."""
+    """Raise Invalid for roles that are not idle and have neither a command nor an image with a command."""
     if spec.image is not None:
         return
     allowed = "a shell command, a list of arguments, or an image that has a command"

@@ -47,7 +47,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
                 actor=actor.name,
                 now=at,
                 backoff_until=None,
-                held=is_task,  # a task competes with the other tasks of its array again
+                held=is_task,  # a resumed task competes with the other tasks of its array again
             )
             assert moved, "the phase of a locked workload cannot change"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
@@ -149,7 +149,7 @@ def _change_next_phase(locked: Workload, to: str, reason: str, message: str, act
 
 
 def _update_and_bump_version(locked: Workload, **columns: Any) -> None:
-    """Update columns and the version, so that decisions based on the previous version are checked again."""
+    """Update columns and the version, so that decisions based on the previous version are rechecked."""
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 

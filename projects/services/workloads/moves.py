@@ -16,7 +16,7 @@ from projects.services.notifications import deliveries
 RESERVABLE = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 NEXT_VERSION = {"version": "current.version + 1"}
 CLOSED_REASON = {
-    # Close the last pending reason, if it is open.
+    # Close the last pending reason if it is open.
     "pending_reasons": """
         CASE WHEN current.pending_reasons #>> '{-1,until}' IS NULL
              THEN jsonb_set(current.pending_reasons, '{-1,until}', to_jsonb(written.since))
@@ -31,8 +31,8 @@ class Move:
 
     `columns` are written in the same statement. When a workload stops, is suspended or ends, its reservations
     are deleted, because reservations for scaling up must not outlive the run. `keep_reservations` is for a
-    workload that stops only to restart on its reserved nodes. `expected` must not contain phases from which
-    `lifecycle` does not allow the move.
+    workload that stops only to restart on its reserved nodes. `expected` must contain only phases from which
+    `lifecycle` allows the move.
     """
 
     workload: Workload
@@ -82,13 +82,13 @@ def move(
     keep_reservations: bool = False,
     **columns: Any,
 ) -> bool:
-    """Move one workload, see `Move`. Return False if it is in another phase."""
+    """Move one workload (see `Move`). Return False if it is in another phase."""
     moves = [Move(workload, expected, to, reason, message, data or {}, columns, keep_reservations)]
     return bool(move_all(moves, actor=actor, now=now))
 
 
 def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
-    """Move different workloads. Return the moves of the workloads that were in an expected phase.
+    """Move several workloads. Return the moves of those that were in an expected phase.
 
     The number of statements does not depend on the number of workloads.
     """

@@ -46,11 +46,11 @@ class PortAddress:
 
 
 class NoVisit(Exception):
-    """The request has no valid visit."""
+    """Raised if the request has no valid visit."""
 
 
 class PortClosed(Exception):
-    """The visit is valid, but the port is not open."""
+    """Raised if the visit is valid but the port is not open."""
 
 
 def declared_ports(workload: Workload) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Check a workload document against its pools' runtimes and policies, and warn about unenforced limits."""
+"""Check a document against its pools' runtimes and policies, and warn about unenforced limits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ PoolRows = Mapping[str, NodePool]
 def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) -> list[str]:
     """Return the pools that accept the workload with its image, or without one. `rows` are all pools.
 
-    Raises Invalid if none of them does, or if the document lists a pool that does not.
+    Raises Invalid if no pool accepts it, or if the document lists a pool that does not.
     """
     refusals = _image_refusals(spec, pools, rows)
     accepting = [name for name in pools if name not in refusals]
@@ -50,7 +50,7 @@ def check_image(spec: WorkloadSpec) -> None:
 
 
 def _image_refusals(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) -> dict[str, str]:
-    """Return the reason for each pool that does not accept the workload, by name."""
+    """Return, by name, why each of the pools that reject the workload rejects it."""
     reasons = {name: image_refusal(rows[name], spec.image) for name in names}
     return {name: reason for name, reason in reasons.items() if reason}
 
@@ -69,7 +69,10 @@ def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str], rows: PoolRo
 
 
 def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return warnings about limits that some pools do not enforce or refuse; empty if all are enforced."""
+    """Return warnings about limits that some pools do not enforce or refuse.
+
+    Empty if all limits are enforced.
+    """
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:
         return []
@@ -89,7 +92,7 @@ def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str
 
 
 def describe_limits(spec: WorkloadSpec, pools: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the limits of each role's pods in each pool, in the order of the document."""
+    """Return the limits of each role's pods in each pool, in document order."""
     rows = NodePool.objects.filter(name__in=pools).order_by("name").values_list("name", "default_limits")
     defaults = dict(rows)
     return [

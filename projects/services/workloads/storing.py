@@ -28,10 +28,9 @@ EVENT_COLUMNS = _names(Event, "id", "at")
 AUDIT_COLUMNS = _names(Audit, "id", "at")
 AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "memory_mib")
 
-# A row whose name a live workload or an active array of the project has is skipped, with everything that
-# belongs to it.
-# `parent_id` holds the position of the parent until the roles have ids. A join that finds the parents would
-# compare all roles with each other, because the planner does not know their number.
+# A row is skipped, with everything that belongs to it, if a live workload or an active array of the project
+# has its name. `parent_id` holds the position of the parent until the roles have IDs. A join to find the
+# parents would compare all roles with each other, because the planner does not know their number.
 INSERT = f"""
 WITH stored AS (
     INSERT INTO projects_workload ({_listed(WORKLOAD_COLUMNS)})
@@ -71,12 +70,12 @@ SELECT id FROM stored
 def store(
     workloads: Sequence[tuple[Workload, GroupShape]], events: Sequence[Event], entries: Sequence[Audit]
 ) -> Collection[UUID]:
-    """Insert the workloads, and return the ids of those that were inserted.
+    """Insert the workloads, and return the IDs of those that were inserted.
 
-    A workload is left out if a live workload or an active array of its project has its name; so are its event
-    and its audit entry. Must run in the transaction that has locked the projects.
+    A workload is skipped, with its event and its audit entry, if a live workload or an active array of its
+    project has its name. Call this in the transaction that has locked the projects.
     """
-    # Sorted so that two requests that store the same names wait for each other instead of deadlocking.
+    # Sort the rows so that two requests that store the same names wait for each other instead of deadlocking.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
         to_json([_values(row, WORKLOAD_COLUMNS) for row in rows]).decode(),
@@ -88,7 +87,7 @@ def store(
 
 
 def _values(row: Model, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the row's values by column, which is also the name of the attribute."""
+    """Return the row's values by column, which is also the attribute's name."""
     return {name: getattr(row, name) for name in columns}
 
 

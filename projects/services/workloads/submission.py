@@ -39,7 +39,7 @@ MAX_GANG_GPU = 10**9  # maximum milli-GPU per gang
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A checked, unsaved workload."""
+    """Checked, unsaved workload."""
 
     workload: Workload
     spec: WorkloadSpec
@@ -48,7 +48,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A stored workload and the warnings for its submitter."""
+    """Stored workload, and the warnings for its submitter."""
 
     workload: Workload
     warnings: list[str]
@@ -164,7 +164,7 @@ def prepare(
 def store_drafts(view: SubmissionView, drafts: Sequence[Draft]) -> list[Submission | None]:
     """Store the workloads in the caller's transaction, and wake the scheduler once after its commit.
 
-    Return None for each workload whose name a live workload of the project, or an earlier draft, has.
+    Return None for each workload whose name is in use by a live workload of the project or an earlier draft.
     """
     actor, warnings = view.actor, collect_warnings(view, drafts)
     stored = store(
@@ -202,7 +202,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 
 def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
-    """Return quota warnings, or none if at least one of the workload's pools has no warnings."""
+    """Return quota warnings, or none if there are none for at least one of the workload's pools."""
     requested = minimum_demand(draft.tree)
     warnings: list[list[str]] = []
     for pool in draft.workload.pools:

@@ -1,4 +1,4 @@
-"""Rows that submissions are checked against, read once per request, however many documents it contains."""
+"""Rows against which submissions are checked, read once per request, whatever its number of documents."""
 
 import json
 from collections import defaultdict
@@ -32,7 +32,7 @@ def _columns(model: type[Model], alias: str) -> str:
     return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 
-# These statements run for every submission. The names in them are those of the models.
+# These statements run for every submission. Their names are those of the models.
 POOLS = f"""
     SELECT coalesce(json_agg(json_build_array({", ".join(POOL_FIELDS)}) ORDER BY name), '[]')::text
     FROM pools_nodepool
@@ -56,7 +56,7 @@ QUOTAS = """
 def _projects(lock: str) -> str:
     """Return the statement that reads projects by name.
 
-    The quotas of each department and the list of all pools are in one row only.
+    To avoid repetition, only one row per department has its quotas, and only one row has the list of pools.
     """
     return f"""
         WITH row AS MATERIALIZED (
@@ -87,7 +87,7 @@ class DepartmentAllowances:
 class SubmissionView:
     """Projects, pools, quotas and nodes as one request sees them.
 
-    With `locks`, the projects cannot be deleted before the end of the caller's transaction.
+    With `locks`, the projects cannot be deleted until the caller's transaction ends.
     """
 
     def __init__(self, actor: Actor, *, locks: bool = False) -> None:
@@ -130,7 +130,7 @@ class SubmissionView:
 
     @cached_property
     def submittable_projects(self) -> list[Project]:
-        """The projects in which the user may submit workloads."""
+        """Projects in which the user may submit workloads."""
         visible = projects_of(self.actor)
         return [project for project in visible if may(self.actor, Action.SUBMIT, project)]
 
@@ -178,7 +178,7 @@ class SubmissionView:
 
     @cached_property
     def pools_that_refuse_limits(self) -> frozenset[str]:
-        """The pools with a node whose agent has reported that it cannot enforce memory or CPU limits."""
+        """Pools with a node whose agent has reported that it cannot enforce memory or CPU limits."""
         nodes = Node.objects.filter(state__in=HOSTING, isolation__isnull=False)
         reports = ((node.pool.name, node.isolation or {}) for node in nodes.select_related("pool"))
         return frozenset(
@@ -188,7 +188,7 @@ class SubmissionView:
         )
 
     def missing_dependencies(self, batch: Sequence[tuple[Project, WorkloadSpec]]) -> list[list[str]]:
-        """Return one warning for each dependency that neither exists nor is in the batch, per document."""
+        """Return, per document, one warning for each dependency that neither exists nor is in the batch."""
         named = {(project.pk, name) for project, spec in batch for name in spec.depends_on}
         existing = {(project.pk, spec.name) for project, spec in batch}
         if named - existing:

@@ -39,7 +39,7 @@ def set_template(
     """Create or change a template. `expected_version` 0 means "none yet".
 
     Members of the project may create templates. The author and project admins may change them. Raises
-    Invalid, Conflict for too many templates, PreconditionFailed, Forbidden, NotFound.
+    Invalid, PreconditionFailed, Forbidden, NotFound, or Conflict if the project has too many templates.
     """
     require(actor, Action.SUBMIT, project)
     _check_template(project, name, text, description)
@@ -83,7 +83,7 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
 
 
 def may_change(actor: Actor, template: Template) -> bool:
-    """Return whether the user is a project admin, or an author who may still submit to the project."""
+    """Return whether the user is a project admin, or the author and may still submit to the project."""
     if may(actor, Action.OPERATE, template.project):
         return True
     is_author = actor.user is not None and template.made_by_id == actor.user.pk

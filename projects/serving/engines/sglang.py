@@ -51,7 +51,7 @@ class SGLangEngines:
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
         """Connect the ranks of both engines through ports on the seed's machine, then send the weights.
 
-        Each call returns only once the other engine has joined, so both are called concurrently.
+        Each call returns only after the other engine has joined, so both are made concurrently.
         """
         ranks = {engine: self.identity(engine).ranks for engine in (seed, to)}
         if ranks[seed] != ranks[to]:

@@ -1,7 +1,7 @@
 """Client for sglang-router.
 
-The router cannot mark engines as unhealthy, and it checks their health only once a minute. Engines that
-should get no new requests are therefore removed from its list. Their running requests still complete.
+The router cannot mark engines as unhealthy, and it checks their health only once a minute. To stop new
+requests, an engine is therefore removed from the router's list. Its running requests still complete.
 """
 
 import time
@@ -86,7 +86,7 @@ class SGLangRouter:
         return {_normalize_or_keep(str(worker.get("url", ""))): worker for worker in info}
 
     def _wait_until(self, is_done: Callable[[dict[str, dict[str, Any]]], bool], reason: str) -> None:
-        """Wait for the router to complete a change. Raises ServingError with TIMEOUT."""
+        """Wait until the router has completed a change. Raises ServingError with TIMEOUT."""
         deadline = time.monotonic() + self.seconds
         while not is_done(self._list_workers() or {}):
             if time.monotonic() >= deadline:

@@ -1,1 +1,1 @@
-"""Pages of arrays: tasks, progress and the actions on them."""
+"""Pages of arrays: tasks, progress and actions."""

@@ -59,7 +59,7 @@ class TasksForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change of some or all tasks of an array, with the texts of its form."""
+    """Change to some or all tasks of an array, with the texts of its form."""
 
     title: str
     label: str

@@ -38,7 +38,7 @@ class ArrayProgress:
 
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
-    """Return the progress of each array by its ID, in one statement."""
+    """Return the progress of each array by its ID, using one statement."""
     return {pk: _progress(counts) for pk, counts in counts_of(arrays).items()} if arrays else {}
 
 

@@ -94,7 +94,7 @@ def removes_quota(text: str) -> bool:
 def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
     """Return the values entered in the cells of one quota as a document for the service.
 
-    If `equal_weights` is False, the entered weight applies only to GPUs; CPU and memory keep theirs.
+    If `equal_weights` is False, the entered weight applies only to GPUs, and CPU and memory keep theirs.
     """
     values: dict[str, Any] = {}
     for name, text in inputs.items():

@@ -24,7 +24,7 @@ Pick = Callable[[MetricsPoint], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Time range of a chart, in which a sample is valid for `valid_seconds` seconds."""
+    """Time range of a chart. A sample is valid for `valid_seconds` seconds."""
 
     begin: datetime
     end: datetime
@@ -113,7 +113,7 @@ def _chart(
 
 
 def _steps(points: Sequence[MetricsPoint], pick: Pick, axis: Axis) -> tuple[list[float], list[float | None]]:
-    """Return times and values, where a value becomes unknown if the next sample is late."""
+    """Return times and values. A value becomes unknown if the next sample is late."""
     times, values = list[float](), list[float | None]()
     following = [point.at.timestamp() for point in points[1:]] + [axis.end.timestamp()]
     for point, until in zip(points, following, strict=True):

@@ -46,7 +46,7 @@ COLUMNS: tuple[Column[ServiceRow], ...] = (
 
 
 def _engine_counts(service: Any) -> tuple[int, int]:
-    """Return the numbers of active engines and of all engines, as counted by the selector."""
+    """Return the counts of active engines and of all engines, which the selector has annotated."""
     return service.active, service.total
 
 

@@ -23,7 +23,7 @@ MAX_WORKLOADS = 200
 def cancel(request: Request) -> HttpResponse:
     """Ask for confirmation (GET) or cancel the workloads (POST).
 
-    Workloads that the user may not cancel are left out.
+    Workloads that the user may not cancel are skipped.
     """
     query = request.POST if request.method == "POST" else request.GET
     selected = _visible_workloads(request, query.getlist("w"))
@@ -59,7 +59,7 @@ def cancel(request: Request) -> HttpResponse:
 
 
 def _visible_workloads(request: Request, ids_as_text: Iterable[str]) -> list[Workload]:
-    """Return the live workloads with these ids that the user may see."""
+    """Return the live workloads with these IDs that the user may see."""
     ids = []
     for text in list(ids_as_text)[:MAX_WORKLOADS]:
         try:

@@ -81,7 +81,7 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with only the first task of each array, which stands for the array."""
+    """Return the rows with only the first task of each array, which represents the array."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
@@ -89,7 +89,7 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of rows that match the other filters.
 
-    An array is one row in each state that one of its tasks has.
+    An array counts as one row in each state in which it has a task.
     """
     counts = {}
     for word, (_, phases) in STATES.items():

@@ -119,7 +119,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
-    """Return all rows as CSV, with the order and columns of the list."""
+    """Return all rows as CSV, in the order and with the columns of the list."""
     sort, columns = request.GET.get("sort", ""), csv_columns(chosen_columns(request.GET))
     sorted_rows = sort_rows(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
     lines = ([get_value(row) for _, get_value in columns] for row in sorted_rows.iterator(chunk_size=500))

@@ -111,7 +111,7 @@ def _build_queue(
     )
 
 
-Key = tuple[str, int]  # ("department" | "project", id)
+Key = tuple[str, int]  # ("department" | "project", ID)
 
 
 def _entitlements(

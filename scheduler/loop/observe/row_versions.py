@@ -1,7 +1,7 @@
 """Read only the rows that changed since the last read.
 
 PostgreSQL never changes a row in place: each write creates a new version, by a later transaction or at
-another location. A row's id, writing transaction (`xmin`) and location (`ctid`) identify its content.
+another location. A row's ID, writing transaction (`xmin`) and location (`ctid`) identify its content.
 """
 
 from collections.abc import Callable, Iterable

@@ -53,7 +53,7 @@ QueueProgress = tuple[int, int, str]  # queue position, expected start and its r
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 State = tuple[int, QueueProgress]  # hash of the explanation without its progress
 Change = tuple[uuid.UUID, Refusal, Forecast, State]
-NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # id, reason, message, explanation
+NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # ID, reason, message, explanation
 
 
 class ExplanationWriter:

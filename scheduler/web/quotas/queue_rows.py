@@ -18,7 +18,7 @@ from projects.selectors import departments, projects, quotas
 from scheduler.models import Allocation
 from scheduler.reports.selectors import queue_statuses
 
-Key = tuple[str, int]  # ("department" | "project", id)
+Key = tuple[str, int]  # ("department" | "project", ID)
 
 
 @dataclass

@@ -77,7 +77,7 @@ class RayInstallation:
         (self._workspace(workload) / "enough").touch()
 
     def started(self, workload: Workload) -> list[str]:
-        """Return the ids written by all pods started so far, including duplicates."""
+        """Return the IDs written by all pods started so far, including duplicates."""
         return self.written(workload, "started").split()
 
     def written(self, workload: Workload, name: str) -> str:
@@ -107,19 +107,19 @@ class RayInstallation:
         return {node.name: node for node in self.admin.client().nodes.list(pool=POOL)}
 
     def part(self, node: Node, name: str) -> int:
-        """Return the id of the named Ray process on a node."""
+        """Return the ID of the named Ray process on a node."""
         below = descendants(self.process(node))
         return next(pid for pid in below if name_of(pid) == name)
 
     def process(self, node: Node) -> int:
-        """Return the id of the node's own process, the parent of Ray and the agent."""
+        """Return the ID of the node's own process, the parent of Ray and the agent."""
         home = self.berth.home / "raylets/nodes" / POOL / str(node.instance_id)
         record = read_record(str(home / "process"))
         assert record is not None
         return int(record["pid"])
 
     def process_of(self, workload: Workload, pod: Pod) -> int:
-        """Return the process id of the pod's command."""
+        """Return the process ID of the pod's command."""
         directory = Path(self.pod_output(workload, pod)[-1]).parent
         status = read_record(str(directory / "status"))
         assert status is not None

@@ -72,7 +72,7 @@ class Ec2Proxy:
         return Counter(name for name, _ in self.calls)[action]
 
     def living(self) -> set[str]:
-        """Return the ids of launched machines that cost money now, read directly from moto."""
+        """Return the IDs of launched machines that cost money now, read directly from moto."""
         launched = {instance_id for ids in self.launched.values() for instance_id in ids}
         body = {"Action": "DescribeInstances", "Version": "2016-11-15"}
         return _alive(self._forward({}, body).text) & launched

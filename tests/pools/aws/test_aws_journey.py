@@ -62,7 +62,7 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Account) -> None:
 
 
 def joined(place: Ec2Account, node: Node) -> str:
-    """Join as the node's machine does, with the token from its user data and the instance id from EC2."""
+    """Join as the node's machine does, with the token from its user data and the instance ID from EC2."""
     ec2 = place.clients().ec2
     attribute = ec2.describe_instance_attribute(InstanceId=node.instance_id, Attribute="userData")
     user_data = base64.b64decode(attribute["UserData"]["Value"]).decode()

@@ -42,7 +42,7 @@ DryRunOption = Annotated[
 
 
 def cancel(workloads: Targets, output: OutputOption = Output.TABLE) -> None:
-    """Cancel workloads, arrays or some tasks of an array.
+    """Cancel workloads, arrays or selected tasks of an array.
 
     Their pods receive SIGTERM and, after the grace period, SIGKILL.
 
@@ -73,7 +73,7 @@ def retry(
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Submit the failed tasks of arrays again, or some tasks that have ended.
+    """Submit the failed tasks of arrays again, or selected tasks that have ended.
 
     \b
     berth retry sweep
@@ -111,7 +111,7 @@ def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
 
 
 def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Resume suspended workloads: put them back into the queue.
+    """Resume suspended workloads: return them to the queue.
 
     \b
     berth resume vision/train
@@ -200,7 +200,7 @@ def _describe_change(change: "Change", result: str) -> str:
 
 
 def _print_refusal(handle: str, error: Exception) -> ExitCode | None:
-    """Print the error and return its exit code, or return None if it is not a refusal."""
+    """Print the error if it is a refusal and return its exit code, else return None."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 
     explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None

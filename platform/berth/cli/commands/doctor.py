@@ -24,7 +24,7 @@ def doctor(
 ) -> None:
     """List the problems of a node pool, or check what Berth can do on this machine, with remedies.
 
-    For a pool, errors come first, then warnings and notes. The exit code is 1 if there is an error.
+    For a pool, errors are listed first, then warnings and notes. The exit code is 1 if there is an error.
 
     On this machine, isolation, limits and images are tested by running pods, which takes a few seconds. Run
     the command as the user that runs Berth or the node's agent. The exit code is 1 if something required is

@@ -1,4 +1,4 @@
-"""`berth logs`: print, follow and search the output of a pod."""
+"""Command `berth logs`, which prints, follows and searches a pod's output."""
 
 from typing import TYPE_CHECKING, Annotated
 

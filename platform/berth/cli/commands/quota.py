@@ -1,4 +1,4 @@
-"""`berth quota`: show, set, preview, apply and revert quotas."""
+"""Command `berth quota`: show, set, preview, apply and revert quotas."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal

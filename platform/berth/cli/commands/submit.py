@@ -1,4 +1,4 @@
-"""`berth submit`: submit workloads from options or files."""
+"""Command `berth submit`, which submits workloads from options or files."""
 
 import sys
 from collections import Counter
@@ -77,7 +77,7 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _with_files(flags: SubmitFlags) -> SubmitFlags:
-    """Return the flags with the arguments as files, if there is no other source of a document."""
+    """Return the flags with the arguments as files if no other option specifies a document."""
     if flags.name or flags.file or flags.template or not flags.command:
         return flags
     if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):
@@ -121,7 +121,7 @@ def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRu
 
 
 def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags: SubmitFlags) -> None:
-    """Submit each document with its own request, because a batch contains no arrays."""
+    """Submit each document in a separate request, because a batch cannot contain arrays."""
     results: list[Submission | ArraySubmission] = []
     for document in documents:
         submit_one = client.arrays.submit if "array" in document else client.workloads.submit

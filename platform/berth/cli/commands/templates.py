@@ -1,4 +1,4 @@
-"""`berth template`: workload documents stored in projects."""
+"""Command `berth template` for workload documents stored in projects."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`berth top`: watch the cluster or one service in the terminal."""
+"""Command `berth top`, which shows the cluster or one service in the terminal."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +57,7 @@ def top(
         if once:
             _print_snapshot(fetch_snapshot(client, pool, project, Sort(sort)), output)
             return
-        fetch_snapshot(client, pool, project, Sort(sort))  # report an error before the screen opens
+        fetch_snapshot(client, pool, project, Sort(sort))  # report errors before the screen opens
         from berth.cli.top.cluster_app import ClusterTop
 
         ClusterTop(
@@ -103,7 +103,7 @@ def _show_service(service: str, url: str, every: float, once: Output | None) -> 
             return
         from berth.cli.top.app import ServiceTop
 
-        watcher.fetch_snapshot()  # report an error before the screen opens, not on it
+        watcher.fetch_snapshot()  # report errors before the screen opens, not on it
         ServiceTop(
             watcher.fetch_snapshot, title=f"{target.service} on {watcher.settings.address}", every=every
         ).run()

@@ -1,4 +1,4 @@
-"""Screen of one service: `r` refreshes, `q` quits."""
+"""Screen for one service: `r` refreshes, `q` quits."""
 
 from collections import deque
 from collections.abc import Callable

@@ -113,7 +113,7 @@ def fetch_snapshot(client: "Client", pool: str | None, project: str | None, sort
 
 
 def headline(snapshot: ClusterSnapshot) -> str:
-    """Summarize the cluster in one line."""
+    """Summarize the cluster on one line."""
     pool_capacity = sum(row.pool.capacity.gpu or 0 for row in snapshot.pools)
     phases = [row.workload.phase for row in snapshot.workloads]
     running = sum(phase in ("running", "starting", "stopping") for phase in phases)

@@ -1,4 +1,4 @@
-"""Screen of the whole cluster: `s` sorts workloads, `r` refreshes, `q` quits."""
+"""Screen for the whole cluster: `s` sorts workloads, `r` refreshes, `q` quits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -68,7 +68,7 @@ class ClusterTop(RefreshingApp):
         self.query_one("#workloads").border_title = f"workloads by {self._sort}"
 
     def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
-        """Replace the rows of a table, and keep the cursor and the scroll position."""
+        """Replace the rows of a table. Keep the cursor and the scroll position."""
         table = self.query_one(f"#{name}", DataTable)
         cursor, left, top = table.cursor_row, table.scroll_x, table.scroll_y
         if not table.columns:

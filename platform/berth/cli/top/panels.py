@@ -1,4 +1,4 @@
-"""Rows of each panel, with a dash for unknown values."""
+"""Rows of each panel, with a dash for each unknown value."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone

@@ -33,7 +33,7 @@ class ServiceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """A service and the address of its server. An empty address stands for the configured server."""
+    """Service and the address of its server. An empty address stands for the configured server."""
 
     service: str
     address: str = ""
@@ -97,7 +97,7 @@ class ServiceWatcher:
     def _find_root(self) -> str:
         name = self.target.service
         if "/" in name:
-            # A service can also be addressed by the id of its workload.
+            # A service can also be addressed by the ID of its workload.
             name = str(Workloads(self._transport).find(name).id)
         self._root = f"services/{quote(name, safe='')}"
         return self._root

@@ -39,7 +39,7 @@ class AsyncArrays(AsyncResource):
         return await self._get(ArrayDetail, f"arrays/{array_id}")
 
     async def find(self, reference: str) -> ArrayDetail:
-        """Return the array with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        """Return the array with this ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return await self.get(reference)
         project, _, name = reference.rpartition("/")
@@ -50,7 +50,7 @@ class AsyncArrays(AsyncResource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> AsyncIterator[Workload]:
-        """Iterate over the tasks of an array, each a workload: its last attempt, or all attempts.
+        """Iterate over an array's tasks, which are workloads: their last attempts, or all attempts.
 
         The filters are those of `workloads.list`, for example phase="failed".
         """
@@ -87,7 +87,7 @@ class AsyncArrays(AsyncResource):
             await self._transport.sleep(poll)
 
     async def wait(self, array_id: str, poll: float = POLL_SECONDS) -> ArrayDetail:
-        """Return the array once all of its tasks have ended."""
+        """Wait until all tasks have ended, and return the array."""
         async for array in self.changes(array_id, poll):
             last = array
         return last

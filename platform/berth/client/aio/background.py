@@ -44,7 +44,7 @@ class Background:
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Wait for a `notify` that is newer than `version`, for at most `seconds`."""
+        """Wait until `notify` is called after `version`, for at most `seconds`."""
         if self.version == version:
             with contextlib.suppress(asyncio.TimeoutError):  # not the built-in TimeoutError on Python 3.10
                 await asyncio.wait_for(self._changed.wait(), seconds)

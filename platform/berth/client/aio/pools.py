@@ -140,7 +140,7 @@ class AsyncNodePools(AsyncResource):
     ) -> AsyncIterator[Machine]:
         """Iterate over joined machines; with `departed`, also over those that have left.
 
-        With `token`, only those that joined with the token of this ID.
+        `token` is the ID of a join token and restricts the result to machines that joined with it.
         """
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
@@ -150,7 +150,7 @@ class AsyncNodePools(AsyncResource):
         return await self._get(Machine, f"node-pools/{name}/machines/{machine}")
 
     async def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
-        """Remove a machine after draining its node."""
+        """Drain a machine's node, then remove the machine."""
         path = f"node-pools/{name}/machines/{machine}/remove"
         return await self._post(Machine, path, {"reason": reason})
 

@@ -1,4 +1,4 @@
-"""Base class of the parts of a client, which returns responses as models."""
+"""Base class of the client's parts, which return responses as models."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""List and scale inference services, addressed by name, `project/name` or id."""
+"""List and scale inference services, addressed by name, `project/name` or ID."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal

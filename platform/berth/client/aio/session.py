@@ -88,7 +88,7 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """Session id, which is also the id of the session's workload."""
+        """Session ID, which is also the ID of the session's workload."""
         return self._state.id
 
     @property
@@ -170,7 +170,7 @@ class AsyncSession:
             if self._start_timeout is not None and now - began > self._start_timeout:
                 raise state.start_timeout_error(needed, self._start_timeout)
             progress.report(state, now - began)
-            if now - kept_alive > KEEP_ALIVE_SECONDS:  # otherwise the idle timeout ends the session
+            if now - kept_alive > KEEP_ALIVE_SECONDS:  # otherwise, the idle timeout would end the session
                 await self._transport.execute("GET", f"sessions/{self.id}/results")
                 kept_alive = now
             await self._sleep(POLL_SECONDS)
@@ -195,7 +195,7 @@ class AsyncSession:
                     return
                 await sleep(protocol.RETRY_SECONDS)
                 continue
-            except Exception as error:  # nothing else would report the error
+            except Exception as error:  # otherwise, the error would not be reported anywhere
                 self._calls.fail(error)
                 return
             if not worked:

@@ -48,7 +48,7 @@ class Array(ArrayMixin, Model):
 
 
 class ArrayChange(Model):
-    """Result of a change of some tasks."""
+    """Result of changing some tasks."""
 
     changed: int = 0
     """Tasks that the request changed, or would change in a dry run."""
@@ -60,7 +60,7 @@ class ArrayDetail(Array):
 
 
 class ArrayDryRun(Model):
-    """The checked array, and the predicted outcome of the next scheduling cycle for its first task."""
+    """Checked array, and the predicted outcome of the next scheduling cycle for its first task."""
 
     tasks: int | None = None
     """Number of tasks; None if the document is invalid."""

@@ -1,4 +1,4 @@
-"""Base class of the objects that the server returns. Unknown fields from newer servers are kept."""
+"""Base class of objects that the server returns. Unknown fields from newer servers are kept."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Properties of the generated models: the model `X` inherits from `XMixin`."""
+"""Properties of the generated models: model `X` inherits from `XMixin`."""
 
 from typing import TYPE_CHECKING
 

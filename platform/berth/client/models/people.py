@@ -9,7 +9,7 @@ from berth.client.models.mixins import MemberMixin
 
 
 class AuditEntry(Model):
-    """One entry of the audit log."""
+    """Entry of the audit log."""
 
     id: int
     at: datetime

@@ -123,7 +123,7 @@ class ScaleStep(Model):
 
 
 class PendingEngine(Model):
-    """An engine that is still being created, with the state of its workload."""
+    """Engine that is still being created, with the state of its workload."""
 
     engine_id: str = ""
     workload_id: str = ""

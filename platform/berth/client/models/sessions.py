@@ -8,7 +8,7 @@ from berth.client.models.mixins import SessionStateMixin
 
 
 class SessionNode(Model):
-    """A node that accepts calls."""
+    """Node that accepts calls."""
 
     node: int = 0
     pod: str = ""

@@ -18,7 +18,7 @@ class Blocker(Model):
 
 
 class PodLimits(Model):
-    """Limits of a pod, None if it has none.  The source is `document`, `request` (the pool makes the
+    """Limits of a pod; None means no limit.  The source is `document`, `request` (the pool makes the
     request the limit) or `pool` (the pool's default)."""
 
     memory_mib: int | None = None

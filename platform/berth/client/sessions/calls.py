@@ -20,7 +20,7 @@ BATCH_BYTES = 4 << 20
 
 
 class CallFuture(Future[Any]):
-    """Future of a call. `node` and `attempts` are set once it is done."""
+    """Future of a call. `node` and `attempts` are set once the call is done."""
 
     node: int | None = None
     attempts: int = 0
@@ -43,7 +43,7 @@ Completion = tuple[CallFuture, Any, BaseException | None] | None
 
 @dataclass
 class PendingBroadcast:
-    """Broadcast that awaits the results of all nodes that were ready when it was sent."""
+    """Broadcast waiting for the results of all nodes that were ready when it was sent."""
 
     future: CallFuture
     expected: dict[uuid.UUID, int] | None = None
@@ -61,7 +61,7 @@ class Outgoing:
 
 
 class PendingCalls:
-    """Calls that have no outcome yet. Thread-safe; `changed` is called after every change."""
+    """Calls without an outcome so far. Thread-safe; `changed` is called after every change."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -96,7 +96,7 @@ class PendingCalls:
         return future
 
     def take_batch(self) -> list[Outgoing]:
-        """Remove and return the calls for one request; a broadcast is sent alone."""
+        """Remove and return the calls for one request. A broadcast is sent alone."""
         with self._lock:
             batch: list[Outgoing] = []
             size = 0

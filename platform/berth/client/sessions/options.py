@@ -118,7 +118,7 @@ def build_options(pool: str | Sequence[str], nodes: Nodes, project: str, options
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """Pool details and the plugins of pool and session, for hooks that the client runs."""
+    """Pool details, and the plugins of the pool and session, for hooks that the client runs."""
 
     cluster: Cluster
     plugins: tuple[Plugin, ...]

@@ -46,7 +46,7 @@ class StartProgress:
 
 
 class Outage:
-    """Tracks for how many seconds the server has been unreachable. Clients retry during a restart."""
+    """Tracks how many seconds the server has been unreachable. Clients retry while it restarts."""
 
     def __init__(self) -> None:
         self._unreachable_since: float | None = None

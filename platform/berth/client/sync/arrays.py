@@ -40,7 +40,7 @@ class Arrays(Resource):
         return self._get(ArrayDetail, f"arrays/{array_id}")
 
     def find(self, reference: str) -> ArrayDetail:
-        """Return the array with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        """Return the array with this ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return self.get(reference)
         project, _, name = reference.rpartition("/")
@@ -51,7 +51,7 @@ class Arrays(Resource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> Iterator[Workload]:
-        """Iterate over the tasks of an array, each a workload: its last attempt, or all attempts.
+        """Iterate over an array's tasks, which are workloads: their last attempts, or all attempts.
 
         The filters are those of `workloads.list`, for example phase="failed".
         """
@@ -88,7 +88,7 @@ class Arrays(Resource):
             self._transport.sleep(poll)
 
     def wait(self, array_id: str, poll: float = POLL_SECONDS) -> ArrayDetail:
-        """Return the array once all of its tasks have ended."""
+        """Wait until all tasks have ended, and return the array."""
         for array in self.changes(array_id, poll):
             last = array
         return last

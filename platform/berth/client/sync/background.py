@@ -44,7 +44,7 @@ class Background:
             self._changed.notify_all()
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait for a `notify` that is newer than `version`, for at most `seconds`."""
+        """Wait until `notify` is called after `version`, for at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, seconds)
 

@@ -53,7 +53,7 @@ class Cycles(Resource):
         return self._iterate(Cycle, "cycles", filters, limit)
 
     def scenario(self, cycle: int) -> dict[str, Any] | None:
-        """Return the input of a cycle as a scenario for `berth simulate`, or None if not stored."""
+        """Return the input of a cycle as a scenario for `berth simulate`, or None if it is not stored."""
         response = self._transport.get(f"cycles/{cycle}", {"scenario": True})
         scenario: dict[str, Any] | None = response["scenario"]
         return scenario

@@ -139,7 +139,7 @@ class NodePools(Resource):
     def machines(self, name: str, *, departed: bool = False, token: int | None = None) -> Iterator[Machine]:
         """Iterate over joined machines; with `departed`, also over those that have left.
 
-        With `token`, only those that joined with the token of this ID.
+        `token` is the ID of a join token and restricts the result to machines that joined with it.
         """
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
@@ -149,7 +149,7 @@ class NodePools(Resource):
         return self._get(Machine, f"node-pools/{name}/machines/{machine}")
 
     def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
-        """Remove a machine after draining its node."""
+        """Drain a machine's node, then remove the machine."""
         path = f"node-pools/{name}/machines/{machine}/remove"
         return self._post(Machine, path, {"reason": reason})
 

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/resource.py by `python -m berth.client.generate`; do not edit.
-"""Base class of the parts of a client, which returns responses as models."""
+"""Base class of the client's parts, which return responses as models."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/services.py by `python -m berth.client.generate`; do not edit.
-"""List and scale inference services, addressed by name, `project/name` or id."""
+"""List and scale inference services, addressed by name, `project/name` or ID."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal

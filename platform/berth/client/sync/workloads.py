@@ -28,7 +28,7 @@ from berth.client.sync.resource import Resource
 
 MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
-BATCH_PATH = "/workloads:batch"  # without the slash, `workloads:` would be the scheme of a URL
+BATCH_PATH = "/workloads:batch"  # without the slash, `workloads:` would be parsed as a URL scheme
 Document = Mapping[str, Any]
 W = TypeVar("W", Workload, Array)
 
@@ -46,8 +46,8 @@ class Workloads(Resource):
     ) -> Batch:
         """Submit up to 1,000 workloads with one request, exactly once even if the request is retried.
 
-        The result has one item for each document, with the workload or the reason why it is refused. With
-        `atomic`, either all workloads are stored, or none and Refused is raised with all problems.
+        The result has one item per document, with the workload or the reason for its refusal. With `atomic`,
+        all workloads are stored, or none are and Refused is raised with all problems.
         """
         body = {"items": list(documents), "atomic": atomic}
         return self._post(Batch, BATCH_PATH, body, key=key)
@@ -68,7 +68,7 @@ class Workloads(Resource):
         return self._get(WorkloadDetail, f"workloads/{workload_id}")
 
     def find(self, reference: str) -> WorkloadDetail:
-        """Return the workload with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        """Return the workload with this ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return self.get(reference)
         project, _, name = reference.rpartition("/")

@@ -1,4 +1,4 @@
-"""Validation rules of the array section of a document."""
+"""Validation rules for the array section of a document."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ from berth.core.spec.workload import WorkloadSpec
 
 NAME_MAX = 63
 KINDS = ("training", "elastic")
-EVENTS = ("completed", "failed", "cancelled", "unschedulable")  # that arrays send notifications for
+EVENTS = ("completed", "failed", "cancelled", "unschedulable")  # events for which arrays send notifications
 SOURCES = ("tasks", "values", "matrix")
 
 
 def task_name(array: str, index: int) -> str:
-    """Return the name of an array's task, which is unique among the live workloads of a project."""
+    """Return the name of an array's task, which is unique among the live workloads of its project."""
     return f"{array}-{index}"
 
 
@@ -64,7 +64,7 @@ def _check_parameters(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterat
 
 
 def _largest_environment(array: ArraySpec) -> int:
-    """Return the bytes of the parameters of the task with the largest ones."""
+    """Return the size in bytes of the largest set of parameters that a task has."""
     if array.matrix is not None:
         return sum(max(_size(name, value) for value in values) for name, values in array.matrix.items())
     values = array.values or ()

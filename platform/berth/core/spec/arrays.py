@@ -24,7 +24,7 @@ RANGES_ALLOWED = f"an index such as 7, or a range such as 0-99 or 0-99:10, of in
 
 
 def index_range(text: str) -> range | None:
-    """Return the indexes of `7`, `0-99` or `0-99:10`, or None if the text is none of these."""
+    """Return the indexes that a text such as `7`, `0-99` or `0-99:10` names, or None for any other text."""
     match = RANGE.fullmatch(text)
     if match is None:
         return None
@@ -41,7 +41,7 @@ def _range_text(value: object) -> object:
 
 
 def _parameter_text(value: object) -> object:
-    """Return a parameter as the text of its environment variable."""
+    """Return a parameter as text for its environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
@@ -87,8 +87,8 @@ Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=
 class ArraySpec(Document):
     """Tasks of an array: exactly one of `tasks`, `values` and `matrix`.
 
-    `tasks` is a number, or a list of indexes and ranges. Each item of `values` makes one task, and `matrix`
-    makes a task of each combination. At most `max_running` tasks hold resources at the same time.
+    `tasks` is a number, or a list of indexes and ranges. Each item of `values` is one task, and each
+    combination in `matrix` is one task. At most `max_running` tasks hold resources at the same time.
     """
 
     tasks: Tasks | None = None
@@ -98,7 +98,7 @@ class ArraySpec(Document):
 
     @property
     def size(self) -> int:
-        """The number of tasks. Indexes that a list repeats count each time."""
+        """Number of tasks. Repeated indexes in a list count each time."""
         if self.matrix is not None:
             return math.prod(len(values) for values in self.matrix.values())
         if self.values is not None:
@@ -109,28 +109,28 @@ class ArraySpec(Document):
 
     @property
     def index_max(self) -> int:
-        """The largest index."""
+        """Largest index."""
         if isinstance(self.tasks, tuple):
             return max(part[-1] for part in to_ranges(self.tasks))
         return self.size - 1
 
     @cached_property
     def indexes(self) -> Sequence[int]:
-        """The index of each task, in ascending order."""
+        """Index of each task, in ascending order."""
         if isinstance(self.tasks, tuple):
             return expand(self.tasks)
         return range(self.size)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The variables that tasks get from `values` or `matrix`, each once."""
+        """Variables that tasks get from `values` or `matrix`, without duplicates."""
         if self.matrix is not None:
             return tuple(self.matrix)
         mappings = [value for value in self.values or () if not isinstance(value, str)]
         return tuple(dict.fromkeys(name for mapping in mappings for name in mapping))
 
     def parameters(self) -> dict[int, Mapping[str, str]]:
-        """Return the variables of each task by its index. In a matrix, the last name varies fastest."""
+        """Return the variables of each task by index. In a matrix, the last name varies fastest."""
         if self.matrix is not None:
             rows = product(*self.matrix.values())
             return {index: dict(zip(self.matrix, row, strict=True)) for index, row in enumerate(rows)}
@@ -148,7 +148,10 @@ def to_ranges(parts: Iterable[str]) -> list[range]:
 
 
 def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the validated indexes and ranges unless they name more tasks than an array can have."""
+    """Return the validated indexes and ranges.
+
+    Raises an error if they name more tasks than an array can have.
+    """
     if sum(map(len, to_ranges(parts))) > TASKS_MAX:
         raise PydanticCustomError(
             "indexes", "names too many tasks", {"allowed": f"at most {TASKS_MAX} indexes"}
@@ -157,7 +160,7 @@ def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def expand(parts: Iterable[str]) -> tuple[int, ...]:
-    """Return the indexes in ascending order, each once."""
+    """Return the indexes in ascending order, without duplicates."""
     return tuple(sorted({index for part in to_ranges(parts) for index in part}))
 
 
@@ -175,7 +178,7 @@ def compress(indexes: Iterable[int]) -> str:
 def parse_indexes(text: str) -> tuple[str, ...]:
     """Split text such as `0-9,12` into indexes and ranges.
 
-    Raises ValueError with the first part that is neither.
+    Raises ValueError with the first invalid part.
     """
     parts = tuple(part.strip() for part in text.split(","))
     for part in parts:
@@ -185,7 +188,7 @@ def parse_indexes(text: str) -> tuple[str, ...]:
 
 
 def array_document(text: str) -> dict[str, Any]:
-    """Return the array section for the notation of Slurm, such as `0-999%50`.
+    """Return the array section for Slurm's notation, such as `0-999%50`.
 
     Raises ValueError with the part that is not an index, a range or a limit.
     """

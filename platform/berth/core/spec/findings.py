@@ -32,7 +32,7 @@ def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[
     """Convert validation errors to problems. `root_model` is the model of the whole document."""
     errors = error.errors(include_url=False)
     prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
-    # Pydantic drops invalid list items, so the list may appear too short. Skip that follow-up error.
+    # Pydantic drops invalid list items, so the list may appear too short. Skip the resulting error.
     return [
         _convert_error(details, root_model)
         for details in errors
@@ -59,7 +59,7 @@ def _unknown_key(path: str, location: tuple[str | int, ...], root_model: type[Ba
 
 
 def _find_model(location: tuple[str | int, ...], root_model: type[BaseModel]) -> type[BaseModel]:
-    """Return the model of the object at this location of the document."""
+    """Return the model of the object at this location in the document."""
     owner = root_model
     for step in location:
         if isinstance(step, str) and step in owner.model_fields:

@@ -23,7 +23,7 @@ PARTS = {
     "pserver": ("entrypoint", "workspace", *BOUNDS, "resources"),
     "master": ("entrypoint", "workspace", "resources"),
 }
-# Manifest paths by the document key that they set.
+# Manifest paths by the document keys that they set.
 METADATA_KEYS = {"name": "metadata.name", "project": "metadata.namespace", "labels": "metadata.labels"}
 ROLE_KEYS = {
     "command": ("entrypoint",),
@@ -159,7 +159,7 @@ def _parse_whole_number(value: object) -> object:
 def _convert_quantity(document_key: str, value: object) -> object:
     """Return the value in Berth's unit.
 
-    Memory without a unit means bytes in a manifest and MiB in Berth.
+    A memory value without a unit is in bytes in a manifest, but in MiB in Berth.
     """
     if document_key != "memory_mib" or isinstance(value, bool):
         return value

@@ -65,7 +65,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems of each role that can be parsed on its own, if the document cannot be parsed."""
+    """If the document cannot be parsed, yield the problems of each role that can be parsed on its own."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""

@@ -25,7 +25,7 @@ def _validate_port_name(text: str) -> str:
 
 
 class PortSpec(Document):
-    """A port on which the pod serves HTTP.
+    """Port on which the pod serves HTTP.
 
     If `port` is missing, Berth chooses a port and passes its number in an environment variable.
     """

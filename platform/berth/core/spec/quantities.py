@@ -125,7 +125,7 @@ def parse_time(value: object) -> datetime:
 
 
 def to_thousandths(number: float) -> int:
-    """Convert devices or cores to thousandths. Exact for every number that a document can contain."""
+    """Convert devices or cores to thousandths. The result is exact for every number that documents allow."""
     return round(number * MILLI)
 
 

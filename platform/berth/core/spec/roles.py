@@ -45,7 +45,7 @@ class Topology(Document):
 class Limit(Document):
     """Hard upper bound on the resources that a replica may use.
 
-    The free resources of nodes are computed from limits.
+    Free resources of nodes are computed from limits.
     """
 
     cpu: Cores | None = None
@@ -53,7 +53,7 @@ class Limit(Document):
 
 
 class Toleration(Document):
-    """A tolerated taint. An empty key with the operator `Exists` tolerates every taint."""
+    """Tolerated taint. An empty key with the operator `Exists` tolerates every taint."""
 
     key: Annotated[Text, Field(max_length=253)] = ""
     operator: Literal["Equal", "Exists"] = "Equal"
@@ -69,7 +69,7 @@ class ScaleWith(Document):
 
 
 class SecretUse(Document):
-    """A secret of the project or of the pool that pods get as a variable (`env`) or a file.
+    """Secret of the project or pool that pods get as a variable (`env`) or a file.
 
     Files are in the directory BERTH_SECRETS_DIR.
     """
@@ -83,7 +83,7 @@ SecretUses = Annotated[tuple[SecretUse, ...], Field(max_length=64, strict=False)
 
 
 class RoleSpec(Document):
-    """A set of identical replicas: the gang needs `min` of them, and up to `max` may run.
+    """Set of identical replicas. The gang needs `min` of them, and up to `max` may run.
 
     An `idle` role runs no command: its replicas hold their resources until the other roles have completed.
     """

@@ -19,7 +19,7 @@ RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
 
 
 def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
-    """Yield contradictions between fields of the document, in the order of the document's keys."""
+    """Yield contradictions between fields of the document, in the order of its keys."""
     roles: RolesWithPaths = []
     tree_problems = list(_check_tree("", spec, roles))
     yield from tree_problems
@@ -109,7 +109,7 @@ def _check_gpus(prefix: str, role: RoleSpec) -> Iterator[Problem]:
 
 
 def _check_tree(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPaths) -> Iterator[Problem]:
-    """Yield the problems of the tree. Append its roles with their paths to `roles`."""
+    """Yield the problems of the tree. Append its roles and their paths to `roles`."""
     prefix = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
         received = "both" if node.roles is not None else "neither"
@@ -183,7 +183,7 @@ def _check_secrets(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Proble
 def _check_secret_uses(
     uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
 ) -> Iterator[Problem]:
-    """Yield the problems of these secrets. `outer` are secrets that the same pods also get."""
+    """Yield the problems of these secrets. `outer` lists other secrets that the same pods get."""
     targets: set[tuple[str, str | None]] = {("env", use.env) for _, use in outer}
     targets |= {("file", use.file) for _, use in outer}
     for path, use in uses:

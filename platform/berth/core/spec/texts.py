@@ -14,7 +14,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 COMMAND_MAX = ENV_MAX = 64 * 1024
 NAME_ALLOWED = "1 to 63 lowercase letters, digits and dashes, beginning and ending with a letter or digit"
 PRINTABLE = "printable characters"
-# Variables of every pod, besides those that begin with BERTH_.
+# Variables that every pod has, besides those that begin with BERTH_.
 SET_BY_BERTH = frozenset(
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
      "CUDA_VISIBLE_DEVICES"}
@@ -22,7 +22,7 @@ SET_BY_BERTH = frozenset(
 
 
 def is_set_by_berth(variable: str) -> bool:
-    """Return whether Berth sets this environment variable of pods, so that documents must not set it."""
+    """Return whether Berth itself sets this environment variable, so that documents may not."""
     return variable.startswith("BERTH_") or variable in SET_BY_BERTH
 
 

@@ -48,7 +48,7 @@ class RoleShape:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """A group of roles or of nested groups. At least `need` of them must run."""
+    """Group of roles or nested groups. At least `need` of them must run."""
 
     name: str
     children: tuple["GroupShape | RoleShape", ...]
@@ -103,7 +103,7 @@ def _build_role(role: RoleSpec, has_image: bool) -> RoleShape:
 
 
 def _split_devices(role: RoleSpec) -> tuple[int, int]:
-    """Return the thousandths requested of each device, and the number of devices."""
+    """Return the thousandths requested on each device, and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:

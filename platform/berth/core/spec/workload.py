@@ -1,4 +1,4 @@
-"""The workload document shared by REST, files, the SDK, scenarios and dry runs."""
+"""The workload document, shared by REST, files, the SDK, scenarios and dry runs."""
 
 from typing import Annotated, Any, Literal
 
@@ -38,7 +38,7 @@ Names = Annotated[tuple[Name, ...], Field(max_length=256, strict=False)]
 
 
 class GroupSpec(Document):
-    """A group of roles or of nested groups. At least `need` of them must run (default: all)."""
+    """Group of roles or nested groups. At least `need` of them must run (default: all)."""
 
     name: Name
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
@@ -55,7 +55,7 @@ class RestartPolicy(Document):
 
 
 class Notification(Document):
-    """A recipient of notifications.
+    """Recipient of notifications.
 
     `to` is an email address, a webhook URL, or a webhook URL with the prefix `slack:`.
     """
@@ -116,7 +116,7 @@ class WorkloadSpec(Document):
 
     @property
     def burst_pool(self) -> str | None:
-        """The pool that the workload may use only after `burst_after` seconds, or None."""
+        """Pool that the workload may use only after `burst_after` seconds, or None."""
         return None if self.burst_after is None else self.pools[-1]
 
     @property

@@ -72,7 +72,7 @@ def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
 
 
 def repeatable(handler: AnyHandler[V, P]) -> AnyHandler[V, P]:
-    """Mark a POST that is safe to repeat. Its response contains a secret and is not stored."""
+    """Mark a POST that is safe to repeat. Its response contains a secret and is therefore not stored."""
     cast("Any", handler).is_repeatable = True
     return handler
 
@@ -85,7 +85,7 @@ def _validate_key(key: str) -> str:
 
 
 def _fingerprint(request: Request, key: str) -> str:
-    """Hash the request with the installation's secret key, as the body may contain a password."""
+    """Hash the request with the installation's secret key, because the body may contain a password."""
     content = f"{request.method} {request.get_full_path()} {request.content_type}\n".encode() + request.body
     return salted_hmac("berth.idempotency", key.encode() + b"\n" + content, algorithm="sha256").hexdigest()
 

@@ -1,4 +1,4 @@
-"""Request ids that link responses, audit rows and log lines."""
+"""Request IDs that link responses, audit rows and log lines."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 
 
 class RequestIds:
-    """Middleware that sets the request id, under both WSGI and ASGI."""
+    """Middleware that sets the request ID, under both WSGI and ASGI."""
 
     sync_capable = True
     async_capable = True
@@ -49,7 +49,7 @@ class RequestIds:
 def _request_context(
     request: HttpRequest, request_id: str
 ) -> Iterator[Callable[[HttpResponseBase], HttpResponseBase]]:
-    """Bind the request id and start a span. The yielded function completes the response."""
+    """Bind the request ID and start a span. The yielded function completes the response."""
     with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
         started = time.perf_counter()
 
@@ -72,6 +72,6 @@ def _log_request(request: HttpRequest, response: HttpResponseBase, started: floa
 
 
 def _client_request_id(request: HttpRequest) -> str:
-    """Return the id that the client sent, or "" if it is missing or malformed."""
+    """Return the ID that the client sent, or "" if it is missing or malformed."""
     text = request.headers.get(HEADER, "")
     return text if ID_PATTERN.fullmatch(text) else ""

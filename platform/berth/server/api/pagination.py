@@ -53,12 +53,12 @@ def filter_by(rows: QuerySet[R], **conditions: Any) -> QuerySet[R]:
 
 
 def each(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
-    """Return a function that presents every row on its own, for `page`."""
+    """Return a function for `page` that renders each row separately."""
     return lambda rows: [present(row) for row in rows]
 
 
 def _filter_after(order: Order, at: Sequence[Any]) -> Q:
-    """Match the rows after `at` in lexicographic order.
+    """Match the rows that follow `at` in lexicographic order.
 
     The bound on the first column lets PostgreSQL use an index.
     """

@@ -53,7 +53,7 @@ class Budget:
 
 
 class LimitExceeded(RateLimited):
-    """Error for an exhausted budget, which is sent in the response headers."""
+    """Raised for an exhausted budget, which the response headers report."""
 
     def __init__(self, budget: Budget) -> None:
         super().__init__(budget.seconds)
@@ -106,7 +106,7 @@ def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
 def client_address(request: HttpRequest) -> str:
     """Return the client's IPv4 address, or the /64 network of its IPv6 address.
 
-    The owner of a /64 network could otherwise use a new address for each request.
+    Otherwise, the owner of a /64 network could use a new address for each request.
     """
     text = request.META.get("REMOTE_ADDR", "")
     try:

@@ -34,11 +34,11 @@ class Body(BaseModel):
 
 
 class NoBody(Body):
-    """An empty body."""
+    """Empty body."""
 
 
 class Query(BaseModel):
-    """Base model of the query parameters of a URL, converted from text."""
+    """Base model of URL query parameters, which are converted from text."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -12,7 +12,7 @@ from berth.core.amounts import MILLI
 
 
 def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Name the extended model in its OpenAPI schema, from which the Python client is generated."""
+    """Record the parent model in the OpenAPI schema, from which the Python client is generated."""
     if model.__base__ not in (None, BaseModel, ResponseModel):
         schema["x-extends"] = model.__base__.__name__
 
@@ -26,7 +26,10 @@ class ResponseModel(BaseModel):
 
     @classmethod
     def from_row(cls, row: object, **values: Any) -> Self:
-        """Return a response with these values. Every other field has the row's attribute of the same name."""
+        """Return a response with these values.
+
+        All other fields come from the row's attributes of the same name.
+        """
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in values}, **values)
 
 
@@ -39,7 +42,7 @@ class Amounts(ResponseModel):
 
 
 class ProblemResponse(BaseModel):
-    """A problem document (RFC 9457); `errors` lists every invalid value."""
+    """Problem document (RFC 9457). `errors` lists every invalid value."""
 
     class InvalidValue(BaseModel):
         """Error in a document."""
@@ -61,7 +64,7 @@ class ProblemResponse(BaseModel):
 
 
 class JsonRenderer(BaseRenderer):
-    """JSON renderer for models, UTC times and UUIDs, several times as fast as the standard library."""
+    """JSON renderer for models, UTC times and UUIDs. It is several times as fast as the standard library."""
 
     media_type = "application/json"
     format = "json"

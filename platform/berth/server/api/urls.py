@@ -1,4 +1,4 @@
-"""URL routes of the REST API; each app adds its own."""
+"""URL routes of the REST API. Each app adds its own routes."""
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 

@@ -1,4 +1,4 @@
-"""Base views of the REST endpoints: authentication, scopes, rate limits, response headers."""
+"""Base views of REST endpoints: authentication, scopes, rate limits and response headers."""
 
 from io import SEEK_END, BytesIO
 from typing import Any, ClassVar, cast
@@ -47,7 +47,7 @@ class HasScope(BasePermission):
 
 
 class ApiView(APIView):
-    """View of one URL. A subclass parses the request, makes one call, and builds the response.
+    """View for one URL. A subclass parses the request, makes one call and builds the response.
 
     Query parameters are rejected unless the `operation` of the method declares them.
     """
@@ -61,7 +61,7 @@ class ApiView(APIView):
 
     @property
     def actor(self) -> Any:
-        """The actor of this request with the scopes of its token, for services and selectors."""
+        """Actor of this request, with the scopes of its token, for services and selectors."""
         return self.request.auth
 
     def require(self, action: str, obj: object = None) -> None:
@@ -97,7 +97,7 @@ class ApiView(APIView):
         self.spend(bucket, f"user {request.user.pk}")
 
     def spend(self, bucket: str, client: str, amount: int = 1) -> None:
-        """Count this request, and keep its budget for the headers. Raises LimitExceeded."""
+        """Count this request and keep its budget for the response headers. Raises LimitExceeded."""
         try:
             self.budget = rate_limits.spend(bucket, client, amount)
         except rate_limits.LimitExceeded as error:
@@ -115,7 +115,7 @@ class ApiView(APIView):
 
 
 class TokenlessView(ApiView):
-    """A view authenticated by a secret in the request instead of a user's token.
+    """View that authenticates a secret in the request instead of a user's token.
 
     Failed attempts are rate-limited by address.
     """
@@ -125,7 +125,7 @@ class TokenlessView(ApiView):
     caller: ClassVar[str]  # the kind of caller, for the rate limit
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the limit per user, because the handler identifies the caller later."""
+        """Skip the limit per user, because the caller is only identified later by the handler."""
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthenticated | Invalid | Malformed):
@@ -160,7 +160,7 @@ def _check_readable(request: Request) -> None:
 
 
 def _read_large_body(request: HttpRequest) -> None:
-    """Read a body whose length has been checked, and which may exceed Django's limit for bodies in memory."""
+    """Read a body whose length has been checked. It may exceed Django's limit for bodies in memory."""
     body = request.read(max_body_size(request.path) + 1)
     if len(body) > max_body_size(request.path):
         raise TooLarge(too_large_message(max_body_size(request.path)))

@@ -1,5 +1,8 @@
-"""Error raised when a backup or restore fails."""
+"""Errors of backup and restore."""
 
 
 class BackupError(Exception):
-    """Error for a backup or restore that changed nothing. The message states cause and remedy."""
+    """Raised if a backup or restore failed without changing anything.
+
+    The message states the cause and a remedy.
+    """

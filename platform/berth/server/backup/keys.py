@@ -24,9 +24,9 @@ def missing_keys(home: Path) -> tuple[str, ...]:
 
 
 def put_keys(home: Path, keys: Mapping[str, bytes], missing: Collection[str]) -> tuple[list[str], list[str]]:
-    """Write the keys named in `missing`.
+    """Write the keys that `missing` names.
 
-    Return the names of the written keys, and of the keys that differ and were not replaced.
+    Return the names of the written keys, and of existing keys that differ and were not replaced.
     """
     written, differing = [], []
     for name, content in keys.items():

@@ -19,9 +19,7 @@ from berth.server.backup.keys import missing_keys, put_keys, running_version
 from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
 from berth.server.backup.postgres import Database, open_database
 
-DISCONNECT_SECONDS = (
-    5.0  # seconds until the server notices that the clients of stopped processes have disconnected
-)
+DISCONNECT_SECONDS = 5.0  # seconds until the server notices that stopped processes have disconnected
 NEW_SETTING, NEW_SETTING_VERSION = b"SET transaction_timeout", 170_000
 HEAD_LINES = 40
 CLEAR = """
@@ -136,7 +134,7 @@ def _reject_nonempty_database(connection: Any) -> None:
 
 
 def _restore(database: Database, backup: archive.Archive) -> None:
-    """Pipe the statements of pg_restore into psql."""
+    """Pipe the statements from pg_restore into psql."""
     with tempfile.TemporaryFile() as errors:
         reader = subprocess.Popen(
             [

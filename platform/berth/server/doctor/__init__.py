@@ -8,5 +8,5 @@ __all__ = ["Check", "Status", "examine"]
 
 
 def examine() -> list[Check]:
-    """Test everything on this machine that a server with local pools, or a node, needs."""
+    """Test everything that a server with local pools, or a node, needs on this machine."""
     return [*server_checks(), *node_checks()]

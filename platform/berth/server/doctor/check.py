@@ -14,7 +14,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check. `finding` is a sentence. `remedy` fixes the problem, or is empty."""
+    """Result of one check. `finding` is a sentence. `remedy` is a fix for the problem, or empty."""
 
     name: str
     status: Status

@@ -1,4 +1,4 @@
-"""Checks of the pods' requirements: isolation, limits, images and GPUs."""
+"""Checks of what pods need: isolation, limits, images and GPUs."""
 
 import re
 import shutil
@@ -80,7 +80,7 @@ def _images(isolation: Isolation) -> Check:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    """Yield the installed programs that images need, with their versions."""
+    """Yield the installed programs that images require, with their versions."""
     for name in IMAGE_PROGRAMS:
         path = shutil.which(name, path="/usr/bin:/usr/sbin:/usr/libexec/podman:/usr/lib/podman")
         if path is not None:

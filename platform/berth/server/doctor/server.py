@@ -1,4 +1,4 @@
-"""Checks of the server's requirements: Python, its directory, disk, PostgreSQL and a port."""
+"""Checks of what the server needs: Python, its directory, disk space, PostgreSQL and a port."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ PYTHON = (3, 11)
 GIB = 1024**3
 DISK_REQUIRED, DISK_RECOMMENDED = 1 * GIB, 20 * GIB
 CONNECT_SECONDS = 5
-OTHERS = 0o067  # permissions of others, except that the group of the embedded PostgreSQL traverses it
+OTHERS = 0o067  # permissions of other users; the group of the embedded PostgreSQL may traverse the directory
 
 
 def server_checks() -> Iterator[Check]:

@@ -1,7 +1,8 @@
 """Enforce a maximum size and a minimum speed for request bodies before Django stores them.
 
 Django writes a body of any length to a temporary file before the first line of a view runs, whether or not
-the client declared its length. Every HTTP request to Berth's own hosts therefore passes through here first.
+the client declared its length. Every HTTP request to Berth's own hosts therefore passes through this module
+first.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class BoundedBodies:
     """ASGI middleware that rejects bodies with 413, 408, 401 or 429 before the application runs.
 
     A body above BODY_MAX is accepted only if `max_body_size` allows it and `may_send_large` confirms the
-    bearer secret of the request, so that anonymous clients cannot fill the disk.
+    bearer secret in the request, so that anonymous clients cannot fill the disk.
     """
 
     app: App

@@ -52,7 +52,7 @@ def protocol_classes(
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """HTTP protocol that limits request heads, and the number of connections per address."""
+    """HTTP protocol that limits request heads and the number of connections per address."""
 
     connection_counter: ConnectionCounter
     _address: str | None = None
@@ -77,7 +77,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        self._leave()  # from here on, the WebSocket protocol counts this connection
+        self._leave()  # from now on, the WebSocket protocol counts this connection
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
@@ -149,7 +149,7 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class CountedWebSockets(WebSocketsSansIOProtocol):
-    """WebSocket protocol that counts each WebSocket as a connection of its address."""
+    """WebSocket protocol that counts each WebSocket towards the connection limit of its address."""
 
     connection_counter: ConnectionCounter
     _address: str | None = None

@@ -55,9 +55,10 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
 
 
 def pool_database_connections(size: int) -> None:
-    """Let all threads of this process share at most `size` connections, before any of them connects.
+    """Let the threads of this process share up to `size` database connections.
 
-    A web process serves requests on many threads. With a size of 0, each thread keeps its own connection.
+    Call this before any thread connects. A web process serves requests on many threads. With a size of 0,
+    each thread keeps its own connection.
     """
     if size:
         database = connections.settings[DEFAULT_DB_ALIAS]

@@ -17,7 +17,7 @@ env = environ.Env()
 
 
 def persistent_key(path: Path) -> str:
-    """Return the key in the file `path`, after generating it if the file does not exist."""
+    """Return the key in the file `path`. Generate the key first if the file does not exist."""
     if not path.exists():
         _write_once(path, secrets.token_urlsafe(50))
     return path.read_text().strip()
@@ -55,7 +55,7 @@ FORMAT_MODULE_PATH = "berth.server.web.formats"
 
 # Providers tag their machines with this name. If it is empty, a name is generated and stored in the database.
 BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
-# URL at which a provider's machines reach this server, such as https://berth.example.org.
+# URL at which providers' machines reach this server, such as https://berth.example.org.
 BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
 BERTH_PUBLIC_CA = env.str("BERTH_PUBLIC_CA", default="")
 BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)
@@ -99,9 +99,9 @@ DATABASES["default"].setdefault("OPTIONS", {})
 DATABASES["default"]["CONN_MAX_AGE"] = 300
 # The statements of berth.db.prepared are prepared when a connection runs them for the second time.
 DATABASES["default"]["OPTIONS"]["prepare_threshold"] = 1
-# Detect a connection that PostgreSQL has closed before a request uses it.
+# Detect connections that PostgreSQL has closed before a request uses them.
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-# Number of connections that the threads of a web process share. With 0, each thread has its own.
+# Number of connections shared by the threads of a web process. With 0, each thread has its own.
 BERTH_DATABASE_POOL = env.int("BERTH_DATABASE_POOL", default=8)
 
 REDIS_URL = env.str("REDIS_URL", default="")
@@ -140,7 +140,7 @@ LOG_LEVEL = env.str("BERTH_LOG_LEVEL", default="INFO").upper()
 
 
 def add_origin(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Add the process name, and the trace and span ids if there is a current span."""
+    """Add the process name, and the trace and span IDs if there is a current span."""
     return event | {"process": spans.process_name()} | spans.current_ids()
 
 

@@ -32,7 +32,7 @@ BERTH_NOTIFY_NETWORKS = env.list("BERTH_NOTIFY_NETWORKS", default=[])
 
 # Inference services
 # Non-public networks in which Berth may call inference engines and routers, such as 10.20.0.0/16. 127.0.0.0/8
-# allows this machine, except Berth's own ports.
+# allows this machine, except for Berth's own ports.
 BERTH_SERVICE_NETWORKS = env.list("BERTH_SERVICE_NETWORKS", default=[])
 BERTH_OWN_PORTS = env.list("BERTH_OWN_PORTS", cast=int, default=[])
 # Each file-based router has one file in this directory. The command runs after each change.
@@ -41,7 +41,7 @@ BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
 
 # Container images
 # Registries that are called over HTTP instead of HTTPS, such as registry.internal:5000. Registries on this
-# machine always are.
+# machine are always called over HTTP.
 BERTH_INSECURE_REGISTRIES = env.list("BERTH_INSECURE_REGISTRIES", default=[])
 
 # Single sign-on with OpenID Connect; disabled without an issuer
@@ -51,7 +51,7 @@ BERTH_OIDC_CLIENT_SECRET = env.str("BERTH_OIDC_CLIENT_SECRET", default="")
 BERTH_OIDC_SCOPES = env.str("BERTH_OIDC_SCOPES", default="openid profile email")
 BERTH_OIDC_NAME = env.str("BERTH_OIDC_NAME", default="single sign-on")
 BERTH_OIDC_USERNAME = env.str("BERTH_OIDC_USERNAME", default="preferred_username")
-# Create an account at the first sign-in. The account has no role until an admin grants one.
+# Create an account at the first sign-in. It has no role until an admin grants one.
 BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
 
 # Utilization of allocated GPUs

@@ -8,7 +8,7 @@ from pools.providers.preview import Preview
 
 
 def trace_provider(provider: Provider, kind: str) -> Provider:
-    """Wrap a provider so that its calls become spans. Without a collector, return the provider unchanged."""
+    """Wrap a provider so that its calls become spans. Without a collector, return it unchanged."""
     return TracedProvider(provider, kind) if is_tracing_enabled() else provider
 
 

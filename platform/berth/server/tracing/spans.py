@@ -1,4 +1,4 @@
-"""Tracing spans. Without a configured collector, a span costs only a variable check.
+"""Tracing spans. Without a configured collector, a span costs no more than checking a variable.
 
 OpenTelemetry is imported at the first span, and only if a collector is configured.
 """
@@ -36,7 +36,7 @@ class Span:
 
 
 class RecordedSpan(Span):
-    """Span that is recorded, and is the current span until the block ends."""
+    """Span that is recorded and remains the current span until the block ends."""
 
     def __init__(self, scope: AbstractContextManager[Any]) -> None:
         self._scope = scope
@@ -101,7 +101,7 @@ def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: A
 
 
 def current_ids() -> dict[str, str]:
-    """Return the current trace and span ids for log lines, or an empty dict without a span."""
+    """Return the current trace and span IDs for log lines, or an empty dict without a span."""
     if _tracer is None:
         return {}
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span

@@ -42,7 +42,7 @@ def command_launcher(
 
 @dataclass
 class Child:
-    """A child process of the supervisor.
+    """Child process of the supervisor.
 
     `launch` starts the process with its log file, and `stop_signal` stops the process gracefully.
     """
@@ -61,7 +61,7 @@ class Child:
         return self.process.pid if self.process else None
 
     def start(self, now: float) -> None:
-        """Start the process. If a fork fails, it is tried again like a process that exited."""
+        """Start the process. A failed fork is retried like an exit of the process."""
         self._started, self.restart_at = now, None
         with self.log.open("ab") as log:
             try:

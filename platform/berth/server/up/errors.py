@@ -2,4 +2,4 @@
 
 
 class StartupError(Exception):
-    """Error for a failed start, which leaves no process running. The message states a remedy."""
+    """Raised for a failed start, which leaves no process running. The message states a remedy."""

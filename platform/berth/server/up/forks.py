@@ -1,7 +1,7 @@
 """Start processes as forks of one process that has loaded Berth, so that they share its memory.
 
-A forked process becomes a child of the supervisor: the process in between ends, and the supervisor adopts
-orphans. It therefore outlives a restart of the preloaded process.
+A forked process becomes a child of the supervisor, because the process in between ends and the supervisor
+adopts orphans. It therefore outlives a restart of the preloaded process.
 """
 
 import os
@@ -22,7 +22,7 @@ START_SECONDS = 20.0  # enough for a restart of the preloaded process
 
 @dataclass
 class ForkedProcess:
-    """A child process that another process forked, with the methods of `subprocess.Popen` that are used."""
+    """Child process that another process forked, with those methods of `subprocess.Popen` that are used."""
 
     pid: int
     returncode: int | None = None
@@ -63,15 +63,15 @@ class Forks:
         self._requests.recv(MESSAGE_MAX)
 
     def launcher(self, name: str, *sockets: socket.socket) -> Callable[[BinaryIO], ForkedProcess]:
-        """Return a function that forks a process with a log file, see `fork`."""
+        """Return a function that forks a process with a log file. See `fork`."""
         return lambda log: self.fork(name, log, sockets)
 
     def fork(self, name: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
         """Start a process that writes to the log and uses the sockets. Raises OSError if it does not start.
 
-        The name is that of a program, such as `web`, and may end with a number, such as `web-2`.
-        The new process reports its id, then waits until this process has received it. A process whose id is
-        lost, for example because the preloaded process is killed, therefore ends before it does anything.
+        The name is that of a program, such as `web`, and may end with a number, such as `web-2`. The new
+        process reports its ID, then waits until this process has received it. If the ID is lost, for example
+        because the preloaded process is killed, the new process therefore ends before it does anything.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:

@@ -17,9 +17,9 @@ OFF = f"""\
 def choose_isolation(home: Path, demo: bool) -> str:
     """Return a notice about the isolation of pods for the terminal.
 
-    Without enclosures, a node serves one project. A demo has several projects, which all belong to the person
-    who runs it. Unless the variable is set, a demo therefore switches isolation off and says so. Raises
-    StartupError if the variable is invalid.
+    Without enclosures, a node serves only one project. A demo has several projects that all belong to
+    the person who runs it. Unless the variable is set, a demo therefore turns isolation off and says so.
+    Raises StartupError if the variable is invalid.
     """
     try:
         isolation = LocalRuntime(home / "run").isolation

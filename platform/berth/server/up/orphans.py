@@ -15,7 +15,7 @@ def adopt_orphans() -> None:
 
 
 def find_orphans(own_pids: Collection[int | None]) -> list[int]:
-    """Return the ids of live child processes that this process did not start."""
+    """Return the IDs of live child processes that this process did not start."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     return [pid for pid in map(int, listed.split()) if pid not in own_pids and not _reap(pid)]
 
@@ -26,7 +26,7 @@ def reap_orphans(own_pids: Collection[int | None]) -> None:
 
 
 def process_identity() -> str:
-    """Return an id of this process with its start time, because the kernel reuses process ids."""
+    """Return this process's ID together with its start time, because the kernel reuses process IDs."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     return f"{os.getpid()}:{fields[19]}"
 

@@ -1,7 +1,7 @@
 """Entry point of `python -m berth.server.up.preload`: load Berth once, then fork its processes.
 
-The argument is the number of a socket on which the supervisor requests processes, see
-`berth.server.up.forks`. This process starts no thread and opens no database connection, because forked
+The argument is the number of a socket on which the supervisor requests processes (see
+`berth.server.up.forks`). This process starts no thread and opens no database connection, because forked
 processes cannot use them.
 """
 
@@ -19,9 +19,9 @@ from pathlib import Path
 from berth.server.up.forks import MESSAGE_MAX, READY
 from berth.tied import end_with_parent
 
-FILES_MAX = 3  # for the id, the log, and a web process's listening socket
+FILES_MAX = 3  # for the process ID, the log and a web process's listening socket
 PR_SET_NAME = 15
-# Everything that the programs would otherwise import at their start.
+# All modules that the programs would otherwise import when they start.
 MODULES = (
     "berth.server.asgi",
     "berth.server.up.serve",
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def load() -> None:
-    """Import all programs, and keep the garbage collector from writing to what is loaded."""
+    """Import all programs, and keep the garbage collector from writing to the loaded objects."""
     for module in MODULES:
         importlib.import_module(module)
     gc.disable()
@@ -56,7 +56,7 @@ def load() -> None:
 
 
 def fork_on_request(requests: socket.socket, supervisor: int) -> Program:
-    """Fork one process for each request. Return only in the forked processes, with the program to run."""
+    """Fork one process for each request. Return only in forked processes, with the program to run."""
     while True:
         name, files, _, _ = socket.recv_fds(requests, MESSAGE_MAX, FILES_MAX)
         between = os.fork()
@@ -114,7 +114,7 @@ def _set_title(title: str) -> None:
     start, end = int(fields[45]), int(fields[46])  # of the command line in memory
     text = title.encode()[: end - start - 1]
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
-    ctypes.CDLL(None).prctl(PR_SET_NAME, text, 0, 0, 0)  # cut off by the kernel
+    ctypes.CDLL(None).prctl(PR_SET_NAME, text, 0, 0, 0)  # truncated by the kernel
 
 
 if __name__ == "__main__":

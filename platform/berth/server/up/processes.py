@@ -38,10 +38,10 @@ def database(home: Path, cluster: EmbeddedCluster) -> Child:
 
 
 def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
-    """Return the process from which the programs are forked. It is killed when the supervisor dies.
+    """Return the process from which the programs are forked. It is killed if the supervisor dies.
 
     Users choose the addresses of inference engines and registries, so no process may call Berth's own ports.
-    Pods survive the end of the process that started them, and end with the supervisor.
+    Pods outlive the process that started them, and end with the supervisor.
     """
     host, port = listening.getsockname()[:2]
     env = environment(home) | {
@@ -49,7 +49,7 @@ def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
         "BERTH_OWN_PORTS": ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")])),
     }
     if ip_address(host).is_loopback:
-        # Browsers resolve every name under localhost to their own machine.
+        # Browsers resolve every name under localhost to the machine on which they run.
         env.setdefault("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
     number = forks.inherited.fileno()
     command = [sys.executable, "-m", "berth.server.up.preload", str(number)]
@@ -67,7 +67,7 @@ def programs(home: Path, forks: Forks, listening: socket, web_processes: int) ->
 
 
 def web_process_count() -> int:
-    """Return the number of web processes. Raises StartupError if it is not valid."""
+    """Return the number of web processes. Raises StartupError if the setting is invalid."""
     text = os.environ.get(WEB_PROCESSES_VARIABLE) or "1"
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= WEB_PROCESSES_MAX:
         raise StartupError(

@@ -28,17 +28,17 @@ def main() -> None:
 
 def serve(listening: socket.socket) -> None:
     """Serve HTTP and WebSockets on a socket that the supervisor opened, which other processes may share."""
-    # asyncio accepts as many connections at a time as may wait, so the first process would take all of them.
+    # asyncio accepts as many connections at once as may wait, so the first process would take all of them.
     SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
 
 
 class SharedServer(uvicorn.Server):
-    """Web server that accepts one connection at a time, so that other processes get their part."""
+    """Web server that accepts one connection at a time, so that other processes get their share."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(WAITING_CONNECTIONS)  # asyncio has set it to the number accepted at a time
+            listening.listen(WAITING_CONNECTIONS)  # asyncio has set this to the number accepted at once
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Django app of the admin site, whose pages only web processes load."""
+"""Django app of the admin site, whose pages are loaded only by web processes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,8 @@ from django.core.checks import CheckMessage, Tags, register
 class AdminConfig(SimpleAdminConfig):
     """Admin site without its pages, which `berth.server.urls` loads.
 
-    The pages import the REST API and the reports, a third of the code that a process would load at startup.
+    The pages import the REST API and the reports, which are a third of the code that a process would load at
+    startup.
     """
 
     def ready(self) -> None:

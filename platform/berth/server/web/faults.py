@@ -11,7 +11,7 @@ from berth.core.errors import BerthError, Invalid
 
 @contextmanager
 def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Add the errors of the block's service call to the form, and continue after the block."""
+    """Add the errors of the service call in the block to the form, and continue after the block."""
     try:
         yield
     except BerthError as error:

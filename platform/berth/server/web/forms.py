@@ -1,4 +1,4 @@
-"""Base class of forms: error messages that state the value, what is allowed and what to do."""
+"""Base class of forms, whose error messages state the value, what is allowed and what to do."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class ShownSection:
 
 
 class Form(forms.Form):
-    """A form whose fields replace Django's general messages by specific ones."""
+    """Form whose fields replace Django's general messages with specific ones."""
 
     def sections(self) -> Sequence[Section]:
         """Return the parts of the form, or nothing to show its fields as one list."""
@@ -77,7 +77,7 @@ def _specific(field: forms.Field, value: Any, error: ValidationError) -> Validat
 
 
 def _message(field: forms.Field, value: Any, error: ValidationError) -> str:
-    """Return the specific message for an error, or "" if its own message is specific."""
+    """Return the specific message for an error, or "" if its own message is already specific."""
     code, params = error.code, error.params or {}
     if code == "required":
         return "Choose a value." if isinstance(field, forms.ChoiceField) else "Enter a value."
@@ -120,7 +120,7 @@ def _values(choices: Any) -> Iterator[Any]:
 
 
 def _shown(value: object) -> str:
-    """Return the value in quotation marks, shortened, or a list of values as it was received."""
+    """Return the value in quotation marks, shortened, or a list of values as received."""
     if isinstance(value, str) and value.isprintable():
         return f'"{value[: VALUE_MAX - 1]}…"' if len(value) > VALUE_MAX else f'"{value}"'
     return format_value(value)

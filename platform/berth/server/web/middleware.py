@@ -35,8 +35,8 @@ DOCS_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-# The theme of the documentation site sets its base address and colours in inline scripts and styles. The
-# site consists of static files built from this repository.
+# The documentation site's theme sets its base address and colours in inline scripts and styles. The site
+# consists of static files built from this repository.
 SITE_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; form-action 'self'; "

@@ -1,4 +1,4 @@
-"""Pages of the site, in groups."""
+"""The site's pages, grouped for navigation."""
 
 from dataclasses import dataclass
 

@@ -6,7 +6,7 @@ from berth.core.amounts import MILLI
 
 NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024
-DECIMALS_BELOW_HOURS = 1000  # hours, above which decimals are omitted
+DECIMALS_BELOW_HOURS = 1000  # hours above which decimals are omitted
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
@@ -77,7 +77,7 @@ def as_percentage(value: int) -> str:
 
 
 def money(value: Decimal | float) -> str:
-    """Format an amount of money. Prices have no currency."""
+    """Format an amount of money without a currency, because prices have none."""
     return f"{value:,.2f}"
 
 

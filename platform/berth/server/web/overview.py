@@ -87,7 +87,7 @@ def index(request: Request) -> HttpResponse:
 
 
 def usage_chart(hourly_means: list[MeanGpus], zone: ZoneInfo) -> Columns:
-    """Return hourly columns of GPUs: used, allocated but idle, allocated but unmeasured, free."""
+    """Return hourly columns of GPUs: used, allocated but idle, allocated but unmeasured, and free."""
     layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "requested": []}
     for hour in hourly_means:
         at = hour.at.astimezone(zone).strftime("%a %H:00")

@@ -29,7 +29,7 @@ SESSION_ENDED_MESSAGE = (
 
 
 def signed_in(view: View) -> View:
-    """Redirect anonymous users to the login page, and forbid caches to store personal pages."""
+    """Redirect anonymous users to the login page, and forbid caches from storing personal pages."""
 
     @wraps(view)
     def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:
@@ -64,7 +64,10 @@ def page(
 def form_page(
     request: Request, form: Form, *, title: str, label: str, back: str, status: int | None = None, **more: Any
 ) -> HttpResponse:
-    """Show a form with its errors. `label` names its button, and `back` is the URL of its cancel link."""
+    """Show a form with its errors.
+
+    `label` is the text of its button, and `back` the URL of its cancel link.
+    """
     context = {"form": form, "title": title, "label": label, "back": back, "post_to": request.path, **more}
     status = status or (422 if form.errors else 200)
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)

@@ -1,4 +1,4 @@
-"""Time zone of the reader, which the browser stores in a cookie."""
+"""The reader's time zone, which the browser stores in a cookie."""
 
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError

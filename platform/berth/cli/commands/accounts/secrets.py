@@ -1,4 +1,4 @@
-"""`berth secret`: secrets of projects and pools. Values are never arguments and never printed."""
+"""Command `berth secret` for secrets of projects and pools. Values are never arguments and never printed."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`berth subscription`: subscriptions to notifications, and their deliveries."""
+"""Command `berth subscription` for notification subscriptions and their deliveries."""
 
 from typing import Annotated
 

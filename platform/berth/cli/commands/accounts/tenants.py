@@ -256,7 +256,7 @@ def tenant_columns(*extra_columns: Column) -> list[Column]:
 
 
 def describe_tenant(tenant: Any, related_fields: list[tuple[str, str]], members: list[Any]) -> None:
-    """Print a department or a project. `related_fields` shows its projects or its department."""
+    """Print a department or project. `related_fields` lists its projects or its department."""
     print_fields(
         [
             ("Name", tenant.name),

@@ -1,4 +1,4 @@
-"""`berth pool`: create, edit, scale, pause and drain node pools."""
+"""Command `berth pool`: create, edit, scale, pause and drain node pools."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""`berth service`: show and scale inference services, and configure their autoscalers."""
+"""Command `berth service`: show and scale inference services, and configure their autoscalers."""
 
 import sys
 from pathlib import Path

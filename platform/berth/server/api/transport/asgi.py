@@ -19,8 +19,8 @@ PATHS = ("/api/", "/healthz", "/readyz", "/metrics")
 class SingleThreadHandler(ASGIHandler):
     """Django's handler with synchronous middleware, for responses that are complete when the view returns.
 
-    One switch between event loop and thread per request replaces two per middleware, three per view, and one
-    for each signal. Streaming responses still run in the event loop.
+    It switches between event loop and thread once per request, instead of twice per middleware, three times
+    per view and once per signal. Streaming responses still run in the event loop.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class SingleThreadHandler(ASGIHandler):
 
 
 class RestRouter:
-    """Router that sends REST paths to their own handler and other paths to the page handler."""
+    """Router that sends REST paths to their own handler and all other paths to the page handler."""
 
     def __init__(self, pages: Any) -> None:
         self.pages = pages

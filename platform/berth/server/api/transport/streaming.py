@@ -12,7 +12,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from rest_framework.request import Request
 
 BATCH = 200  # lines per chunk
-# First characters that make a spreadsheet evaluate a cell, including full-width forms.
+# Characters that make a spreadsheet evaluate a cell that begins with them, including full-width forms.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 

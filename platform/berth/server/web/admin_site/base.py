@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Base of the admin site's models, for platform admins only. Errors of services appear as messages."""
+    """Base class of the admin site's models, for platform admins only. Service errors appear as messages."""
 
     list_per_page = 50
     list_filter_submit = True
@@ -151,7 +151,7 @@ def render_json(value: object) -> SafeString:
 def bulk_action(description: str, outcome: str, change: Callable[[Any, Any], object]) -> Any:
     """Return an admin action that calls `change(actor, row)` for each selected row.
 
-    It shows the number of successes and the errors of other rows.
+    The action shows the number of successes and the errors of the other rows.
     """
 
     @action(description=description)

@@ -43,7 +43,7 @@ def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any
 
 
 def zone_label(request: HttpRequest) -> tuple[str, str]:
-    """Return the text and colour of the label that shows the time zone of the page."""
+    """Return the text and colour of the label that shows the page's time zone."""
     return f"Times in {reader_zone(request).key}", "info"
 
 
@@ -110,7 +110,7 @@ def _evictions_table() -> Card:
 
 
 def _cycles_table() -> Card:
-    """Return the latest cycles with decisions, because most cycles have none."""
+    """Return the latest cycles that made decisions, because most cycles make none."""
     cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MAX_ROWS]
     rows = [
         (

@@ -100,7 +100,7 @@ def provider() -> Any:
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
     """Register the provider.
 
-    Its metadata is read once, and its keys are read again for a token that was signed with a new key.
+    Its metadata is read once. Its keys are read again if a token was signed with a new key.
     """
     return OAuth().register(
         "berth",

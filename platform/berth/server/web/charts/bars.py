@@ -1,4 +1,4 @@
-"""Geometry of bars, which templates draw as SVG."""
+"""Geometry of bars that templates draw as SVG."""
 
 from dataclasses import dataclass
 

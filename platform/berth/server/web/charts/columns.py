@@ -1,4 +1,4 @@
-"""Geometry of stacked columns over time, which templates draw as SVG."""
+"""Geometry of stacked columns over time that templates draw as SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Columns:
 
 
 def stacked_columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Columns:
-    """Lay out stacked columns. Each layer is a kind and one (amount, title) pair per column."""
+    """Lay out stacked columns. Each layer has a kind, and one (amount, title) pair per column."""
     column_count = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]
     step = _tick(max([*sums, 0.0]))

@@ -25,7 +25,7 @@ class Column(Generic[R]):
     """Column of a table. `value` returns a cell in `unit`.
 
     `order` is the database column, without nulls, that sorts long lists. An `in_file` column appears only in
-    the CSV file. `page_title` is the head on the page if it differs, for example above a bar.
+    the CSV file. `page_title` is the header on the page if it differs, for example above a bar.
     """
 
     key: str
@@ -60,7 +60,7 @@ class Listing(Generic[R]):
     next: str | None
     previous: str | None
     all_rows: Iterable[R]
-    has_rows: bool  # whether the list has rows without a search
+    has_rows: bool  # whether the list would have rows without the search
 
     def parameter(self, key: str) -> str:
         return parameter_name(self.name, key)
@@ -131,7 +131,7 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Return the matching rows as a tree.
 
-    Each match is a pair of a top-level row and either the same row or a row below it. The top-level rows keep
+    Each match is a pair: a top-level row, and either the same row or a row below it. The top-level rows keep
     their order, and the rows below each of them are in list order.
     """
     all_rows = list(tops)

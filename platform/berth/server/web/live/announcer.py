@@ -1,7 +1,7 @@
-"""Announce changes to all web processes as notes that contain kinds and ids, but no content.
+"""Announce changes to all web processes as notes that contain kinds and IDs but no content.
 
-The first note after a pause is sent immediately, and notes that follow shortly after it are sent together. A
-cycle that starts a thousand workloads therefore costs only a few notifications.
+The first note after a pause is sent immediately, and notes that follow shortly afterwards are sent together.
+A cycle that starts a thousand workloads therefore causes only a few notifications.
 """
 
 import json
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
-IDS_MAX = 100  # ids per notification: PostgreSQL limits its payload to 8,000 bytes
+IDS_MAX = 100  # IDs per notification: PostgreSQL limits its payload to 8,000 bytes
 
-NoteScope = tuple[int | None, int | None]  # (project id, department id)
+NoteScope = tuple[int | None, int | None]  # (project ID, department ID)
 
 
 class Announcer:
@@ -81,7 +81,7 @@ class Announcer:
 
 
 def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """Yield one note per kind and scope. A note without ids stands for all objects of its kind."""
+    """Yield one note per kind and scope. A note without IDs stands for all objects of its kind."""
     for (kind, (project, department)), ids in sorted(pending.items(), key=str):
         listed_ids = sorted(ids) if ids is not None and len(ids) <= IDS_MAX else None
         yield {"kind": kind, "project": project, "department": department, "ids": listed_ids}

@@ -16,7 +16,7 @@ from berth.server.web.live.announcer import NAME
 Note = dict[str, Any]
 WAIT_SECONDS = 5.0
 IDLE_SECONDS = 60.0  # seconds without an open page before the thread ends
-NOTES_KEPT = 1000  # notes kept for pages that are rendered but not yet listening
+NOTES_KEPT = 1000  # notes kept for pages that are rendered but not listening yet
 CLOCK_SKEW_SECONDS = 0.2  # maximum clock difference between two web processes
 QUEUED_NOTES_MAX = 1000  # maximum queued notes per page; on overflow, EVERYTHING_CHANGED replaces them
 EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department": None, "ids": None}

@@ -1,4 +1,4 @@
-"""Give each WebSocket an id that its log lines share."""
+"""Give each WebSocket an ID that appears in all of its log lines."""
 
 import uuid
 from collections.abc import Awaitable, Callable

@@ -94,7 +94,7 @@ def tone(kind: str) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
-    """Render a time in UTC, which scripts convert to the reader's zone. Styles: ago, full."""
+    """Render a time in UTC, which scripts convert to the reader's zone. Styles are ago and full."""
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)
     text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
