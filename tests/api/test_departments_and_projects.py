@@ -35,7 +35,7 @@ def test_department_with_projects_is_not_deleted(alice: Caller) -> None:
     assert alice.get("departments/empty").status_code == 404
 
 
-def test_department_admin_creates_projects_in_their_department_only(bob: Caller) -> None:
+def test_department_admin_creates_projects_only_in_their_department(bob: Caller) -> None:
     made = bob.post("projects", {"name": "audio", "department": "research"})
     assert (made.status_code, made.json()["department"]) == (201, "research")
     refused = bob.post("projects", {"name": "audio2", "department": "product"})

@@ -41,7 +41,7 @@ def test_secret_is_created_replaced_and_deleted(cast: Cast, caller: Callable[...
         assert caller(user)("DELETE", f"{place}/hf-token").status_code == 404
 
 
-def test_no_response_contains_a_value(cast: Cast, caller: Callable[..., Caller]) -> None:
+def test_no_response_contains_a_secret_value(cast: Cast, caller: Callable[..., Caller]) -> None:
     alice = caller("alice")
     for place in (PROJECT, POOL):
         answers = [
@@ -87,7 +87,7 @@ def test_secret_list_is_paginated(cast: Cast, caller: Callable[..., Caller], put
         ("frank", POOL, 404, 404),
     ],
 )
-def test_members_list_names_and_admins_set_values(
+def test_members_list_secret_names_and_admins_set_values(
     caller: Callable[..., Caller], put: Any, user: str, place: str, listed: int, changed: int
 ) -> None:
     put("alice", f"{place}/there", {"value": TOKEN})

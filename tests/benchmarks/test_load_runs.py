@@ -31,7 +31,7 @@ def test_rounds_with_pending_workloads_are_measured(settings_of_processes: dict[
     assert row["one_change"]["longest_round_cpu_ms"] > 0
 
 
-def test_successors_of_workloads_that_end_together_run(settings_of_processes: dict[str, str]) -> None:
+def test_workloads_that_follow_a_burst_of_ends_run(settings_of_processes: dict[str, str]) -> None:
     row = load.ends(30, settings_of_processes)
     assert Workload.objects.filter(phase="completed").count() == 30
     assert 0 < row["completed_s"] <= row["successors_run_s"]

@@ -319,7 +319,7 @@ def test_rows_load_while_scrolling_and_a_filter_keeps_the_draft(opened: Open, sc
         assert faults == []
 
 
-def test_grid_is_one_tab_stop_and_accessible(opened: Open, scene: Scene) -> None:
+def test_grid_has_one_tab_stop_and_is_accessible(opened: Open, scene: Scene) -> None:
     make.quota(scene.projects["ads"], scene.pools["local"], 1)
     for scheme in ("light", "dark"):
         with opened("ada", color_scheme=scheme) as (page, _):

@@ -22,7 +22,7 @@ def test_counts_are_plain_numbers() -> None:
     ]
 
 
-def test_unlimited_quota_is_named() -> None:
+def test_unlimited_quota_is_printed_as_a_word() -> None:
     assert format_numbers({"quota": None, "beside": None}) == [("quota", "unlimited"), ("beside", "none")]
 
 

@@ -67,7 +67,7 @@ def test_error_names_the_extra_of_a_missing_package_but_not_of_a_missing_berth_m
     assert explain_error(ModuleNotFoundError(name="berth.cli.nothing")) is None
 
 
-def test_joblib_is_required_only_for_parallel_and_its_error_names_the_extra() -> None:
+def test_joblib_is_required_only_for_parallel_calls_and_its_error_names_the_extra() -> None:
     done = python_without(("joblib",), "from berth.client import AsyncClient, Client")
     assert done.returncode == 0, done.stderr
     call = "from berth.client.sync.session import Session\nSession.parallel(None)"

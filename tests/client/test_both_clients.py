@@ -75,7 +75,7 @@ def build_both_clients() -> tuple[Client, AsyncClient]:
     )
 
 
-def test_both_clients_have_the_same_parts_methods_and_parameters() -> None:
+def test_both_clients_have_the_same_methods_and_parameters() -> None:
     plain, awaitable = build_both_clients()
     assert client_parts(plain).keys() == client_parts(awaitable).keys()
     pairs = [(type(plain), type(awaitable)), (Session, AsyncSession)]

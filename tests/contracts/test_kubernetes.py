@@ -53,9 +53,7 @@ def test_variables_reach_the_command_unchanged(stage: RealKubernetesStage) -> No
     assert directory == "/berth/workspace"
 
 
-def test_secrets_reach_a_pod_and_its_object_does_not_contain_them(
-    stage: RealKubernetesStage, kubeconfig: str
-) -> None:
+def test_secrets_reach_a_pod_but_are_not_in_its_object(stage: RealKubernetesStage, kubeconfig: str) -> None:
     secrets = {"secret_env": {"PASSWORD": "swordfish-1"}, "secret_files": {"key": "swordfish-2"}}
     script = (
         'test "$PASSWORD" = sword""fish-1 && grep -q sword""fish-2 "$BERTH_SECRETS_DIR/key"; exec sleep 600'

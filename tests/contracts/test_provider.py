@@ -160,7 +160,7 @@ def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -
     assert provider.list_instances("none") == ()
 
 
-def test_preview_changes_nothing_and_shows_the_same_again(provider: Provider) -> None:
+def test_preview_is_repeatable_and_changes_nothing(provider: Provider) -> None:
     shown = provider.preview("small", order().shape)
     assert provider.preview("small", order().shape) == shown
     assert shown.source or not shown.nodes

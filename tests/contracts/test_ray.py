@@ -138,7 +138,7 @@ def test_stop_can_be_repeated_once_the_node_is_reachable(stage: RayStage, tmp_pa
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
 
 
-def test_secrets_reach_a_pod_and_neither_records_nor_logs_contain_them(stage: RayStage) -> None:
+def test_secrets_reach_a_pod_but_appear_in_neither_records_nor_logs(stage: RayStage) -> None:
     secrets = {"secret_env": {"PASSWORD": "swordfish-1"}, "secret_files": {"key": "swordfish-2"}}
     script = 'test "$PASSWORD" = swordfish-1 && grep -q swordfish-2 "$BERTH_SECRETS_DIR/key"'
     stage.runtime.start(order("p-1", "sh", "-c", script.replace("swordfish-", 'sword""fish-'), **secrets))

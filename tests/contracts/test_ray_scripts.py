@@ -126,7 +126,7 @@ def test_node_runs_new_code_while_its_pods_continue(tmp_path: Path, monkeypatch:
     assert remaining == []
 
 
-def test_upgrade_runs_no_code_with_another_checksum(tmp_path: Path) -> None:
+def test_upgrade_rejects_code_with_a_wrong_checksum(tmp_path: Path) -> None:
     served, place = tmp_path / "api/v1/machines", tmp_path / "state/ray"
     served.mkdir(parents=True)
     place.mkdir(parents=True)

@@ -35,7 +35,7 @@ def test_rows_are_inserted_in_order_with_one_statement_and_get_their_keys() -> N
     assert stored[3].at is not None, "the database sets the default"
 
 
-def test_text_that_the_database_cannot_store_is_an_error() -> None:
+def test_text_that_the_database_cannot_store_raises_an_error() -> None:
     with pytest.raises(DatabaseError), transaction.atomic():
         insert_rows([event(1), event(2, message="NUL \0")])
     assert not Event.objects.exists()

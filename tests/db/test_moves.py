@@ -59,7 +59,7 @@ def test_expression_refers_to_the_current_row() -> None:
     assert (user.first_name, user.last_name) == ("ended", "ab")
 
 
-def test_no_changes_take_no_statement() -> None:
+def test_empty_change_runs_no_statement() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert change_rows(User, "first_name", []) == set()
     assert not queries.captured_queries

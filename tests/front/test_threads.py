@@ -41,7 +41,7 @@ async def send(message: Any) -> None:
     raise AssertionError("the application sends nothing")
 
 
-async def test_requests_one_after_another_use_the_same_thread() -> None:
+async def test_consecutive_requests_use_the_same_thread() -> None:
     requests = Requests()
     app = RequestThreads(requests)
     threads = [(await run_together(app, requests, 1))[0] for _ in range(3)]
@@ -49,7 +49,7 @@ async def test_requests_one_after_another_use_the_same_thread() -> None:
     assert threads[0] != threading.get_ident()
 
 
-async def test_requests_at_the_same_time_have_threads_of_their_own() -> None:
+async def test_concurrent_requests_use_separate_threads() -> None:
     requests = Requests()
     app = RequestThreads(requests)
     count = 3 * IDLE_THREADS_MAX
@@ -59,7 +59,7 @@ async def test_requests_at_the_same_time_have_threads_of_their_own() -> None:
     assert set(await run_together(app, requests, IDLE_THREADS_MAX)) == set(idle)
 
 
-async def test_thread_of_an_aborted_request_is_not_used_while_its_call_runs() -> None:
+async def test_thread_of_an_aborted_request_is_not_reused_until_its_call_ends() -> None:
     started, may_end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     busy: list[int] = []

@@ -34,7 +34,7 @@ def test_pod_in_an_image_is_enclosed_like_other_pods(stage: ImageStage, busybox:
     assert traces(stage) == []
 
 
-def test_secrets_are_only_in_the_container(stage: ImageStage, busybox: str) -> None:
+def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str) -> None:
     script = 'echo "$PASSWORD"; cat "$BERTH_SECRETS_DIR/key"; ls -ln /run/secrets/key; exec sleep 1000'
     secrets = {"secret_env": {"PASSWORD": "of-the-pod"}, "secret_files": {"key": "first-line\n"}}
     stage.start("p-1", busybox, "sh", "-c", script, **secrets)
@@ -59,7 +59,7 @@ def test_pod_reports_exit_code_and_signal_of_the_command(stage: ImageStage, busy
     assert (report.signal, report.exit_code, report.cause) == (11, None, PodCause.NONE)
 
 
-def test_handler_of_sigterm_chooses_the_exit_code(stage: ImageStage, busybox: str) -> None:
+def test_sigterm_handler_determines_the_exit_code(stage: ImageStage, busybox: str) -> None:
     script = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
     stage.start("p-1", busybox, "sh", "-c", script)
     running(stage.runtime, "p-1")
@@ -85,7 +85,7 @@ def test_container_killed_for_memory_reports_limit_and_peak(stage: ImageStage, b
     assert report.message == "killed at its memory limit: limit 32 MiB, peak 32 MiB"
 
 
-def test_gang_talks_over_loopback_and_shares_memory(stage: ImageStage, busybox: str) -> None:
+def test_gang_communicates_over_loopback_and_shares_memory(stage: ImageStage, busybox: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     wait = "until nc 127.0.0.1 $MASTER_PORT < /dev/null 2> /dev/null; do sleep 0.05; done"
@@ -108,7 +108,9 @@ def test_gang_talks_over_loopback_and_shares_memory(stage: ImageStage, busybox: 
 # --- the image's settings
 
 
-def test_variables_come_from_document_then_image_then_berth(stage: ImageStage, registry: Registry) -> None:
+def test_variables_of_the_document_override_those_of_the_image_and_of_berth(
+    stage: ImageStage, registry: Registry
+) -> None:
     image = registry.push("team/env", Env=["PATH=/bin", "COLOR=blue", "SHAPE=round", "PYTHONUNBUFFERED=0"])
     env = {"COLOR": "red", "RANK": "3"}
     workspace = stage.root / "workspaces" / "train-1"
@@ -129,7 +131,9 @@ def test_command_replaces_the_entrypoint(stage: ImageStage, registry: Registry) 
     assert "neither the image nor the document has a command" in ended(stage.runtime, "p-3").message
 
 
-def test_image_chooses_the_directory_unless_the_document_does(stage: ImageStage, registry: Registry) -> None:
+def test_image_sets_the_working_directory_unless_the_document_does(
+    stage: ImageStage, registry: Registry
+) -> None:
     image = registry.push("team/dir", [busybox_layer(), layer({"app/file": b""})], Env=["PATH=/bin"],
                           WorkingDir="/app")  # fmt: skip
     assert stage.output("p-1", image, "pwd") == "/app"
@@ -163,7 +167,7 @@ def test_secrets_reach_a_pod_in_an_image(stage: ImageStage, busybox: str) -> Non
     assert "token-of-7" not in (stage.root / "pods" / "p-1" / "order").read_text()
 
 
-def test_document_chooses_a_directory_of_the_workspace(stage: ImageStage, busybox: str) -> None:
+def test_document_can_select_a_workspace_directory(stage: ImageStage, busybox: str) -> None:
     workspace = stage.root / "workspaces" / "train-1"
     assert stage.output("p-1", busybox, "pwd; touch file", start_in="jobs/one") == str(workspace / "jobs/one")
     assert (workspace / "jobs" / "one" / "file").exists()

@@ -124,7 +124,7 @@ def test_pod_is_resumed_if_its_shim_was_killed_while_creating_the_container(
     assert traces(stage) == []
 
 
-def test_podman_killed_while_creating_a_container_is_a_start_failure(stage: ImageStage, busybox: str) -> None:
+def test_killing_podman_during_container_creation_is_a_start_failure(stage: ImageStage, busybox: str) -> None:
     start_creation(stage, busybox)
     kill(stage.pid_of("podman", "p-1"))
     report = ended(stage.runtime, "p-1")
@@ -138,7 +138,7 @@ def test_podman_killed_while_creating_a_container_is_a_start_failure(stage: Imag
     ["group", pytest.param("process", marks=pytest.mark.heavy), pytest.param("pid", marks=pytest.mark.heavy)],
 )
 @pytest.mark.parametrize("victim", ["shim", pytest.param("podman", marks=pytest.mark.heavy)])
-def test_kill_at_later_creation_steps_leaves_nothing_behind(
+def test_kill_at_any_later_creation_step_leaves_nothing_behind(
     stage: ImageStage, busybox: str, step: str, victim: str
 ) -> None:
     start_creation(stage, busybox)

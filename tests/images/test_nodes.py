@@ -107,7 +107,7 @@ def test_order_of_a_pod_contains_no_credentials() -> None:
     assert not any("OTHER" in value for _, value in fields)
 
 
-def test_gpus_are_named_as_the_machine_specifies_them(tmp_path: Path) -> None:
+def test_gpus_have_the_names_that_the_machine_specifies(tmp_path: Path) -> None:
     (tmp_path / "nvidia.yaml").write_text(
         "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: \"0\"\n  containerEdits: {}\n"
         "- name: GPU-1a2b\n  containerEdits: {}\n"

@@ -205,7 +205,7 @@ def test_second_pod_waits_for_the_pull_of_the_first(stage: ImageStage) -> None:
             assert "no answer" in ended(stage.runtime, pod_id).message
 
 
-def test_progress_names_the_layer_and_the_megabytes(tmp_path: Path) -> None:
+def test_progress_states_the_layer_and_the_size_in_megabytes(tmp_path: Path) -> None:
     progress = Progress(str(tmp_path), [5_000_000, 1_000_000, 20_000_000])
     assert progress.describe() == "pulling layer 1 of 3, 0 MB"
     (tmp_path / "storage1").mkdir()

@@ -101,7 +101,7 @@ def test_pod_gets_the_device_nodes_of_its_own_gpus(machine: Path) -> None:
     assert pod_devices([], machine).nodes == ()
 
 
-def test_partition_of_a_gpu_gets_all_device_nodes(machine: Path) -> None:
+def test_gpu_partition_gets_all_device_nodes(machine: Path) -> None:
     assert {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps"} <= set(pod_devices(["MIG-x"], machine).nodes)
 
 
@@ -163,7 +163,7 @@ def test_pods_of_one_workload_share_memory_until_the_last_one_ends(stage: LocalS
     assert output(stage, "p-4", "ls /dev/shm", workspace="w") == ""
 
 
-def test_workspace_written_before_users_were_separate_changes_owner(stage: LocalStage) -> None:
+def test_workspace_from_before_user_separation_gets_its_new_owner(stage: LocalStage) -> None:
     workspace = stage.root / "workspaces" / "train-1"
     (workspace / "checkpoints").mkdir(parents=True)
     (workspace / "checkpoints" / "1").write_text("old")
@@ -298,7 +298,7 @@ def test_node_with_isolation_off_reports_what_to_install(
     assert weak.runtime.isolation.obstacle.startswith("BERTH_ISOLATION is off. bubblewrap is not installed.")
 
 
-def test_order_without_a_pods_user_is_refused(stage: LocalStage) -> None:
+def test_order_without_a_user_for_the_pod_is_refused(stage: LocalStage) -> None:
     if stage.runtime.isolation.level is not Level.USERS:
         assert stage.runtime.isolation.obstacle
         return

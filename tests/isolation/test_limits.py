@@ -86,7 +86,7 @@ def settings(stage: LocalStage, pod_id: str) -> dict[str, str]:
     }
 
 
-def test_cpu_limit_is_written_and_pod_without_limits_is_only_measured(stage: LocalStage) -> None:
+def test_cpu_limit_is_applied_and_pods_without_limits_are_only_measured(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     unlimited = settings(stage, "p-1")
@@ -128,7 +128,7 @@ def test_killed_child_of_a_running_pod_is_a_warning(
     assert ended(stage.runtime, "p-1").cause is PodCause.NONE
 
 
-def test_pod_that_fills_its_workspace_is_warned_and_then_stopped(
+def test_pod_that_fills_its_workspace_gets_a_warning_and_is_then_stopped(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pools.runtimes.enclosure.limits.DISK_SECONDS", 0.01)

@@ -105,7 +105,7 @@ def test_killed_shim_leaves_no_secret(stage: LocalStage) -> None:
     assert not leftovers(stage)
 
 
-def test_shim_killed_before_the_start_gets_the_secrets_again(plain: LocalStage) -> None:
+def test_shim_receives_the_secrets_again_if_it_was_killed_before_the_start(plain: LocalStage) -> None:
     """The first shim has read and deleted the record; Berth then starts the pod again."""
     stage = plain
     stage.runtime._spawn_shim = lambda pod_id, pod: pod.secrets.take()

@@ -98,7 +98,7 @@ def test_built_in_plugins_have_a_summary_and_typed_parameters() -> None:
         ("jax", ["cuda"], "document: is not a mapping; received ['cuda']"),
     ],
 )
-def test_invalid_parameter_is_reported_with_its_path(name: str, parameters: Any, expected: str) -> None:
+def test_error_for_an_invalid_parameter_names_its_path(name: str, parameters: Any, expected: str) -> None:
     (problem,) = parameter_problems(available_plugins()[name].schema, parameters)
     assert str(problem).startswith(expected)
 

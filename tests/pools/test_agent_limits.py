@@ -22,13 +22,13 @@ def state(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "NODE_FILE", str(tmp_path / "node.json"))
 
 
-def test_stop_and_upgrade_in_one_round_leave_time_for_a_report() -> None:
+def test_stop_and_upgrade_in_the_same_round_leave_time_for_a_report() -> None:
     longest = scripts.CHECK_SECONDS + scripts.STOP_SECONDS + upgrade.UPGRADE_SECONDS
     assert longest < GONE_SECONDS
     assert "--max-time 60 " in upgrade_script()
 
 
-def test_stop_script_that_hangs_is_given_up(
+def test_hanging_stop_script_is_abandoned(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scripts, "STOP_SECONDS", 0.2)
@@ -45,7 +45,7 @@ def test_upgrade_of_a_node_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch)
         Upgrade(Server(""))._upgrade_node("exec sleep 60", answer, time.monotonic())
 
 
-def test_slow_download_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_download_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     class Opener:
         def open(self, url: str, timeout: float) -> io.BytesIO:
             return io.BytesIO(b"content")

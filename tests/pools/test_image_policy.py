@@ -60,7 +60,7 @@ def test_pattern_does_not_match_a_similar_image(pattern: str, image: str) -> Non
          "the image policy of pool gpu only accepts ghcr.io/b or quay.io/*"),
     ],
 )  # fmt: skip
-def test_policy_refuses_with_its_reason(policy: ImagePolicy, image: str | None, refusal: str) -> None:
+def test_refusal_by_a_policy_states_the_reason(policy: ImagePolicy, image: str | None, refusal: str) -> None:
     assert policy.refusal("gpu", image) == refusal
 
 
@@ -74,7 +74,7 @@ def test_policy_refuses_with_its_reason(policy: ImagePolicy, image: str | None, 
         ({"mode": "forbid", "patterns": None}, {"mode": "forbid", "patterns": []}),
     ],
 )
-def test_policy_is_stored_in_one_form(value: object, stored: dict[str, Any]) -> None:
+def test_policy_is_stored_in_normalized_form(value: object, stored: dict[str, Any]) -> None:
     assert normalize_policy(value) == stored
 
 
@@ -93,7 +93,7 @@ def test_policy_is_stored_in_one_form(value: object, stored: dict[str, Any]) -> 
          "image_policy.patterns: has too many entries; received 101; allowed: at most 100"),
     ],
 )  # fmt: skip
-def test_invalid_policy_is_refused_with_what_is_allowed(value: object, problem: str) -> None:
+def test_error_for_an_invalid_policy_states_what_is_allowed(value: object, problem: str) -> None:
     with pytest.raises(Invalid) as refused:
         normalize_policy(value)
     assert [str(each) for each in refused.value.problems] == [problem]

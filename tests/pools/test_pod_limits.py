@@ -21,7 +21,7 @@ def limits(role: dict[str, Any], **defaults: object) -> tuple[object, ...]:
     return tuple(limit_values(stored).values())
 
 
-def test_request_is_the_memory_limit_unless_the_pool_says_otherwise() -> None:
+def test_memory_limit_defaults_to_the_request_unless_the_pool_sets_another_default() -> None:
     role = {"memory_mib": 512, "cpu": 2}
     assert limits(role) == (512, "request", None, None)
     assert limits(role, memory_from_request=False) == (None, None, None, None)
@@ -34,7 +34,7 @@ def test_declared_limit_takes_precedence_over_defaults() -> None:
     assert limits(role) == limits(role, memory_mib=100, cpu=1, cpu_from_request=True) == expected
 
 
-def test_pool_default_limits_roles_without_a_request() -> None:
+def test_pool_default_applies_to_roles_without_a_request() -> None:
     assert limits({}) == (None, None, None, None)
     assert limits({}, memory_mib="4Gi", cpu=0.5) == (4096, "pool", 0.5, "pool")
     assert limits({"memory_mib": 64}, memory_mib=4096) == (64, "request", None, None)

@@ -39,7 +39,7 @@ def test_each_action_is_allowed_only_for_its_roles(cast: Cast) -> None:
     assert users_allowed(cast, Action.SUBMIT, cast.ads) == PLATFORM | {"grace"}
 
 
-def test_member_cancels_own_workloads_only(cast: Cast) -> None:
+def test_member_cancels_only_their_own_workloads(cast: Cast) -> None:
     carols = workloads.submit(actor=cast.carol, project=cast.vision, document=training())
     with pytest.raises(Forbidden):
         workloads.cancel(actor=cast.dave, workload=carols)
@@ -102,7 +102,7 @@ def test_inactive_user_has_no_permissions(cast: Cast) -> None:
     assert not selectors.projects(cast.alice).exists()
 
 
-def test_projects_visible_to_many_users_are_those_visible_to_each(cast: Cast) -> None:
+def test_visible_projects_of_many_users_equal_those_of_each_user(cast: Cast) -> None:
     users = [actor.user for actor in cast.people.values() if actor.user is not None]
     users[-1].is_active = False
     users.append(User(pk=9_999, username="root", is_superuser=True))

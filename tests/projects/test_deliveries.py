@@ -247,7 +247,7 @@ def test_delivery_that_kills_its_task_fails(cast: Cast, monkeypatch: pytest.Monk
     assert row.last_error == "the delivery task died"
 
 
-def test_events_that_were_not_requested_or_did_not_happen_are_not_delivered(cast: Cast) -> None:
+def test_only_requested_events_that_happened_are_delivered(cast: Cast) -> None:
     workload = submit_with_notification(cast, "https://example.org/", "failed")
     start(workload)
     assert not Delivery.objects.exists()

@@ -64,7 +64,7 @@ def test_project_secret_overrides_the_pool_secret(cast: Cast) -> None:
     assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "of the pool"}
 
 
-def test_auth_file_contains_the_credentials_of_the_project_and_of_the_pool(cast: Cast) -> None:
+def test_auth_file_contains_project_and_pool_credentials(cast: Cast) -> None:
     assert registry_auth(cast.vision, cast.pool) == ""
     set_login(cast.alice, cast.pool, "hub", "docker.io", "pool")
     set_login(cast.alice, cast.pool, "own", "registry.example.org:5000", "pool")
@@ -186,7 +186,7 @@ def test_document_may_use_secrets_of_its_project_and_pool(cast: Cast) -> None:
     assert TOKEN not in str(workload.spec)
 
 
-def test_unknown_secret_is_refused_with_the_nearest_name(cast: Cast) -> None:
+def test_error_for_an_unknown_secret_suggests_the_nearest_name(cast: Cast) -> None:
     missing = "is a secret neither of project vision nor of its pools"
     assert problems(cast, "hf-tokn")["secrets[0].name"] == (missing, secret_support.NONE_YET)
     set_secret(cast.alice, cast.pool, "hf-token", TOKEN)
@@ -194,7 +194,7 @@ def test_unknown_secret_is_refused_with_the_nearest_name(cast: Cast) -> None:
     assert problems(cast, "hf-tokn") == {"secrets[0].name": (missing, "Did you mean `hf-token`?")}
 
 
-def test_unknown_secret_of_a_role_is_refused_with_its_path(cast: Cast) -> None:
+def test_error_for_an_unknown_secret_of_a_role_names_its_path(cast: Cast) -> None:
     role = {"name": "r", "gpu": 1, "secrets": [{"name": "no", "file": "no"}]}
     assert list(problems(cast, roles=[role])) == ["roles[0].secrets[0].name"]
 

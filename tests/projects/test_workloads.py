@@ -64,7 +64,7 @@ def test_error_for_an_invalid_document_names_its_path(
     assert not Event.objects.exists()
 
 
-def test_hidden_project_looks_like_a_missing_one(cast: Cast) -> None:
+def test_hidden_project_looks_like_a_missing_project(cast: Cast) -> None:
     for name in ("ads", "no-such-project"):
         with pytest.raises(Invalid, match="does not exist"):
             workloads.submit(actor=cast.dave, document=training(project=name))

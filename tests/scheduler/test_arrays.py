@@ -83,14 +83,14 @@ def test_scheduler_sees_only_released_tasks(stage: Stage) -> None:
     assert counts(array) == {"held": 900, "pending": 100}
 
 
-def test_large_array_fills_a_large_cluster_without_waiting_for_ends(stage: Stage) -> None:
+def test_large_array_fills_a_large_cluster_without_waiting_for_tasks_to_end(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 190})
     stage.tick(3)
     assert len(active(array)) > PENDING_MAX
 
 
-def test_suspended_task_gives_its_place_away_and_waits_again_when_resumed(stage: Stage) -> None:
+def test_suspended_task_gives_up_its_place_and_waits_again_when_resumed(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 3, "max_running": 1})
     first = tasks(array)[0]
@@ -133,7 +133,7 @@ def test_unschedulable_array_is_reported_once(stage: Stage) -> None:
     assert Delivery.objects.count() == 1
 
 
-def test_held_task_explains_with_numbers_why_it_waits(stage: Stage) -> None:
+def test_explanation_of_a_held_task_states_numbers(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 10, "max_running": 2})
     stage.tick(2)
@@ -187,14 +187,14 @@ def test_cancelled_array_stops_running_tasks_and_ends(stage: Stage) -> None:
     assert len(stage.runtime.running()) == 1
 
 
-def test_cancelled_indexes_make_room_for_later_tasks(stage: Stage) -> None:
+def test_cancelling_tasks_makes_room_for_later_tasks(stage: Stage) -> None:
     array = submit_array(stage, array={"tasks": 6, "max_running": 2})
     assert arrays.cancel(actor=stage.cast.dave, array=array, indexes=[0, 4]) == 2
     assert [task.array_index for task in tasks(array, phase=Phase.PENDING, held=False)] == [1, 2]
     assert arrays.cancel(actor=stage.cast.dave, array=array, indexes=[0, 4]) == 0, "already cancelled"
 
 
-def test_held_tasks_miss_their_deadline(stage: Stage) -> None:
+def test_held_tasks_fail_when_their_deadline_passes(stage: Stage) -> None:
     deadline = int(stage.clock.now().timestamp()) + 60
     array = submit_array(stage, array={"tasks": 5, "max_running": 1}, deadline=deadline)
     stage.clock.advance(61)
@@ -203,7 +203,7 @@ def test_held_tasks_miss_their_deadline(stage: Stage) -> None:
     assert (array.state, counts(array)) == ("failed", {"failed": 5})
 
 
-def test_statements_of_a_tick_do_not_depend_on_the_number_of_tasks_or_arrays(stage: Stage) -> None:
+def test_tick_statement_count_does_not_grow_with_tasks_or_arrays(stage: Stage) -> None:
     large_node(stage)
     by_size: dict[int, Counts] = {}
     for size in (1, 10):
@@ -231,7 +231,7 @@ def test_statements_of_a_tick_do_not_depend_on_the_number_of_tasks_or_arrays(sta
     assert by_size[1] == by_size[10]
 
 
-def test_dependent_waits_until_all_tasks_have_completed(stage: Stage) -> None:
+def test_dependent_workload_waits_until_all_tasks_have_completed(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 2})
     document = training("report", project="vision", roles=ONE_CPU, depends_on=["sweep"])

@@ -11,7 +11,7 @@ from scheduler.models import Cycle
 from tests.scheduler.stage import Stage, decide_by
 
 
-def test_invalid_stored_document_is_reported_and_its_workload_left_alone(stage: Stage) -> None:
+def test_invalid_stored_document_is_reported_and_its_workload_is_left_unchanged(stage: Stage) -> None:
     broken, fine = stage.submit("broken"), stage.submit("fine")
     Workload.objects.filter(pk=broken.pk).update(spec={"name": "broken", "colour": "blue"})
     stage.tick(2)
@@ -56,7 +56,7 @@ def test_report_that_the_database_rejects_does_not_block_other_reports(stage: St
     assert all(f"The report of pod {pod.pk} could not be recorded" in notes for pod in stage.pods(first))
 
 
-def test_failed_cycle_leaves_running_workloads_alone_and_is_recorded(
+def test_failed_cycle_is_recorded_and_leaves_running_workloads_unchanged(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     workload = stage.submit()

@@ -75,7 +75,7 @@ def assert_constant(step: Callable[[int], Counts]) -> None:
     assert_same({size: step(size) for size in SIZES})
 
 
-def test_statements_of_checkpoints_warnings_and_limits_do_not_depend_on_the_number_of_workloads(
+def test_statement_count_for_checkpoints_warnings_and_limits_does_not_grow_with_workloads(
     stage: Stage,
 ) -> None:
     def run(size: int) -> Counts:
@@ -119,7 +119,7 @@ def drain(stage: Stage, ordinal: int, count: int) -> list[Workload]:
     return workloads
 
 
-def test_statements_of_drains_do_not_depend_on_the_number_of_workloads(stage: Stage) -> None:
+def test_statement_count_for_drains_does_not_grow_with_workloads(stage: Stage) -> None:
     def run(size: int) -> Counts:
         counts: Counts = {}
         workloads = drain(stage, 100 + size, size)
@@ -139,7 +139,7 @@ def reserve(stage: Stage, workloads: Sequence[Workload], **changes: Any) -> None
     Reservation.objects.bulk_create(Reservation(workload=row, **values) for row in workloads)
 
 
-def test_statements_of_reservations_do_not_depend_on_the_number_of_workloads(stage: Stage) -> None:
+def test_statement_count_for_reservations_does_not_grow_with_workloads(stage: Stage) -> None:
     def run(size: int) -> Counts:
         counts: Counts = {}
         workloads = submit_copies(stage, size, preemptible=False)
@@ -167,7 +167,7 @@ def test_statements_of_reservations_do_not_depend_on_the_number_of_workloads(sta
         {"kind": "interactive", "ports": [{"name": "http"}]},
     ],
 )
-def test_statements_of_addresses_and_start_failures_do_not_depend_on_the_number_of_workloads(
+def test_statement_count_for_addresses_and_start_failures_does_not_grow_with_workloads(
     stage: Stage, changes: dict[str, Any]
 ) -> None:
     def run(size: int) -> Counts:
@@ -189,7 +189,7 @@ def test_statements_of_addresses_and_start_failures_do_not_depend_on_the_number_
     assert_constant(run)
 
 
-def test_statements_of_secrets_do_not_depend_on_the_number_of_pods(stage: Stage) -> None:
+def test_statement_count_for_secrets_does_not_grow_with_pods(stage: Stage) -> None:
     content = SecretContent("s3cret")
     set_project_secret(
         actor=stage.cast.alice, project=stage.cast.vision, name="key", content=content, at=stage.clock.now()
@@ -209,7 +209,7 @@ def test_statements_of_secrets_do_not_depend_on_the_number_of_pods(stage: Stage)
     assert_constant(run)
 
 
-def test_statements_of_scale_up_do_not_depend_on_the_number_of_workloads(stage: Stage) -> None:
+def test_statement_count_for_scale_up_does_not_grow_with_workloads(stage: Stage) -> None:
     def run(size: int) -> Counts:
         counts: Counts = {}
         node = stage.node(100 + size, cpu_milli=size * 1000, memory_mib=1_000_000, max_pods=200)
@@ -231,7 +231,7 @@ def test_statements_of_scale_up_do_not_depend_on_the_number_of_workloads(stage: 
 
 
 @override_settings(BERTH_SENDS_MAIL=True)
-def test_statements_for_unschedulable_workloads_do_not_depend_on_their_number(stage: Stage) -> None:
+def test_statement_count_does_not_grow_with_unschedulable_workloads(stage: Stage) -> None:
     def run(size: int) -> Counts:
         counts: Counts = {}
         workloads = submit_copies(stage, size, roles=[{**ONE_CPU[0], "cpu": 10_000}])
@@ -250,9 +250,7 @@ def test_statements_for_unschedulable_workloads_do_not_depend_on_their_number(st
     assert_constant(run)
 
 
-def test_statements_of_images_do_not_depend_on_the_number_of_workloads(
-    stage: Stage, runs_images: None
-) -> None:
+def test_statement_count_for_images_does_not_grow_with_workloads(stage: Stage, runs_images: None) -> None:
     def run(size: int) -> Counts:
         counts: Counts = {}
         stage.registries.digests = {}
@@ -301,7 +299,7 @@ def test_workload_that_cannot_be_drained_does_not_stop_the_others(
     assert evict_from_overdue_drains(stage.clock.now(), stage.loop.context) == 1
 
 
-def test_reservation_that_cannot_be_dropped_does_not_keep_the_others(
+def test_reservation_that_cannot_be_dropped_does_not_block_dropping_the_others(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     workloads, now = submit_copies(stage, 3), stage.clock.now()

@@ -33,7 +33,7 @@ def tick_without_waiting(stage: Stage, times: int) -> None:
     assert answer is None, answer
 
 
-def test_task_that_holds_a_subscription_does_not_delay_a_cycle(
+def test_task_that_locks_a_subscription_does_not_delay_a_cycle(
     stage: Stage, subscription: Subscription
 ) -> None:
     workload = stage.submit()
@@ -56,7 +56,7 @@ def test_two_tasks_do_not_notify_a_subscription_at_the_same_time(
         assert run_on_second_connection(lock) is None
 
 
-def test_subscription_that_is_deleted_during_a_commit_does_not_repeat_it(
+def test_deleting_a_subscription_during_a_commit_does_not_repeat_the_commit(
     stage: Stage, subscription: Subscription
 ) -> None:
     workload, pk = stage.submit(), subscription.pk
@@ -77,7 +77,7 @@ def test_subscription_that_is_deleted_during_a_commit_does_not_repeat_it(
     assert Delivery.objects.get(kind="started").subscription_id == pk
 
 
-def test_webhook_that_does_not_respond_does_not_delay_a_cycle(
+def test_unresponsive_webhook_does_not_delay_a_cycle(
     stage: Stage, subscription: Subscription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = stage.submit("first"), stage.submit("second")

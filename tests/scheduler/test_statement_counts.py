@@ -48,7 +48,7 @@ def end(stage: Stage, workloads: list[Workload], exit_code: int) -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_statements_of_a_run_do_not_depend_on_the_number_of_workloads(stage: Stage, exit_code: int) -> None:
+def test_statement_count_for_runs_does_not_grow_with_workloads(stage: Stage, exit_code: int) -> None:
     by_size: dict[int, Counts] = {}
     for size in SIZES:
         workloads, counts = submit_copies(stage, size), by_size.setdefault(size, {})
@@ -62,7 +62,7 @@ def test_statements_of_a_run_do_not_depend_on_the_number_of_workloads(stage: Sta
     assert_same(by_size)
 
 
-def test_statements_of_evictions_do_not_depend_on_the_number_of_workloads(stage: Stage) -> None:
+def test_statement_count_for_evictions_does_not_grow_with_workloads(stage: Stage) -> None:
     by_size: dict[int, Counts] = {}
     for size in SIZES:
         node = stage.node(100 + size, cpu_milli=size * 1000, memory_mib=1_000_000, max_pods=200)

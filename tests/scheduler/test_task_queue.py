@@ -107,7 +107,7 @@ def test_scheduler_loop_registers_the_periodic_tasks(stage: Stage) -> None:
     assert Schedule.objects.filter(name__startswith="berth: ").count() == len(PERIODIC_TASKS)
 
 
-def test_expired_data_is_deleted_and_the_rest_stays(cast: Cast) -> None:
+def test_only_expired_data_is_deleted(cast: Cast) -> None:
     now = timezone.now()
     user = cast.dave.user
     for name, ends, revoked in (

@@ -109,7 +109,9 @@ def rounds(stage: Stage) -> Iterator[Rounds]:
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.heavy) for first in range(1, STRIDE))]
 )
-def test_submission_at_any_statement_starts_before_the_scheduler_rests(rounds: Rounds, first: int) -> None:
+def test_workload_submitted_at_any_statement_starts_before_the_scheduler_idles(
+    rounds: Rounds, first: int
+) -> None:
     """While the scheduler starts one workload, another is submitted before one of its statements."""
     for statement in range(first, MAX_STATEMENTS, STRIDE):
         one = rounds.stage.submit(f"one-{statement}", roles=ONE_GPU)
@@ -127,7 +129,7 @@ def test_submission_at_any_statement_starts_before_the_scheduler_rests(rounds: R
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.heavy) for first in range(1, STRIDE))]
 )
-def test_gpus_freed_at_any_statement_are_allocated_before_the_scheduler_rests(
+def test_gpus_freed_at_any_statement_are_allocated_before_the_scheduler_idles(
     rounds: Rounds, first: int
 ) -> None:
     running = rounds.stage.submit("first", roles=ALL_GPUS)
@@ -144,7 +146,7 @@ def test_gpus_freed_at_any_statement_are_allocated_before_the_scheduler_rests(
     raise AssertionError(f"the scheduler did not rest after {MAX_STATEMENTS} statements")
 
 
-def test_submission_does_not_wait_for_the_end_of_a_long_clean_up(
+def test_submission_does_not_wait_for_a_long_cleanup_to_end(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = rounds.stage
@@ -173,7 +175,7 @@ def test_submission_does_not_wait_for_the_end_of_a_long_clean_up(
     assert len(stage.runtime.list_pods()) == 1
 
 
-def test_bundle_that_became_stale_is_decided_anew_before_the_scheduler_rests(rounds: Rounds) -> None:
+def test_stale_bundle_is_decided_again_before_the_scheduler_idles(rounds: Rounds) -> None:
     edits = []
 
     def edit_quota(name: str) -> None:
@@ -189,7 +191,7 @@ def test_bundle_that_became_stale_is_decided_anew_before_the_scheduler_rests(rou
 
 
 @pytest.mark.parametrize("step", ["record_reports", "observe", "decide_pools", "commit"])
-def test_step_that_failed_once_is_repeated_before_the_scheduler_rests(
+def test_failed_step_is_repeated_before_the_scheduler_idles(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     original, failures = getattr(tick, step), [KeyError("a row appeared during the step")]

@@ -69,7 +69,7 @@ def test_keep_partial_keeps_the_responsive_engine(stage: ServiceStage) -> None:
 
 
 @pytest.mark.parametrize("state", ["HEALTH_CHECKING", "WEIGHT_SYNCING"])
-def test_external_engine_that_dies_after_connecting_fails_soon(stage: ServiceStage, state: str) -> None:
+def test_external_engine_that_dies_after_connecting_soon_fails(stage: ServiceStage, state: str) -> None:
     service = stage.serve()
     stage.engines.appear(LIVE_ENGINE)
     if state == "HEALTH_CHECKING":
@@ -92,7 +92,7 @@ def test_external_engine_may_be_unreachable_for_a_moment(stage: ServiceStage) ->
     assert stage.finish(request).status == "ACTIVE"
 
 
-def test_engine_that_is_loading_its_model_is_not_failed(stage: ServiceStage) -> None:
+def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> None:
     """The engine returns 503 for longer than Berth retries an unreachable engine."""
     service = stage.serve()
     stage.engines.appear(LIVE_ENGINE)
@@ -102,7 +102,7 @@ def test_engine_that_is_loading_its_model_is_not_failed(stage: ServiceStage) -> 
     assert stage.reload(request).status == "HEALTH_CHECKING"
 
 
-def test_engine_that_dies_without_a_restart_policy_is_in_the_history(
+def test_history_lists_an_engine_that_dies_without_a_restart_policy(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
     service = stage.serve()
@@ -125,7 +125,7 @@ def test_engine_that_dies_without_a_restart_policy_is_in_the_history(
     assert "exit code 3" in " ".join(listed.stdout.split())
 
 
-def test_service_page_lists_engines_that_failed(stage: ServiceStage) -> None:
+def test_service_page_lists_failed_engines(stage: ServiceStage) -> None:
     from django.test import Client
 
     service = stage.serve()

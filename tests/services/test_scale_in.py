@@ -152,7 +152,7 @@ def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
     assert not stage.stage.runtime.running()
 
 
-def test_service_ends_although_its_router_never_comes_back(stage: ServiceStage) -> None:
+def test_service_ends_even_if_its_router_never_comes_back(stage: ServiceStage) -> None:
     service = stage.serve()
     stage.router.always("unregister", Fail(message="it is gone"))
     workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())

@@ -185,7 +185,7 @@ def test_services_of_other_projects_return_404(stage: ServiceStage, caller: Call
         ({"scale_out_timeout": 0}, "service.scale_out_timeout"),
     ],
 )
-def test_invalid_service_document_returns_422_with_its_field(
+def test_invalid_service_document_returns_422_and_names_the_field(
     stage: ServiceStage, dave: Caller, section: dict[str, object], field: str
 ) -> None:
     answer = dave.post("workloads", {**document(**section), "project": "vision"})

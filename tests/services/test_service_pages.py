@@ -42,7 +42,7 @@ def test_list_and_page_show_engines_and_running_scale_out(
     assert '<path class="used" d="M' in shown, "the measurements are shown as a chart"
 
 
-def test_reasons_of_the_autoscaler_name_conditions_like_the_table() -> None:
+def test_autoscaler_reasons_use_the_condition_names_of_the_table() -> None:
     reason = "Conditions met: token_usage_high, queue_backlog"
     assert use_condition_titles(reason) == "Conditions met: Token usage high, Queue backlog"
 

@@ -64,7 +64,7 @@ def test_invalid_address_is_rejected_before_any_call(wrong: str) -> None:
      "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "224.0.0.1", "240.0.0.1"],
 )  # fmt: skip
 @pytest.mark.parametrize("networks", [PRIVATE, (*PRIVATE, *THIS_MACHINE)])
-def test_link_local_and_metadata_are_never_called(
+def test_link_local_and_metadata_addresses_are_never_called(
     monkeypatch: pytest.MonkeyPatch, address: str, networks: tuple[str, ...]
 ) -> None:
     resolve_to(monkeypatch, address)

@@ -245,7 +245,7 @@ def sglang(start: Starts, **model: int) -> tuple[EngineAdapter, Server]:
     return engine_adapter("sglang", WIRE), start(**model)
 
 
-def test_older_servers_are_queried_at_their_older_endpoints(start: Starts) -> None:
+def test_older_servers_are_queried_through_their_older_endpoints(start: Starts) -> None:
     adapter, server = sglang(start)
     for page in ("/server_info", "/model_info", "/v1/loads"):
         server.engine.faults[page] = Fault(status=404)

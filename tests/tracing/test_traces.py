@@ -35,7 +35,7 @@ def secret(db: None) -> str:
     return tokens.issue(actor=make_cast().dave, name="t", scopes=["read"], expires_at=None)[1]
 
 
-def test_request_is_a_span_in_the_callers_trace_named_after_its_route(
+def test_request_is_a_span_of_the_callers_trace_and_is_named_after_its_route(
     collector: Collector, secret: str
 ) -> None:
     path = "/api/v1/workloads/00000000-0000-4000-8000-000000000001?search=hidden"
@@ -162,7 +162,7 @@ def test_opentelemetry_is_not_imported_without_a_collector(child_env: dict[str, 
     assert process.stdout.split() == ["[]", "[]"]
 
 
-def test_unreachable_collector_loses_spans_but_no_request(child_env: dict[str, str]) -> None:
+def test_unreachable_collector_loses_spans_but_does_not_fail_requests(child_env: dict[str, str]) -> None:
     work = SET_UP + USE.replace("assert span is", "assert span is not").replace(
         " and spans.current_ids() == {}", ""
     )

@@ -88,7 +88,7 @@ def test_missing_required_isolation_sets_the_exit_code(monkeypatch: pytest.Monke
     assert "Use require, auto or off" in checks["Isolation"]["finding"]
 
 
-def test_directory_readable_by_others_gets_a_command_that_restricts_it(home: Path) -> None:
+def test_remedy_for_a_directory_readable_by_others_is_a_command(home: Path) -> None:
     home.mkdir()
     home.chmod(0o755)
     check = server._directory(home)
@@ -106,7 +106,7 @@ def test_disk_space_is_compared_with_what_berth_needs(
     assert server._disk(home).status == status
 
 
-def test_unreachable_database_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unreachable_database_is_reported_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://berth@/berth?host={tmp_path}")
     check = server._database()
     assert (check.status, check.remedy) == ("missing", "Correct DATABASE_URL.")

@@ -32,7 +32,7 @@ def run_and_end(child: Child, now: float) -> float | None:
     return child.restart_at
 
 
-def test_child_that_keeps_failing_is_restarted_with_growing_delay(tmp_path: Path) -> None:
+def test_child_that_keeps_failing_is_restarted_with_a_growing_delay(tmp_path: Path) -> None:
     child = make_child(tmp_path, "raise SystemExit(3)")
     pauses = [run_and_end(child, now=100.0) for _ in range(9)]
     assert pauses == [100.0, 100.25, 100.5, 101.0, 102.0, 104.0, 108.0, 110.0, 110.0]
@@ -49,7 +49,7 @@ def test_child_that_ran_steadily_is_restarted_immediately(tmp_path: Path) -> Non
     assert child.restart_at == 131.0
 
 
-def test_child_whose_fork_fails_is_tried_again(tmp_path: Path) -> None:
+def test_failed_fork_of_a_child_is_retried(tmp_path: Path) -> None:
     def fail(log: BinaryIO) -> Process:
         raise ConnectionError("no answer")
 

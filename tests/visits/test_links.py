@@ -49,7 +49,7 @@ def test_workload_that_is_not_running_has_no_link(offline_setup: VisitSetup) -> 
         offline_setup.link()
 
 
-def test_link_opens_once(visit_setup: VisitSetup) -> None:
+def test_link_opens_only_once(visit_setup: VisitSetup) -> None:
     secret = visit_setup.link()
     assert visit_setup.ask(OPEN_PREFIX + secret).status_code == 303
     again = visit_setup.ask(OPEN_PREFIX + secret)
@@ -69,7 +69,7 @@ def test_concurrent_uses_of_a_link_open_one_visit(offline_setup: VisitSetup) -> 
     assert got == 1
 
 
-def test_link_is_valid_for_its_port_and_a_minute(offline_setup: VisitSetup) -> None:
+def test_link_is_valid_only_for_its_port_and_for_one_minute(offline_setup: VisitSetup) -> None:
     secret, now = offline_setup.link(), timezone.now()
     with pytest.raises(ports.NoVisit):
         ports.redeem_link(secret, offline_setup.workload.pk, "other", now)
@@ -86,7 +86,7 @@ def test_database_stores_neither_link_nor_cookie_in_plain_text(visit_setup: Visi
     assert cookie not in row
 
 
-def test_cookie_is_valid_for_its_own_port_only(visit_setup: VisitSetup) -> None:
+def test_cookie_is_valid_only_for_its_own_port(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     other = visit_setup.origins.origin_for(visit_setup.workload.pk, "other").removeprefix("http://")
     assert visit_setup.ask("/", cookie=cookie, headers={"Host": other}).status_code == 403

@@ -12,7 +12,7 @@ from tests.cast import Cast
 SignIn = Callable[[str], Client]
 
 
-def test_activity_shows_changed_fields_only(cast: Cast, sign_in: SignIn) -> None:
+def test_activity_shows_only_changed_fields(cast: Cast, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     quotas.set_quota(
         actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
@@ -22,7 +22,7 @@ def test_activity_shows_changed_fields_only(cast: Cast, sign_in: SignIn) -> None
     assert second == [("GPUs", "2", "4"), ("GPU limit", "", "8")]
 
 
-def test_activity_names_roles_and_units_as_other_pages_do(cast: Cast, sign_in: SignIn) -> None:
+def test_activity_uses_the_role_and_unit_names_of_other_pages(cast: Cast, sign_in: SignIn) -> None:
     members.grant(actor=cast.alice, user=cast.dave.user, role="project_admin", scope=cast.vision)
     values = {"gpu_hours": 4500, "warn_at": [80, 100]}
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values=values)

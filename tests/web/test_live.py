@@ -71,7 +71,7 @@ class LiveSocket(ApplicationCommunicator):
             return False
 
 
-async def test_workload_updates_reach_project_members_only(committed_cast: Cast) -> None:
+async def test_workload_updates_reach_only_project_members(committed_cast: Cast) -> None:
     async with (
         LiveSocket(committed_cast.dave.user) as dave,
         LiveSocket(committed_cast.grace.user) as grace,

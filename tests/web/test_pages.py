@@ -151,7 +151,7 @@ def test_forms_of_invisible_projects_return_404(sign_in) -> None:
         assert client.get(path).status_code == 404
 
 
-def test_evictions_are_visible_to_victim_and_preemptor_projects_only(
+def test_evictions_are_visible_only_to_victim_and_preemptor_projects(
     cast: Cast, sign_in, running: Workload
 ) -> None:
     preemptor = make.workload(cast.ads, "rank")
@@ -171,7 +171,7 @@ def test_devices_of_other_projects_are_anonymous(cast: Cast, sign_in, running: W
         assert "vision" in sign_in("dave").get(path).content.decode()
 
 
-def test_provider_error_details_are_for_platform_admins(cast: Cast, sign_in) -> None:
+def test_only_platform_admins_see_provider_error_details(cast: Cast, sign_in) -> None:
     error = "ordering 1 nodes: credentials: AccessDenied: arn:aws:iam::123456789012:role/berth"
     cast.pool.last_error = error
     cast.pool.save()
@@ -184,7 +184,7 @@ def test_provider_error_details_are_for_platform_admins(cast: Cast, sign_in) -> 
         assert summary in seen.lower() or path == "/api/v1/node-pools/local", path
 
 
-def test_htmx_request_gets_the_page_body_only(sign_in, running: Workload) -> None:
+def test_htmx_request_gets_only_the_page_body(sign_in, running: Workload) -> None:
     client = sign_in("dave")
     for path in (*PAGES[:2], *PAGES[3:], f"/workloads/{running.pk}"):
         part = client.get(path, **HTMX).content.decode()
@@ -281,7 +281,7 @@ def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in, running: Wo
 
 
 @pytest.mark.parametrize(("kind", "title"), [("preempt", "Preempted"), ("shrink", "Scaled down")])
-def test_evictions_are_titled_with_what_happened(
+def test_eviction_titles_state_what_happened(
     kind: str, title: str, cast: Cast, sign_in, running: Workload
 ) -> None:
     eviction = make.eviction(running, running, cast.pool, kind=kind)

@@ -50,7 +50,7 @@ def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in) -
     assert not ProjectSecret.objects.exists()
 
 
-def test_platform_admin_sets_credentials_of_a_pool(cast: Cast, sign_in) -> None:
+def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in) -> None:
     alice = sign_in("alice")
     assert alice.post("/secrets/new/registry", LOGIN, **HTMX).status_code == 204
     row = PoolSecret.objects.get()

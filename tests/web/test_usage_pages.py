@@ -32,7 +32,7 @@ def used(cast: Cast) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_usage_sums_cover_visible_projects_only(sign_in) -> None:
+def test_usage_sums_cover_only_visible_projects(sign_in) -> None:
     everything = sign_in("alice").get("/usage?span=24h").content.decode()
     assert "10.0" in everything and "25.00" in everything and "vision" in everything and "ads" in everything
     own = sign_in("erin").get("/usage?span=24h").content.decode()
@@ -53,7 +53,7 @@ def test_every_span_and_step_is_accepted(sign_in, span: str, step: str) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_search_narrows_sums_chart_and_export(sign_in) -> None:
+def test_search_filters_sums_chart_and_export(sign_in) -> None:
     client = sign_in("alice")
     context = client.get("/usage?span=24h&step=hour&search=VIS").context
     assert [line.name for line in context["lines"]] == ["vision"]

@@ -24,7 +24,7 @@ def test_value_is_returned() -> None:
     assert (outcome.kind, cloudpickle.loads(outcome.data)) == ("value", 3)
 
 
-def test_error_is_returned_with_a_traceback_of_user_code_only() -> None:
+def test_error_is_returned_with_a_traceback_of_only_user_code() -> None:
     def raises() -> None:
         raise LookupError("gone")
 

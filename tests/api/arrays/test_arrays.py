@@ -57,7 +57,7 @@ def test_tasks_are_workloads_with_their_index_and_parameters(dave: Caller) -> No
     assert "array" not in spec
 
 
-def test_lists_show_tasks_or_other_workloads(dave: Caller) -> None:
+def test_lists_show_either_tasks_or_other_workloads(dave: Caller) -> None:
     dave.post("workloads", training("alone", project="vision"))
     submit(dave)
     names = {
@@ -72,7 +72,7 @@ def test_lists_show_tasks_or_other_workloads(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("key", ["project", "state", "submitted_by", "search"])
-def test_filters_of_arrays_leave_the_others_out(alice: Caller, dave: Caller, key: str) -> None:
+def test_filters_exclude_other_arrays(alice: Caller, dave: Caller, key: str) -> None:
     submit(dave)
     other = {"project": "ads", "state": "failed", "submitted_by": "erin", "search": "x"}[key]
     assert alice.get(PATH, **{key: other}).json()["items"] == []
@@ -117,14 +117,14 @@ def test_invalid_array_is_refused_with_the_key(dave: Caller, section: Any, path:
         ({"array": None}, "array"),
     ],
 )
-def test_document_that_an_array_cannot_have_is_refused(
+def test_document_unsuitable_for_an_array_is_refused(
     dave: Caller, changes: dict[str, Any], path: str
 ) -> None:
     answer = dave.post(PATH, document(**changes))
     assert (answer.status_code, problem(answer)[0]) == (422, path)
 
 
-def test_array_whose_documents_are_too_large_together_is_refused(dave: Caller) -> None:
+def test_array_is_refused_if_its_documents_are_too_large_in_total(dave: Caller) -> None:
     answer = dave.post(PATH, document(command="x" * 30_000, array={"tasks": 10_000}))
     assert (answer.status_code, problem(answer)) == (422, ("array", "is too large"))
 
@@ -138,7 +138,7 @@ def test_array_is_refused_where_one_workload_is_expected(cast: Cast, dave: Calle
     assert not Workload.objects.exists()
 
 
-def test_names_of_arrays_and_tasks_are_unique_while_live(dave: Caller) -> None:
+def test_array_and_task_names_are_unique_among_live_workloads(dave: Caller) -> None:
     submit(dave)
     for name in ("sweep", "sweep-1"):
         answer = dave.post("workloads", training(name, project="vision"))
@@ -177,7 +177,7 @@ def test_dry_run_predicts_the_first_task_and_stores_nothing(dave: Caller) -> Non
     assert Workload.objects.count() == 3
 
 
-def test_cancel_and_retry_name_what_they_change(dave: Caller) -> None:
+def test_cancel_and_retry_report_the_tasks_that_they_change(dave: Caller) -> None:
     array = submit(dave, array={"tasks": 10, "max_running": 2})
     path = f"arrays/{array['id']}"
     assert dave("POST", f"{path}/cancel", {"indexes": [0, "7-9"]}, dry_run="true").json()["changed"] == 4
@@ -237,13 +237,13 @@ def test_retry_is_checked_like_a_submission(cast: Cast, dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry"])
-def test_other_member_cannot_change_an_array(carol: Caller, dave: Caller, action: str) -> None:
+def test_another_member_cannot_change_an_array(carol: Caller, dave: Caller, action: str) -> None:
     array = submit(carol)
     assert dave.post(f"arrays/{array['id']}/{action}").status_code == 403
 
 
 @pytest.mark.parametrize("size", [10, 1000])
-def test_statements_of_a_submission_do_not_depend_on_the_number_of_tasks(
+def test_submission_takes_the_same_number_of_statements_for_any_number_of_tasks(
     dave: Caller, django_assert_num_queries: Any, size: int
 ) -> None:
     dave.get("whoami")  # notes when the token was used last
@@ -252,7 +252,7 @@ def test_statements_of_a_submission_do_not_depend_on_the_number_of_tasks(
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry"])
-def test_statements_of_a_change_do_not_depend_on_the_number_of_tasks(
+def test_change_takes_the_same_number_of_statements_for_any_number_of_tasks(
     dave: Caller, action: str, django_assert_max_num_queries: Any
 ) -> None:
     numbers = []
@@ -268,14 +268,14 @@ def test_statements_of_a_change_do_not_depend_on_the_number_of_tasks(
 
 
 @pytest.mark.parametrize("step", ["cancel", "retry"])
-def test_change_that_names_more_tasks_than_an_array_can_have_is_refused(dave: Caller, step: str) -> None:
+def test_change_of_more_tasks_than_an_array_can_have_is_refused(dave: Caller, step: str) -> None:
     array = submit(dave)
     answer = dave.post(f"arrays/{array['id']}/{step}", {"indexes": ["0-999999"] * 9_999})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["allowed"] == "at most 10000 indexes"
 
 
-def test_retry_is_refused_while_a_live_workload_has_the_name_of_the_array(dave: Caller) -> None:
+def test_retry_is_refused_while_a_live_workload_has_the_arrays_name(dave: Caller) -> None:
     array = submit(dave)
     Workload.objects.filter(array=array["id"]).update(phase="failed", ended_at=make.ago(minutes=1))
     WorkloadArray.objects.update(state="failed", ended_at=make.ago(minutes=1))

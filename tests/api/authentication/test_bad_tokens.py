@@ -27,7 +27,7 @@ def test_address_with_many_invalid_tokens_is_throttled(cast: Cast) -> None:
     assert request_with("berth_x", "203.0.113.8").status_code == 401, "each address has its own limit"
 
 
-def test_invalid_token_count_survives_many_counts_for_other_keys(cast: Cast) -> None:
+def test_invalid_token_count_is_kept_when_many_other_keys_are_counted(cast: Cast) -> None:
     for number in range(3):
         request_with(f"berth_{number}")
     for number in range(500):

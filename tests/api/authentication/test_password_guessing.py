@@ -49,7 +49,7 @@ def test_address_is_limited_across_user_names() -> None:
     assert guesses == [401] * LIMIT + [429]
 
 
-def test_guesses_from_many_addresses_reduce_the_attempts_per_address() -> None:
+def test_guesses_from_many_addresses_reduce_the_limit_per_address() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACK_FACTOR // 10)]
     assert {sign_in_by_rest("dave", "wrong", address) for address in addresses for _ in range(10)} == {401}
     late = [sign_in_by_rest("dave", "wrong", "192.0.2.1") for _ in range(TRIES_UNDER_ATTACK + 2)]

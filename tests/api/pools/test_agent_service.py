@@ -152,7 +152,7 @@ def wait_until(reached: Callable[[], object]) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_installed_agent_keeps_pods_through_kill_9_and_uninstalls_completely(
+def test_pods_of_an_installed_agent_survive_its_kill_and_uninstalling_removes_everything(
     host: Host, metal_pool: NodePool
 ) -> None:
     installed = host.install()
@@ -191,7 +191,7 @@ def test_installed_agent_keeps_pods_through_kill_9_and_uninstalls_completely(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_agent_starts_its_node_again_if_the_node_did_not_survive(host: Host, metal_pool: NodePool) -> None:
+def test_agent_restarts_its_node_if_the_node_did_not_survive(host: Host, metal_pool: NodePool) -> None:
     """After a reboot, the processes of the node are gone and the boot has another ID."""
     host.install()
     reconcile_pool(metal_pool)
@@ -277,7 +277,7 @@ def test_service_can_join_later_with_a_stored_token(host: Host) -> None:
     assert "BERTH_JOIN_TOKEN" in (host.state / "environment").read_text()
 
 
-def test_installation_without_systemd_is_refused_with_the_alternative(tmp_path: Path) -> None:
+def test_installation_without_systemd_is_refused_and_names_the_alternative(tmp_path: Path) -> None:
     host = Host(tmp_path, "https://berth.example.org", "join_token")
     host.installer = host.installer.replace(repr(str(tmp_path)) + "\n", repr("/nowhere") + "\n")
     refused = host.install()
@@ -303,7 +303,7 @@ def test_installation_by_an_ordinary_user_is_refused(tmp_path: Path) -> None:
         (["instal"], "invalid choice: 'instal'"),
     ],
 )
-def test_incomplete_command_is_refused_with_the_missing_option(
+def test_incomplete_command_is_refused_and_names_the_missing_option(
     tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
     done = Host(tmp_path, "", "").run(*arguments)

@@ -218,7 +218,7 @@ def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Poo
     assert NodePool.objects.get(name="cloud").boot_failures == 0
 
 
-def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
+def test_zero_limit_never_stops_provisioning_and_delays_are_capped() -> None:
     assert [boot_retry_delay(n) for n in range(5)] == [0, MIN_DELAY, 60, 120, 240]
     assert boot_retry_delay(50) == MAX_DELAY
     assert not should_stop_provisioning(1000, 0)

@@ -37,7 +37,7 @@ def test_policy_is_shown_and_audited(edit: Edit, cast: Cast, alice: Caller) -> N
     assert edit(policy).json()["version"] == version, "an unchanged policy is no change"
 
 
-def test_invalid_policy_is_refused_on_its_field(edit: Edit) -> None:
+def test_error_for_an_invalid_policy_names_the_field(edit: Edit) -> None:
     refused = edit({"mode": "allow", "patterns": ["train"]})
     (error,) = refused.json()["errors"]
     assert (refused.status_code, error["path"]) == (422, "image_policy.patterns[0]")
@@ -66,7 +66,7 @@ def test_workload_is_refused_by_the_policy_of_its_pool(edit: Edit, dave: Caller)
     assert error["allowed"] == "an image"
 
 
-def test_workload_without_pools_runs_in_pools_that_accept_it(edit: Edit, dave: Caller) -> None:
+def test_workload_that_lists_no_pool_runs_in_pools_that_accept_it(edit: Edit, dave: Caller) -> None:
     make.pool("pods", provider="static", runtime="ray", image_policy={"mode": "require", "patterns": []})
     edit({"mode": "forbid"})
     with_image = dave.post("workloads", training("a", project="vision", image=IMAGE))

@@ -70,7 +70,7 @@ def test_admins_see_the_inventory_of_machines_and_nodes(
         ({"colour": "red"}, "inventory.colour"),
     ],
 )
-def test_invalid_inventory_is_rejected_with_its_field(
+def test_error_for_an_invalid_inventory_names_the_field(
     alice: Caller, metal_pool: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = report_in(join(alice), {"inventory": {**INVENTORY, **wrong}})
@@ -98,7 +98,7 @@ def test_each_node_has_the_capacity_of_its_machine(alice: Caller, cast: Cast, me
     assert "1 free joined machine (0 large enough)" in alice.get("node-pools/metal/history").content.decode()
 
 
-def test_machine_that_returns_with_other_hardware_gets_a_new_node(
+def test_machine_that_returns_with_different_hardware_gets_a_new_node(
     alice: Caller, metal_pool: NodePool
 ) -> None:
     identity = {"machine_id": "a" * 32}
@@ -111,7 +111,7 @@ def test_machine_that_returns_with_other_hardware_gets_a_new_node(
     assert Machine.objects.count() == 1
 
 
-def test_agent_measures_gpus_driver_system_and_disk(tmp_path: Path) -> None:
+def test_agent_reports_gpus_driver_system_and_disk(tmp_path: Path) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text(
         "#!/bin/sh\necho 'GPU-a, NVIDIA L4, 23034, 550.54.15'\necho 'GPU-b, NVIDIA GB10, [N/A], 550.54.15'\n"
@@ -142,7 +142,7 @@ def test_agent_measures_gpus_driver_system_and_disk(tmp_path: Path) -> None:
     assert measured["memory_mib"] == total - 64
 
 
-def test_invalid_reservation_is_refused_with_the_variable(tmp_path: Path) -> None:
+def test_error_for_an_invalid_reservation_names_the_variable(tmp_path: Path) -> None:
     env = {
         **os.environ, "BERTH_MACHINE_STATE": str(tmp_path / "state"), **NO_METADATA,
         "BERTH_RESERVED_CPUS": "two", "BERTH_URL": "http://127.0.0.1:1", "BERTH_POOL": "metal",

@@ -95,7 +95,7 @@ def test_machine_cannot_join_with_a_revoked_token(alice: Caller, metal_pool: Nod
     assert Audit.objects.filter(action="revoke join token").count() == 1
 
 
-def test_revoked_token_keeps_its_machines(alice: Caller, metal_pool: NodePool) -> None:
+def test_machines_stay_when_their_token_is_revoked(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     [used] = alice.get(TOKENS).json()["items"]
     assert alice("DELETE", f"{TOKENS}/{used['id']}").status_code == 204

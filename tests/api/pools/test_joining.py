@@ -138,7 +138,7 @@ def test_request_with_a_forged_secret_is_rejected(alice: Caller, metal_pool: Nod
         ({"x": 1}, "x"),
     ],
 )
-def test_error_names_the_invalid_field_of_a_machine(
+def test_error_for_an_invalid_machine_names_the_field(
     alice: Caller, metal_pool: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = anonymous.post("node-pools/metal/join", {**MACHINE, "token": "join_x", **wrong})

@@ -40,7 +40,7 @@ def names(alice: Caller, **query: Any) -> list[str]:
     return [machine["name"] for machine in alice.get(MACHINES, **query).json()["items"]]
 
 
-def test_token_admits_a_number_of_machines_and_refuses_the_next_with_a_reason(
+def test_token_admits_its_number_of_machines_and_refuses_further_ones_with_a_reason(
     alice: Caller, token: str
 ) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
@@ -90,7 +90,7 @@ def test_machine_that_joins_again_in_time_keeps_its_node(token: str, metal_pool:
     assert list(Node.objects.values_list("pk", "state")) == [(node.pk, "ready")]
 
 
-def test_token_cannot_take_the_place_of_a_machine_that_reports(token: str, metal_pool: NodePool) -> None:
+def test_token_cannot_replace_a_machine_that_still_reports(token: str, metal_pool: NodePool) -> None:
     secret = join(token, 1).json()["secret"]
     report_in(secret)
     refused = join(token, 1, address="10.9.9.9")
@@ -112,7 +112,7 @@ def test_removed_machine_returns_only_with_a_valid_token(alice: Caller, token: s
     assert Machine.objects.count() == 1
 
 
-def test_machine_joins_one_pool_at_a_time(alice: Caller, cast: Cast, token: str) -> None:
+def test_machine_belongs_to_only_one_pool_at_a_time(alice: Caller, cast: Cast, token: str) -> None:
     services.create_pool(actor=cast.alice, name="other", nodes=(0, 3), provider="static", runtime="fake")
     join(token, 1)
     second = alice.post("node-pools/other/join-tokens", {}).json()["token"]

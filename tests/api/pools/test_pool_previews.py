@@ -61,7 +61,9 @@ def test_dry_run_reports_a_cluster_that_does_not_respond_as_an_error(
     assert preview["nodes"] == []
 
 
-def test_dry_run_rejects_what_creation_rejects(cast: Cast, alice: Caller, values: dict[str, Any]) -> None:
+def test_dry_run_rejects_the_same_values_as_creation(
+    cast: Cast, alice: Caller, values: dict[str, Any]
+) -> None:
     for changes, path in (
         ({"name": "local"}, "name"),
         ({"provider_settings": {"context": "other"}}, "provider_settings.context"),
@@ -71,7 +73,7 @@ def test_dry_run_rejects_what_creation_rejects(cast: Cast, alice: Caller, values
         assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, path)
 
 
-def test_dry_run_with_a_key_runs_each_time_and_leaves_the_key_unused(
+def test_dry_run_ignores_the_idempotency_key(
     cast: Cast, alice: Caller, values: dict[str, Any], cluster: FakeCluster
 ) -> None:
     alice.post(PATH, values, Idempotency_Key="k1")
@@ -85,12 +87,12 @@ def test_only_platform_admins_may_preview(cast: Cast, carol: Caller, values: dic
     assert carol.post(PATH, values).status_code == 403
 
 
-def test_provider_without_anything_to_show_has_an_empty_preview(cast: Cast, alice: Caller) -> None:
+def test_preview_is_empty_if_the_provider_has_nothing_to_show(cast: Cast, alice: Caller) -> None:
     preview = alice.post(PATH, {"name": "small", "nodes": 1}).json()
     assert (preview["source"], preview["nodes"], preview["findings"]) == ("", [], [])
 
 
-def test_form_shows_the_preview_and_keeps_what_was_entered(
+def test_form_shows_the_preview_and_keeps_the_entered_values(
     cast: Cast, values: dict[str, Any], cluster: FakeCluster
 ) -> None:
     cluster.forbid("get", "pods/log")

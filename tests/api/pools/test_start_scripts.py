@@ -35,7 +35,7 @@ def send_report(secret: str, **fields: Any) -> Any:
     return report_in(secret, {"started": {"instance": report_in(secret).json()["instance"], **fields}})
 
 
-def test_node_whose_start_script_failed_is_marked_lost_with_exit_code_and_output(
+def test_node_with_a_failed_start_script_is_marked_lost_with_exit_code_and_output(
     alice: Caller, bob: Caller, metal_pool: NodePool
 ) -> None:
     secret = join(alice)
@@ -52,7 +52,7 @@ def test_node_whose_start_script_failed_is_marked_lost_with_exit_code_and_output
     assert "metal-0" not in {row["name"] for row in alice.get("nodes").json()["items"]}
 
 
-def test_machine_whose_start_script_failed_is_used_last(alice: Caller, metal_pool: NodePool) -> None:
+def test_machine_with_a_failed_start_script_is_used_last(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
     send_report(secret, **FAILED_REPORT)

@@ -80,7 +80,9 @@ def test_explanation_lists_blockers_and_queue_status_of_the_last_cycle(
     assert (listed["queue_position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
 
 
-def test_smallest_change_is_a_sentence_and_data(cast: Cast, gpu_node: None, dave: Caller) -> None:
+def test_smallest_change_is_returned_as_a_sentence_and_as_data(
+    cast: Cast, gpu_node: None, dave: Caller
+) -> None:
     roles = [{"name": "worker", "replicas": 3, "gpu": 1}]
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training(roles=roles))
     assert dave.get(f"workloads/{workload.pk}/smallest-change").json() == {

@@ -19,7 +19,7 @@ def metric_values() -> dict[str, float]:
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
-def test_pending_workloads_are_counted_by_reason_with_the_longest_pending_time(cast: Cast) -> None:
+def test_pending_workloads_are_counted_by_reason_and_include_the_longest_pending_time(cast: Cast) -> None:
     for name, reason, minutes in (("a", "ProjectLimit", 5), ("b", "ProjectLimit", 90), ("c", "", 1)):
         make.workload(cast.vision, name, reason=reason, submitted_at=make.ago(minutes=minutes))
     make.workload(cast.vision, "over", phase=Phase.COMPLETED, submitted_at=make.ago(days=9))

@@ -149,7 +149,7 @@ def test_metrics_ignore_parameters_of_the_scrape_configuration(db: None, setting
     assert Client().get("/metrics", {"collect[]": "nodes"}, **sent).status_code == 200
 
 
-def test_metrics_token_grants_access_to_metrics_only(db: None, settings: Any) -> None:
+def test_metrics_token_grants_access_only_to_metrics(db: None, settings: Any) -> None:
     sent = {"HTTP_AUTHORIZATION": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/api/v1/whoami", **sent).status_code == 401
 

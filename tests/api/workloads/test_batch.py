@@ -50,7 +50,7 @@ def test_batch_stores_workloads_with_roles_events_and_audit_entries(dave: Caller
 
 
 @pytest.mark.parametrize("count", [1, 10, 100])
-def test_number_of_statements_does_not_depend_on_the_number_of_documents(
+def test_statement_count_does_not_grow_with_documents(
     dave: Caller, django_assert_num_queries: Any, count: int
 ) -> None:
     dave.get("whoami")  # notes when the token was used last
@@ -59,7 +59,7 @@ def test_number_of_statements_does_not_depend_on_the_number_of_documents(
     assert answer.json()["stored"] == count
 
 
-def test_services_secrets_limits_and_errors_add_a_constant_number_of_statements(
+def test_services_secrets_limits_and_errors_add_a_fixed_number_of_statements(
     cast: Cast, dave: Caller, django_assert_num_queries: Any
 ) -> None:
     dave.get("whoami")
@@ -167,7 +167,7 @@ def test_only_json_batches_may_exceed_the_usual_body_size(dave: Caller) -> None:
     assert dave("POST", "workloads", ("application/json", text)).status_code == 413
 
 
-def test_too_deep_document_does_not_affect_the_others(dave: Caller) -> None:
+def test_document_that_is_too_deep_does_not_affect_the_others(dave: Caller) -> None:
     deep: Any = "x"
     for _ in range(60):
         deep = [deep]

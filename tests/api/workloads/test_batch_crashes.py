@@ -80,7 +80,7 @@ def assert_stored_once(caller: Caller, body: dict[str, Any], key: str, *, is_rep
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_killed_batch_stores_all_or_nothing_and_its_repetition_nothing_twice(
+def test_killed_batch_stores_all_or_nothing_and_its_retry_stores_nothing_twice(
     dave: Caller, atomic: bool
 ) -> None:
     counter = Killer()

@@ -36,7 +36,7 @@ def test_link_uses_the_ports_own_host(dave: Caller, interactive_workload: str) -
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_every_request_creates_a_link_despite_the_idempotency_key(
+def test_every_request_creates_a_new_link_despite_the_idempotency_key(
     dave: Caller, interactive_workload: str
 ) -> None:
     urls = {dave.post(interactive_workload, Idempotency_Key="once").json()["url"] for _ in range(2)}
@@ -59,7 +59,7 @@ def test_missing_port_pending_workload_and_unknown_field_are_rejected(
     assert dave.post(interactive_workload, {"port": 5432}).status_code == 422
 
 
-def test_error_for_a_link_without_apps_origin_names_the_setting(
+def test_error_names_the_setting_if_no_apps_origin_is_configured(
     dave: Caller, interactive_workload: str, settings
 ) -> None:
     settings.BERTH_APPS_ORIGIN = ""

@@ -23,7 +23,7 @@ def test_submission_takes_seven_statements(dave: Caller, django_assert_num_queri
         assert submit(dave, "second").status_code == 201
 
 
-def test_number_of_statements_does_not_depend_on_the_role_tree(
+def test_statement_count_does_not_depend_on_the_role_tree(
     dave: Caller, django_assert_num_queries: Any
 ) -> None:
     submit(dave, "first")
@@ -58,7 +58,7 @@ def test_refused_name_leaves_nothing_behind(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("text", ["größe", 'a "quoted" \\ text', "%s {} $1"])
-def test_texts_are_stored_as_they_were_sent(dave: Caller, text: str) -> None:
+def test_texts_are_stored_unchanged(dave: Caller, text: str) -> None:
     assert submit(dave, "texts", env={"TEXT": text}, labels={"label": text}).status_code == 201
     stored = Workload.objects.get(name="texts")
     assert (stored.spec["env"], stored.labels) == ({"TEXT": text}, {"label": text})

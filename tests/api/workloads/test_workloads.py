@@ -199,7 +199,9 @@ def test_submission_warns_about_limits_that_are_not_enforced(cast: Cast, dave: C
     assert not [warning for warning in plain["warnings"] if "limits" in warning]
 
 
-def test_limits_and_their_sources_are_shown_before_and_after_the_start(cast: Cast, dave: Caller) -> None:
+def test_limits_and_their_sources_are_shown_before_and_after_the_workload_starts(
+    cast: Cast, dave: Caller
+) -> None:
     NodePool.objects.update(default_limits={"cpu": 2})
     document = training(project="vision", roles=[{"gpu": 1, "memory_mib": 512}])
     shown = {"memory_mib": 512, "memory_source": "request", "cpu": 2.0, "cpu_source": "pool"}

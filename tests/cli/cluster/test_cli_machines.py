@@ -38,7 +38,7 @@ def test_machines_are_listed_with_state_node_and_gpus(terminal: Terminal) -> Non
     assert server.calls == [f"GET {PATH}/machines?limit=200"]
 
 
-def test_machines_of_a_token_are_listed_with_its_prefix(terminal: Terminal) -> None:
+def test_machines_that_joined_with_a_token_are_listed_with_its_prefix(terminal: Terminal) -> None:
     server = StubServer(page([machine(token_prefix="join_AbCdE")]))
     result = terminal.run("machine", "list", "metal", "--token", "7", "-o", "wide", server=server)
     assert "join_AbCdE" in result.stdout
@@ -62,7 +62,7 @@ def test_remove_prints_whether_the_machine_has_left(
     assert json.loads(server.requests[-1].content) == {"reason": "sold"}
 
 
-def test_issued_token_is_the_only_output(terminal: Terminal) -> None:
+def test_only_the_issued_token_is_printed(terminal: Terminal) -> None:
     server = StubServer(response(token(token="join_AbCdEfgh"), 201))
     options = ("--comment", "rack 7", "--machines", "16", "--expires", "2h")
     words = ("machine", "token", "issue", "metal", *options)

@@ -24,7 +24,7 @@ AWS = ("pool", "create", "train", "--provider", "aws", "--nodes", "2")
 ERROR = {"severity": "error", "message": "The account may not list pods.", "remedy": "Add the rule."}
 
 
-def test_creation_shows_the_nodes_first(terminal: Terminal) -> None:
+def test_preview_of_nodes_precedes_creation(terminal: Terminal) -> None:
     server = StubServer(preview(), pool())
     result = terminal.run(*AWS, server=server)
     assert result.exit_code == 0
@@ -34,7 +34,7 @@ def test_creation_shows_the_nodes_first(terminal: Terminal) -> None:
     assert "1 of 2 nodes can be used: 8 GPUs, 6 of them free." in result.stdout
 
 
-def test_errors_in_the_preview_stop_the_creation_except_with_yes(terminal: Terminal) -> None:
+def test_errors_in_the_preview_stop_creation_unless_the_yes_option_is_set(terminal: Terminal) -> None:
     server = StubServer(preview(ERROR))
     result = terminal.run(*AWS, server=server)
     assert (result.exit_code, len(server.calls)) == (1, 1)
@@ -54,7 +54,7 @@ def test_declined_creation_creates_nothing(terminal: Terminal, monkeypatch: pyte
     assert len(server.calls) == 2
 
 
-def test_dry_run_prints_the_preview_only(terminal: Terminal) -> None:
+def test_dry_run_prints_only_the_preview(terminal: Terminal) -> None:
     server = StubServer(preview(ERROR))
     result = terminal.run(*AWS, "--dry-run", "-o", "json", server=server)
     assert json.loads(result.stdout)["nodes_usable"] == 1

@@ -44,7 +44,7 @@ def test_context_is_selected_with_a_project_and_deleted(terminal: Terminal, tmp_
     assert terminal.run("context", "delete", "local").exit_code == 2
 
 
-def test_context_option_applies_to_one_command_only(terminal: Terminal, tmp_path: Path) -> None:
+def test_context_option_applies_to_only_one_command(terminal: Terminal, tmp_path: Path) -> None:
     import os
 
     store_contexts(tmp_path)

@@ -36,7 +36,7 @@ def json_answer(body: object, status: int = 200) -> httpx.Response:
         ("1,5,10-90:10", {"tasks": ["1", "5", "10-90:10"]}),
     ],
 )
-def test_array_option_takes_the_notation_of_slurm(
+def test_array_option_accepts_slurm_notation(
     terminal: Terminal, option: str, section: dict[str, Any]
 ) -> None:
     server = StubServer(json_answer({**array(), "warnings": ["Check the limits."]}, 201))
@@ -104,14 +104,14 @@ def test_list_shows_one_row_for_each_array(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("option", ["--tasks", "-t", "--phase=running"])
-def test_list_shows_tasks_on_request_and_for_filters_of_workloads(terminal: Terminal, option: str) -> None:
+def test_list_shows_tasks_on_request_and_with_workload_filters(terminal: Terminal, option: str) -> None:
     server = StubServer(page([workload("sweep-0")]))
     assert "sweep-0" in terminal.run("list", option, server=server).stdout
     (call,) = server.calls
     assert "in_array" not in call
 
 
-def test_cancel_names_some_tasks_of_an_array(terminal: Terminal) -> None:
+def test_selected_tasks_of_an_array_are_cancelled(terminal: Terminal) -> None:
     server = StubServer(
         page([array()]), json_answer(array()), json_answer({"changed": 11, "array": array(cancelled=11)})
     )
@@ -141,7 +141,9 @@ def test_workload_that_is_not_in_an_array_is_not_retried(terminal: Terminal) -> 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_array_runs_through_its_commands(berth: Berth, cast: Cast, live_server: Any, tmp_path: Path) -> None:
+def test_array_commands_work_against_a_server(
+    berth: Berth, cast: Cast, live_server: Any, tmp_path: Path
+) -> None:
     token = {"BERTH_TOKEN": token_of(cast.dave), "BERTH_PROJECT": "vision"}
     file = tmp_path / "sweep.yaml"
     file.write_text(SWEEP)

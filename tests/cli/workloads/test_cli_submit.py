@@ -55,7 +55,7 @@ def test_documents_from_several_files_are_submitted_with_one_request(
     assert result.stdout == "vision/a submitted\nvision/b submitted\nvision/c submitted\n"
 
 
-def test_refused_document_of_a_batch_is_named_and_exits_with_code_2(terminal: Terminal) -> None:
+def test_error_names_the_refused_document_of_a_batch_and_exits_with_code_2(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n"
     result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", refused="b")), input=typed)
     assert (result.exit_code, result.stdout) == (2, "vision/a submitted\n")
@@ -110,7 +110,7 @@ def test_duplicate_key_is_rejected(terminal: Terminal) -> None:
     assert "name is set twice on line 2" in result.stderr
 
 
-def test_file_excludes_options_for_roles(terminal: Terminal) -> None:
+def test_file_cannot_be_combined_with_role_options(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", "--gpu", "1", input="name: a\n")
     assert result.exit_code == 2
     assert "--file and --gpu cannot be combined" in result.stderr

@@ -57,7 +57,7 @@ def test_image_has_a_registry_and_a_tag_or_a_digest(image: str, name: str, tag: 
          f"ghcr.io/org/train@{DIGEST}"),
     ],
 )  # fmt: skip
-def test_misspelled_image_is_refused_with_the_nearest_spelling(
+def test_error_for_a_misspelled_image_suggests_the_nearest_spelling(
     image: str, message: str, suggestion: str
 ) -> None:
     problem = find_problem(document(image))
@@ -78,7 +78,7 @@ def test_misspelled_image_is_refused_with_the_nearest_spelling(
         ("ghcr.io/org/tr\u00e4in", "has an invalid name after the registry"),
     ],
 )
-def test_invalid_image_is_refused_with_the_allowed_form(image: str, message: str) -> None:
+def test_error_for_an_invalid_image_states_the_allowed_form(image: str, message: str) -> None:
     problem = find_problem(document(image))
     assert problem.startswith(f"image: {message}; received ")
     assert "; allowed: REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST" in problem

@@ -85,7 +85,7 @@ def test_node_with_starting_or_stopping_pods_is_not_released() -> None:
         assert release_from(world().running("a", "p", "n1", 2, since=900, state=state)) is None
 
 
-def test_node_is_not_released_when_the_move_loses_too_much_work() -> None:
+def test_node_is_not_released_if_moving_its_pods_loses_too_much_work() -> None:
     long = world().running("a", "p", "n1", 8, since=PAYBACK + 1)
     assert release_from(long) is None
     assert release_from(world().running("a", "p", "n1", 8, since=PAYBACK)) is not None

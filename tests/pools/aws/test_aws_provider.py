@@ -236,7 +236,7 @@ def test_order_is_fulfilled_after_its_settings_change(place: Ec2Account) -> None
     assert {instance.instance_id for instance in again.instances} == place.proxy.living()
 
 
-def test_machines_boot_and_are_interrupted(place: Ec2Account) -> None:
+def test_booting_and_interrupted_machines_are_reported(place: Ec2Account) -> None:
     place.proxy.boots_immediately = False
     provider = place.provider(purchase="spot")
     created = provider.provision(order()).instances
@@ -250,7 +250,7 @@ def test_machines_boot_and_are_interrupted(place: Ec2Account) -> None:
     assert second.interruption.at == now + timedelta(minutes=2)
 
 
-def test_interruptions_are_queried_for_spot_machines_only(place: Ec2Account) -> None:
+def test_interruptions_are_queried_only_for_spot_machines(place: Ec2Account) -> None:
     provider = place.provider()
     provider.provision(order())
     provider.list_instances("small")

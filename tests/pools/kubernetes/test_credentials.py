@@ -68,7 +68,7 @@ def test_certificate_authority_in_a_file_is_refused() -> None:
          "kubeconfig.users.client-certificate-data"),
     ],
 )  # fmt: skip
-def test_problem_names_the_part_of_the_kubeconfig(text: str, context: str, path: str) -> None:
+def test_error_names_the_invalid_part_of_the_kubeconfig(text: str, context: str, path: str) -> None:
     assert problems(text, context)[0][0] == path
 
 

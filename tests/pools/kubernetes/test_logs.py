@@ -12,7 +12,7 @@ from pools.kubernetes.logs import LogCopies
 STAMP = b"2026-01-01T00:00:0%d.000000000Z "
 
 
-def test_line_without_end_is_copied_in_parts(tmp_path: Path) -> None:
+def test_endless_line_is_copied_in_parts(tmp_path: Path) -> None:
     copies, line = LogCopies(tmp_path), STAMP % 1 + b"x" * PENDING_MAX
     sizes = []
 
@@ -29,7 +29,7 @@ def test_line_without_end_is_copied_in_parts(tmp_path: Path) -> None:
     assert copies.path("p-1").read_bytes() == expected + b"last\n"
 
 
-def test_second_with_more_than_one_response_is_cut_with_a_record(
+def test_log_is_cut_with_a_record_if_one_second_exceeds_a_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "FETCH_BYTES", 100)

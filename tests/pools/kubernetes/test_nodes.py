@@ -22,7 +22,7 @@ def node(*taints: dict[str, str], ready: str = "True", **spec: Any) -> dict[str,
     }
 
 
-def test_capacity_is_what_kubernetes_can_allocate() -> None:
+def test_capacity_equals_the_allocatable_resources() -> None:
     read = read_node(node(), kubernetes_settings({}))
     assert read.allocatable == Usage(63500, 515568, 8, 110)
     assert (read.gpu_model, read.obstacle) == ("NVIDIA-H100", "")
@@ -53,7 +53,7 @@ def test_cordoned_and_unready_nodes_are_closed_with_a_reason() -> None:
     assert unready == "the node is not ready: kubelet stopped posting status"
 
 
-def test_usage_of_a_pod_counts_what_the_scheduler_counts() -> None:
+def test_pod_usage_matches_the_accounting_of_the_scheduler() -> None:
     def container(cpu: str, memory: str, **limits: str) -> dict[str, Any]:
         return {"resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}}
 

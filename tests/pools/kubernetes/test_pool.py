@@ -81,7 +81,7 @@ def test_pool_claims_the_selected_nodes_with_their_own_capacity(fleet: Fleet) ->
     assert set(pool.nodes.values_list("labels__gpus", flat=True)) == {"yes"}
 
 
-def test_foreign_pods_reduce_what_berth_may_use(fleet: Fleet) -> None:
+def test_foreign_pods_reduce_the_usable_capacity(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready")
     fleet.cluster.add_foreign_pod("theirs", "gpu-0", gpus=1)
@@ -104,7 +104,7 @@ def test_cordoned_node_accepts_no_pods_until_it_is_uncordoned(fleet: Fleet) -> N
     fleet.settle(pool, obstacle="")
 
 
-def test_removed_node_is_lost_and_another_one_is_claimed(fleet: Fleet) -> None:
+def test_removed_node_is_lost_and_another_node_is_claimed(fleet: Fleet) -> None:
     pool = fleet.create(nodes=1)
     fleet.settle(pool, state="ready")
     fleet.cluster.remove_node("gpu-0")
@@ -118,7 +118,7 @@ def test_removed_node_is_lost_and_another_one_is_claimed(fleet: Fleet) -> None:
     assert NodeClaim.objects.filter(ended_at=None).count() == 1
 
 
-def test_node_belongs_to_one_pool(fleet: Fleet) -> None:
+def test_node_belongs_to_only_one_pool(fleet: Fleet) -> None:
     first, second = fleet.create(), fleet.create("second", nodes=1)
     fleet.settle(first, state="ready")
     fleet.reconcile(second)
@@ -127,7 +127,7 @@ def test_node_belongs_to_one_pool(fleet: Fleet) -> None:
     assert "2 nodes of the cluster selected, 0 free, 0 large enough" in second.last_error
 
 
-def test_unreachable_cluster_is_an_error_of_the_pool_and_nothing_is_lost(fleet: Fleet) -> None:
+def test_unreachable_cluster_is_reported_on_the_pool_and_loses_no_nodes(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready")
     fleet.cluster.is_down = True
@@ -171,7 +171,7 @@ def test_credentials_are_stored_encrypted_and_changes_are_audited(fleet: Fleet) 
         ({"provider_settings": {"workspaces": {}}}, "provider_settings.workspaces"),
     ],
 )
-def test_invalid_pool_is_refused_with_the_field(fleet: Fleet, values: dict[str, Any], path: str) -> None:
+def test_error_for_an_invalid_pool_names_the_field(fleet: Fleet, values: dict[str, Any], path: str) -> None:
     with pytest.raises(Invalid) as raised:
         services.create_pool(
             actor=SYSTEM, name="prod", nodes=1,

@@ -35,7 +35,7 @@ def stage() -> Iterator[Stage]:
         yield Stage(cluster, url)
 
 
-def test_nodes_show_their_devices_foreign_pods_and_the_reason_to_leave_them_out(stage: Stage) -> None:
+def test_preview_shows_devices_foreign_pods_and_exclusion_reasons_of_nodes(stage: Stage) -> None:
     model = {"nvidia.com/gpu.product": "H100"}
     for name in ("busy", "claimed", "cordoned", "free", "tainted"):
         stage.cluster.add_node(name, gpus=4, labels=model)
@@ -81,7 +81,7 @@ def test_each_missing_permission_is_named_with_the_rule_that_grants_it(stage: St
     assert '{apiGroups: [""], resources: [pods/log], verbs: [get]}' in findings[1].remedy
 
 
-def test_account_that_may_not_list_nodes_gets_a_finding_instead_of_an_error(stage: Stage) -> None:
+def test_missing_permission_to_list_nodes_is_a_finding_instead_of_an_error(stage: Stage) -> None:
     stage.cluster.forbid("list", "nodes")
     shown = stage.preview()
     assert shown.nodes == ()
@@ -90,7 +90,7 @@ def test_account_that_may_not_list_nodes_gets_a_finding_instead_of_an_error(stag
     ]
 
 
-def test_account_that_may_not_check_its_permissions_is_warned(stage: Stage) -> None:
+def test_missing_permission_to_check_permissions_is_a_warning(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2)
     stage.cluster.forbid("create", "selfsubjectaccessreviews")
     (finding,) = stage.preview().findings
@@ -98,7 +98,7 @@ def test_account_that_may_not_check_its_permissions_is_warned(stage: Stage) -> N
     assert "authorization.k8s.io" in finding.remedy
 
 
-def test_namespace_of_others_with_a_name_of_this_installation_is_named(stage: Stage) -> None:
+def test_foreign_namespace_with_a_name_of_this_installation_is_reported(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2)
     stage.cluster.store.put("namespaces", {"metadata": {"name": "berth-test-vision"}})
     labels = {"berth.dev/installation": "test"}
@@ -118,7 +118,7 @@ def test_selector_without_nodes_and_missing_devices_are_problems(stage: Stage) -
     assert finding.message == "No selected node offers amd.com/gpu. The nodes offer: nvidia.com/gpu."
 
 
-def test_nodes_that_the_selector_leaves_out_are_counted(stage: Stage) -> None:
+def test_nodes_excluded_by_the_selector_are_counted(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2, labels={"gpus": "yes"})
     stage.cluster.add_node("control-plane")
     shown = stage.preview(node_selector={"gpus": "yes"})

@@ -105,7 +105,7 @@ def test_partial_delivery_is_followed_by_an_order_for_the_rest() -> None:
 
 
 @shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
-def test_failed_call_is_retried_at_the_next_tick_only() -> None:
+def test_failed_call_is_retried_only_at_the_next_tick() -> None:
     failed = after_failed_order(next_step(fleet(4, [0, 1])).fleet)
     assert failed.phase == Phase.WATCHING
     assert commands(failed) == ()

@@ -38,7 +38,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path / "run")
 
 
-def test_node_that_runs_its_probe_pod_is_ready_and_keeps_no_trace_of_it(node: Node) -> None:
+def test_node_is_ready_after_its_probe_pod_which_leaves_no_trace(node: Node) -> None:
     first = node.probes()
     poll_until(lambda: first.obstacles(NODE), lambda obstacles: obstacles == {})
     assert node.runtime.list_pods() == ()
@@ -90,7 +90,7 @@ def test_probe_that_hangs_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch
     poll_until(lambda: first.obstacles(NODE) and node.runtime.list_pods() == ())
 
 
-def test_restarted_scheduler_continues_the_probe_and_deletes_those_of_ended_nodes(
+def test_restarted_scheduler_continues_running_probes_and_deletes_those_of_ended_nodes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.0)
@@ -102,7 +102,7 @@ def test_restarted_scheduler_continues_the_probe_and_deletes_those_of_ended_node
     poll_until(lambda: after.obstacles(NODE) or node.runtime.list_pods(), lambda left: not left)
 
 
-def test_probe_runs_where_a_node_without_isolation_serves_another_project(
+def test_probe_runs_on_a_node_that_serves_only_another_project(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pools.runtimes.enclosure.probe.shutil.which", lambda name: None)

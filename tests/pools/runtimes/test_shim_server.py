@@ -88,7 +88,7 @@ def test_shim_inherits_no_file_and_no_variable_of_the_runtime(
             assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def test_shim_and_pod_hold_no_file_of_another_pod(stage: LocalStage) -> None:
+def test_shim_and_pod_have_no_open_files_of_other_pods(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     shim(stage, "p-1")
     stage.runtime.start(stage.long("p-2"))

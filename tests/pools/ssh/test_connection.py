@@ -46,7 +46,7 @@ async def test_uploaded_file_is_complete_and_private(server: SshServer, tmp_path
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-async def test_command_that_does_not_end_is_given_up(server: SshServer) -> None:
+async def test_command_that_does_not_end_is_abandoned(server: SshServer) -> None:
     async with connect(server.endpoint()) as connection:
         with pytest.raises(SshError, match=r"did not finish a command within 0\.2 s") as raised:
             await connection.run("read forever", timeout=0.2)
@@ -54,7 +54,7 @@ async def test_command_that_does_not_end_is_given_up(server: SshServer) -> None:
         assert (await connection.run("echo usable")).output == "usable\n"
 
 
-async def test_output_without_end_is_cut(server: SshServer) -> None:
+async def test_endless_output_is_truncated(server: SshServer) -> None:
     async with connect(server.endpoint()) as connection:
         finished = await connection.run("head -c 3000000 /dev/zero")
     assert len(finished.output) == 1 << 20
@@ -71,7 +71,7 @@ async def test_changed_host_key_is_refused_before_the_login(server: SshServer, t
     assert server.log.count("Accepted publickey") == logins
 
 
-async def test_server_without_the_pinned_kind_of_key_is_refused(server: SshServer, tmp_path: Path) -> None:
+async def test_server_without_a_key_of_the_pinned_type_is_refused(server: SshServer, tmp_path: Path) -> None:
     _, other = generate_key(tmp_path / "other", "ecdsa")
     error = await refusal(server.endpoint(host_key=other))
     assert (error.kind, error.presented) == (SshErrorKind.HOST_KEY, server.host_key)
@@ -82,14 +82,12 @@ async def test_scan_returns_the_host_key_without_a_login(server: SshServer) -> N
     assert scanned == server.host_key
 
 
-async def test_server_without_a_pinned_key_is_not_connected(server: SshServer) -> None:
+async def test_connection_requires_a_pinned_key(server: SshServer) -> None:
     error = await refusal(server.endpoint(host_key=""))
     assert (error.kind, "is not pinned" in error.message) == (SshErrorKind.HOST_KEY, True)
 
 
-async def test_wrong_key_and_wrong_user_are_refused_with_the_fingerprint(
-    server: SshServer, tmp_path: Path
-) -> None:
+async def test_error_for_a_wrong_key_or_user_names_the_fingerprint(server: SshServer, tmp_path: Path) -> None:
     private, public = generate_key(tmp_path / "wrong")
     error = await refusal(server.endpoint(private_key=private))
     assert error.kind is SshErrorKind.LOGIN
@@ -105,7 +103,7 @@ async def test_unusable_private_key_is_explained(server: SshServer, tmp_path: Pa
         assert expected in error.message
 
 
-async def test_unreachable_and_silent_servers_are_told_apart(server: SshServer) -> None:
+async def test_unreachable_and_silent_servers_cause_different_errors(server: SshServer) -> None:
     closed = replace(server.endpoint(), port=free_port("127.0.0.2"))
     error = await refusal(closed)
     assert (error.kind, "Connect" in error.message) == (SshErrorKind.UNREACHABLE, True)

@@ -76,7 +76,9 @@ def test_stale_bundle_does_not_block_other_bundles(stage: Stage) -> None:
     assert stage.phase(second) == Phase.STARTING
 
 
-def test_bundle_beyond_node_capacity_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_bundle_that_exceeds_node_capacity_is_dropped(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The plan itself is invalid: its pods request more CPU than the node has."""
     written = 0
     insert = NewRows.insert
@@ -130,7 +132,7 @@ def test_observe_statement_count_does_not_grow_with_workloads(
         observe(stage.clock.now(), SpecCache())
 
 
-def test_one_commit_starts_workloads_of_two_pools_in_their_own_pools(stage: Stage) -> None:
+def test_one_commit_starts_workloads_in_two_pools(stage: Stage) -> None:
     other = NodePool.objects.create(
         name="other",
         provider="fake",
@@ -194,7 +196,7 @@ def test_lost_capacity_drops_only_the_bundle_that_needs_it(
     assert (stage.phase(late), stage.phase(small)) == (Phase.PENDING, Phase.STARTING)
 
 
-def test_deadlock_drops_bundles_and_is_not_treated_as_a_database_outage(
+def test_deadlock_drops_bundles_and_does_not_count_as_a_database_outage(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.submit("first")

@@ -157,7 +157,7 @@ def test_reservation_is_dropped_when_a_limit_is_set_later(stage: Stage) -> None:
     assert high.reason == "ProjectLimit"
 
 
-def test_higher_priority_workload_does_not_take_reserved_resources(stage: Stage) -> None:
+def test_workload_with_higher_priority_does_not_take_reserved_resources(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())

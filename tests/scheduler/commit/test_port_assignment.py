@@ -18,7 +18,7 @@ def post(*numbers: int) -> Any:
     return SimpleNamespace(runtimes=lambda _: SimpleNamespace(rendezvous=lambda: ("127.0.0.1", next(left))))
 
 
-def test_two_ports_of_a_pod_never_share_a_number() -> None:
+def test_ports_of_a_pod_have_different_numbers() -> None:
     ports = _free_ports(
         pod({"name": "a"}, {"name": "b", "port": 21_001}, {"name": "c"}),
         post(21_001, 21_002, 21_002, 21_003, 21_002, 21_004),

@@ -71,7 +71,7 @@ def test_scheduler_loop_cleans_up_deleted_workloads(stage: Stage) -> None:
     assert not Leftover.objects.exists()
 
 
-def test_workspace_deletion_is_queued_once_and_again_only_if_lost(stage: Stage) -> None:
+def test_workspace_deletion_is_queued_again_only_if_it_was_lost(stage: Stage) -> None:
     control.delete(actor=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
     assert [sum(queue_workspaces(now, stage.loop.context)) for _ in range(2)] == [1, 0]

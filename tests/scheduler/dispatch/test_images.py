@@ -47,7 +47,7 @@ def failure(fault: RegistryFault) -> RegistryError:
     return RegistryError(fault, f"{fault} happened.")
 
 
-def test_gang_starts_with_the_digest_of_its_tag_once_resolved(stage: Stage) -> None:
+def test_gang_starts_with_its_digest_once_the_tag_is_resolved(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE, image_pull_policy="always", roles=GANG)
     other = stage.submit("other", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     stage.tick(2)
@@ -66,7 +66,7 @@ def test_gang_starts_with_the_digest_of_its_tag_once_resolved(stage: Stage) -> N
     assert stage.registries.requests == [(IMAGE, "")]
 
 
-def test_each_run_has_its_own_digest_and_its_pods_keep_it(stage: Stage) -> None:
+def test_all_pods_of_a_run_use_the_digest_of_the_run(stage: Stage) -> None:
     roles = [{"name": "worker", "min": 1, "max": 2, "gpu": 1}]
     workload = started(stage, roles=roles, kind="elastic", restart_policy={"kind": "on_failure"})
     assert len(orders(stage, workload)) == 2
@@ -91,7 +91,7 @@ def test_reference_by_digest_needs_no_registry(stage: Stage) -> None:
     assert (stage.registries.requests, RunImage.objects.get().digest) == ([], FIRST)
 
 
-def test_transient_failure_is_shown_and_tried_again_later(stage: Stage) -> None:
+def test_transient_failure_is_shown_and_the_lookup_is_retried_later(stage: Stage) -> None:
     fault = RegistryFault.UNREACHABLE
     stage.registries.digests[IMAGE] = failure(fault)
     workload = stage.submit(image=IMAGE)
@@ -134,7 +134,7 @@ def test_silent_registry_fails_the_workload_after_the_start_timeout(stage: Stage
     assert workload.message.endswith(f": Looking up the digest of {IMAGE}.")
 
 
-def test_digest_that_arrives_after_a_cancellation_is_dropped(stage: Stage) -> None:
+def test_digest_that_arrives_after_cancellation_is_discarded(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
     control.cancel(actor=stage.cast.alice, workload=workload)
@@ -184,7 +184,7 @@ def test_killed_scheduler_neither_loses_nor_duplicates_the_digest(stage: Stage, 
     assert len(stage.registries.requests) == 1
 
 
-def test_lookup_that_a_killed_scheduler_lost_is_repeated(stage: Stage) -> None:
+def test_lookup_lost_by_a_killed_scheduler_is_repeated(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
     stage.registries = type(stage.registries)()

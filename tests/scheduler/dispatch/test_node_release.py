@@ -132,7 +132,7 @@ def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
     assert stage.on(a) == [0]
 
 
-def test_when_empty_policy_moves_no_workload(stage: PoolStage) -> None:
+def test_when_empty_policy_moves_no_workloads(stage: PoolStage) -> None:
     _, b, _ = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_empty")
     stage.pass_time(400)
@@ -198,7 +198,7 @@ def _kill_at(name: str) -> Callable[[str], None]:
     return listener
 
 
-def test_crash_during_a_release_leaves_nothing_half_done(stage: PoolStage) -> None:
+def test_crash_during_a_release_leaves_no_partial_release(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
@@ -215,7 +215,7 @@ def test_crash_during_a_release_leaves_nothing_half_done(stage: PoolStage) -> No
     assert stage.nodes() == {0: "ready", 1: "ready"}
 
 
-def test_lost_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
+def test_failed_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
     """The move is checked again under a lock, so a node cordoned since the decision accepts no workload."""
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")

@@ -48,7 +48,9 @@ def test_next_run_gets_the_changed_secret(stage: Stage, workload: Workload) -> N
     assert order_of(stage, workload).secret_env["HF_TOKEN"] == "second"
 
 
-def test_deleted_secret_is_the_reason_that_a_pod_does_not_start(stage: Stage, workload: Workload) -> None:
+def test_pod_whose_secret_was_deleted_does_not_start_and_states_the_reason(
+    stage: Stage, workload: Workload
+) -> None:
     ProjectSecret.objects.all().delete()
     stage.tick(2)
     reason = "The secret token is neither in project vision nor in pool local."
@@ -59,7 +61,7 @@ def test_deleted_secret_is_the_reason_that_a_pod_does_not_start(stage: Stage, wo
     assert reason in workload.message
 
 
-def test_secret_that_is_set_again_lets_the_pod_start(stage: Stage, workload: Workload) -> None:
+def test_pod_starts_once_its_secret_is_set_again(stage: Stage, workload: Workload) -> None:
     ProjectSecret.objects.all().delete()
     stage.tick(2)
     set_token(stage, "third")

@@ -117,7 +117,7 @@ def test_calls_are_spread_over_ready_nodes(play: SessionPlay) -> None:
     assert list(play.take(1)) == [b"c"]
 
 
-def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: SessionPlay) -> None:
+def test_call_with_a_lost_response_is_sent_again_but_counts_once(play: SessionPlay) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     assert play.take(0) == {b"a": number}
@@ -126,7 +126,7 @@ def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: SessionPl
     assert [one.attempts for one in play.ended()] == [1]
 
 
-def test_returned_call_may_be_sent_to_the_same_node_again(play: SessionPlay) -> None:
+def test_returned_call_may_be_sent_to_the_same_node(play: SessionPlay) -> None:
     """The call is sent again even while the node's last poll, which contains the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]

@@ -27,7 +27,7 @@ def test_gang_runs_once_its_minimum_runs() -> None:
     assert step.to == "running"
 
 
-def test_gang_completes_when_every_pod_succeeded() -> None:
+def test_gang_completes_when_every_pod_has_succeeded() -> None:
     assert verdict(gang("succeeded", "running")) is None
     step = verdict(gang("succeeded", "succeeded"))
     assert step is not None
@@ -59,7 +59,7 @@ def test_signal_is_reported_as_a_shell_exit_code() -> None:
         ("always", 1, 0, "pending"),
     ],
 )
-def test_restart_policy_decides_after_a_failure(
+def test_restart_policy_determines_what_follows_a_failure(
     kind: str, most: int | None, restarts: int, leads_to: str
 ) -> None:
     policy = RestartPolicy(kind=kind, max_restarts=most)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def test_lost_pod_makes_the_gang_stale_without_counting_as_failure() -> None:
     assert step.next_phase == "pending"
 
 
-def test_gang_with_all_replicas_is_not_stale() -> None:
+def test_complete_gang_is_not_stale() -> None:
     step = verdict(gang("running", "starting", is_stale=True))
     assert step is not None
     assert (step.to, step.stale) == ("", False)
@@ -101,7 +101,7 @@ def test_stopping_gang_reaches_its_next_phase_once_no_pod_is_left() -> None:
 
 
 @pytest.mark.parametrize(("next_phase", "to"), [("pending", "completed"), ("cancelled", "cancelled")])
-def test_gang_that_succeeded_before_it_stopped_has_completed_unless_cancelled(
+def test_gang_that_succeeded_before_it_stopped_counts_as_completed_unless_cancelled(
     next_phase: str, to: str
 ) -> None:
     step = verdict(gang("succeeded", "succeeded", phase="stopping", next_phase=next_phase))

@@ -39,7 +39,7 @@ def test_failed_pod_ends_the_gang_with_its_exit_code(stage: Stage) -> None:
     assert workload.gpu_milli_now == 0
 
 
-def test_pod_killed_at_its_memory_limit_is_the_reason_of_the_failure(stage: Stage) -> None:
+def test_failure_reason_names_a_pod_killed_at_its_memory_limit(stage: Stage) -> None:
     role = [{"name": "worker", "replicas": 1, "gpu": 1, "limit": {"cpu": 1.5, "memory_mib": 64}}]
     workload = running(stage, roles=role)
     (pod,) = stage.pods(workload)
@@ -129,7 +129,7 @@ def test_gang_with_a_replaced_pod_keeps_running(stage: Stage) -> None:
     assert len(stage.pods(workload, "running")) == 2
 
 
-def test_run_beyond_max_runtime_fails_with_the_reason(stage: Stage) -> None:
+def test_run_that_exceeds_max_runtime_fails_with_the_reason(stage: Stage) -> None:
     workload = running(stage, max_runtime=60)
     stage.clock.advance(30)
     stage.tick()
@@ -204,7 +204,7 @@ def test_deadline_ends_pending_and_running_workloads(stage: Stage) -> None:
     assert {runs.reason, waits.reason} == {"DeadlineExceeded"}
 
 
-def test_idle_session_ends_and_active_one_does_not(stage: Stage) -> None:
+def test_idle_session_ends_but_active_session_does_not(stage: Stage) -> None:
     idle = running(stage, "idle", kind="interactive", roles=ONE, idle_timeout=60)
     busy = running(stage, "busy", kind="interactive", roles=ONE, idle_timeout=60)
     for _ in range(8):

@@ -45,7 +45,7 @@ def test_workload_uses_its_other_pools_before_that_time(stage: Stage, cloud: Nod
     assert {pod.node.pool.name for pod in stage.pods(workload)} == {"local"}
 
 
-def test_submission_prediction_and_explanation_state_the_time_and_the_price(
+def test_submission_prediction_and_explanation_state_the_burst_time_and_price(
     stage: Stage, cloud: NodePool
 ) -> None:
     sentence = (

@@ -58,7 +58,7 @@ def test_failed_runs_sessions_and_services_do_not_count(stage: Stage, columns: d
     assert expected(stage)["vision"] is None
 
 
-def test_four_runs_are_too_few(stage: Stage) -> None:
+def test_four_runs_are_too_few_for_an_estimate(stage: Stage) -> None:
     complete(stage, 100, 100, 100, 100)
     assert expected(stage)["vision"] is None
 
@@ -69,7 +69,7 @@ def test_pool_that_never_holds_nodes_needs_no_history(stage: Stage) -> None:
     assert expected(stage)["vision"] is None
 
 
-def test_expected_runtimes_are_read_again_after_a_few_minutes(stage: Stage) -> None:
+def test_expected_runtimes_are_refreshed_after_a_few_minutes(stage: Stage) -> None:
     cache = ObservationCache()
     assert expected(stage, cache)["vision"] is None
     complete(stage, 100, 100, 100, 100, 100)
@@ -94,7 +94,7 @@ def test_small_workload_waits_behind_held_nodes_after_ten_minutes(small: Stage) 
     assert small.phase(late) in ("starting", "running"), "the nodes are free for others after half an hour"
 
 
-def test_pool_can_hold_no_nodes(small: Stage) -> None:
+def test_pool_can_disable_holding_nodes(small: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
     small.submit("first", roles=ONE)
     small.tick(2, seconds=10)

@@ -70,7 +70,7 @@ def test_blocker_states_why_no_node_runs_images(stage: Stage) -> None:
     assert stage.phase(plain) != Phase.PENDING
 
 
-def test_nodes_that_have_reported_nothing_may_run_images(stage: Stage) -> None:
+def test_nodes_without_a_report_may_run_images(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
@@ -132,7 +132,7 @@ def test_local_nodes_count_as_one_machine(stage: Stage, speech: Project) -> None
     assert [node.only_project for node in snapshot.nodes] == ["vision"] * 3
 
 
-def test_two_projects_of_one_plan_do_not_get_the_same_node(stage: Stage, speech: Project) -> None:
+def test_plan_does_not_assign_one_node_to_two_projects(stage: Stage, speech: Project) -> None:
     Node.objects.filter(name="local-1").update(state="cordoned")
     report("local-0", level="none", obstacle=NO_BUBBLEWRAP)
     one_gpu = [{"name": "w", "replicas": 1, "gpu": 1}]

@@ -43,7 +43,7 @@ def test_token_is_requested_from_the_server_named_by_the_registry(tiny: TinyRegi
     assert find_error(tiny.image("private/train:1")).fault == RegistryFault.UNAUTHORIZED
 
 
-def test_digest_is_computed_if_the_registry_gives_none(tiny: TinyRegistry) -> None:
+def test_digest_is_computed_if_the_registry_returns_none(tiny: TinyRegistry) -> None:
     assert look_up(tiny.image("without-digest:1")) == f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
 
 
@@ -67,7 +67,7 @@ def test_missing_registry_is_unreachable() -> None:
     assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
 
 
-def test_registry_without_tls_is_called_only_if_it_is_listed(tiny: TinyRegistry) -> None:
+def test_registry_without_tls_is_called_only_if_it_is_listed_as_insecure(tiny: TinyRegistry) -> None:
     registry = f"127.1:{tiny.address.partition(':')[2]}"  # not recognized as this machine
     error = find_error(f"{registry}/train:1")
     assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
@@ -82,7 +82,7 @@ def test_registry_at_a_forbidden_address_is_not_called(host: str) -> None:
     assert (error.fault, error.is_permanent) == (RegistryFault.FORBIDDEN, True)
 
 
-def test_berths_own_ports_are_not_called(tiny: TinyRegistry) -> None:
+def test_own_ports_of_berth_are_not_called(tiny: TinyRegistry) -> None:
     port = int(tiny.address.partition(":")[2])
     tiny.requests.clear()
     error = find_error(tiny.image("train:1"), access=RegistryAccess(own_ports=frozenset({port})))

@@ -48,7 +48,7 @@ def test_multi_arch_tag_resolves_to_its_index(registry: Registry) -> None:
     assert f"{registry.address}/team/multi@{digest}" == index != first
 
 
-def test_missing_credentials_and_wrong_ones_are_different_errors(registry: Registry) -> None:
+def test_missing_and_wrong_credentials_cause_different_errors(registry: Registry) -> None:
     image = f"{registry.address}/team/train:1"
     anonymous, wrong = find_error(image), find_error(image, registry.auth_for("wrong"))
     assert anonymous.fault == wrong.fault == RegistryFault.UNAUTHORIZED

@@ -101,7 +101,7 @@ def test_no_match_spans_a_gap() -> None:
     assert [line.at.offset for line in result.lines] == [113]
 
 
-def test_long_log_is_never_loaded_whole_and_an_endless_line_counts_once() -> None:
+def test_long_log_is_read_in_chunks_and_an_endless_line_counts_once() -> None:
     class Endless:
         size, largest_read = 300 * 1024 * 1024, 0
 

@@ -58,7 +58,7 @@ def test_errors_come_before_warnings_and_notes(cast: Cast) -> None:
         ({"nodes_max": 1, "gpus_per_node": 2}, "quotas", "warning", "4 GPUs exceed the pool's 4 GPUs"),
     ],
 )  # fmt: skip
-def test_problem_of_the_pool_is_reported(
+def test_each_pool_problem_is_reported(
     cast: Cast, columns: dict[str, object], name: str, severity: str, words: str
 ) -> None:
     pool = healthy_pool(cast)

@@ -116,7 +116,7 @@ def test_snapshot_of_another_engine_version_is_rejected() -> None:
         replay(cycle)
 
 
-def test_replay_names_another_engine_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_with_another_engine_version_names_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = unsaved_cycle(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
     monkeypatch.setattr(replaying, "engine_version", lambda: "9.9.9+0123456789")
     again = replay(cycle)

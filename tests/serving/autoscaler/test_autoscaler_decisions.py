@@ -33,7 +33,7 @@ def test_usage_at_the_threshold_does_not_scale_out() -> None:
 
 
 @pytest.mark.shows("RLX-70")
-def test_backlog_is_more_than_ten_requests_per_engine_for_twenty_seconds() -> None:
+def test_more_than_ten_requests_per_engine_for_twenty_seconds_are_a_backlog() -> None:
     assert Watch().take_sample(queue=40.0, times=7).decide().action is Action.NONE
     watch = Watch().take_sample(queue=41.0, times=2)
     assert watch.decide().action is Action.NONE
@@ -219,7 +219,7 @@ def test_any_pressure_outweighs_low_load_elsewhere() -> None:
     assert watch.decide().action is Action.OUT
 
 
-def test_scale_in_step_stops_where_usage_would_be_too_high() -> None:
+def test_scale_in_stops_before_usage_would_be_too_high() -> None:
     config = AutoscalerConfig(scale_in_policy=replace(ScaleInPolicy(), max_delta=5))
     decision = Watch(engines=8, config=config).take_sample(usage=0.29, queue=0.0, times=13).decide()
     assert (decision.action, decision.target) == (Action.IN, 5)

@@ -28,7 +28,7 @@ def alice(sign_in) -> Client:
     return sign_in("alice")
 
 
-def test_settings_of_a_provider_have_fields_of_their_own(cast: Cast, alice: Client) -> None:
+def test_each_provider_has_its_own_settings_fields(cast: Cast, alice: Client) -> None:
     wrong = {**EC2_POOL, "aws_region": "moon", "aws_instance_types": "g6.xlarge\nG6"}
     shown = errors(alice.post("/node-pools/new", wrong, **HTMX))
     assert sorted(shown) == ["aws_instance_types", "aws_region"]
@@ -78,7 +78,7 @@ def test_every_field_of_the_pool_form_is_in_one_section(cast: Cast, alice: Clien
         assert sorted(shown) == sorted(field.name for field in form.visible_fields())
 
 
-def test_folded_section_opens_if_one_of_its_fields_has_an_error(cast: Cast, alice: Client) -> None:
+def test_collapsed_section_opens_if_one_of_its_fields_has_an_error(cast: Cast, alice: Client) -> None:
     answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, **HTMX)
     folded = {part.section.title: not part.is_open for part in answer.context["form"].shown_sections()}
     assert (folded["Scaling"], folded["Limits"]) == (False, True)

@@ -64,12 +64,12 @@ def test_state_tabs_count_an_array_once(
     assert len(page.context["slice"].rows) == count
 
 
-def test_download_of_the_list_has_a_line_for_each_task(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_downloaded_list_has_a_line_for_each_task(sweep: WorkloadArray, sign_in: SignIn) -> None:
     answer = sign_in("erin").get("/workloads?format=csv&state=all")
     assert b"".join(answer.streaming_content).count(b"sweep-") == 120  # type: ignore[attr-defined]
 
 
-def test_list_takes_one_more_statement_for_all_arrays(cast: Cast, sign_in: SignIn) -> None:
+def test_all_arrays_in_a_list_take_only_one_more_statement(cast: Cast, sign_in: SignIn) -> None:
     client, counts = sign_in("erin"), []
     for names in (("a",), ("b", "c", "d")):
         for name in names:
@@ -95,7 +95,7 @@ def test_page_shows_counts_and_a_page_of_tasks(sweep: WorkloadArray, sign_in: Si
     assert "sweep-2<" in failed and "sweep-3<" not in failed
 
 
-def test_page_offers_changes_only_to_people_who_may_make_them(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_page_offers_changes_only_to_users_who_may_make_them(sweep: WorkloadArray, sign_in: SignIn) -> None:
     assert "Cancel tasks" in text(sign_in("dave"), f"/arrays/{sweep.pk}")
     assert "Cancel tasks" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
     assert sign_in("erin").post(f"/arrays/{sweep.pk}/cancel").status_code == 403
@@ -117,7 +117,7 @@ def test_part_of_an_array_is_cancelled_and_retried(sweep: WorkloadArray, sign_in
     ("indexes", "message"),
     [("1,x", "&quot;x&quot; is not a task. Enter an index such as 7"), ("500", "500"), ("9-5", "9-5")],
 )
-def test_wrong_tasks_are_refused_on_their_field(
+def test_invalid_task_indexes_are_refused_on_their_field(
     sweep: WorkloadArray, sign_in: SignIn, indexes: str, message: str
 ) -> None:
     answer = sign_in("dave").post(f"/arrays/{sweep.pk}/cancel", {"indexes": indexes}, **HTMX)

@@ -172,7 +172,7 @@ def test_roles_in_groups_have_fields() -> None:
     assert draft.text == text.replace("replicas: 2}", "replicas: 2, gpu: 2}")
 
 
-def test_training_job_manifest_is_edited_as_text_only() -> None:
+def test_training_job_manifest_is_edited_only_as_text() -> None:
     draft = open_draft("apiVersion: v1\nkind: TrainingJob\nmetadata: {name: x}\n")
     assert not draft.has_form
     assert prepare_form(draft, FORM_CHOICES).parts == []
@@ -311,7 +311,7 @@ def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
     assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
 
 
-def test_image_is_rejected_on_its_field_and_not_offered_on_pools_without_images(dave: Client) -> None:
+def test_image_is_rejected_on_its_field_and_hidden_if_no_pool_supports_images(dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
     answer = refresh_form(dave, text + "image: docker.io/org/torch\n")
     assert "pool local does not run container images" in field_error(answer, "image")

@@ -37,7 +37,7 @@ def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in) -> None:
     assert Workload.objects.filter(phase="pending").count() == 3
 
 
-def test_columns_are_chosen_by_query(cast: Cast, sign_in) -> None:
+def test_query_parameter_selects_the_columns(cast: Cast, sign_in) -> None:
     create_three_workloads(cast)
     usual = sign_in("erin").get("/workloads").content.decode()
     assert "Status" in usual and ">Department<" not in usual.partition("<table")[2]

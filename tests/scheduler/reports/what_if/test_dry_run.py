@@ -76,7 +76,7 @@ def test_would_evict_prediction_names_the_later_victims(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2])
-def test_limit_blocker_has_its_numbers(stage: Stage, gpus: int) -> None:
+def test_limit_blocker_states_its_numbers(stage: Stage, gpus: int) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0, limit_gpu_milli=gpus * 1000)
     prediction = predict(stage, roles=FOUR)
     assert prediction.outcome == "would_stay_pending"
@@ -86,7 +86,7 @@ def test_limit_blocker_has_its_numbers(stage: Stage, gpus: int) -> None:
     assert prediction.expected_start_reason.startswith("another workload in the project has to end")
 
 
-def test_unchanged_estimate_writes_no_cycle(stage: Stage) -> None:
+def test_unchanged_estimate_records_no_cycle(stage: Stage) -> None:
     """No cycle is recorded while nothing changes, even if running workloads are overdue."""
     from scheduler.models import Cycle
 

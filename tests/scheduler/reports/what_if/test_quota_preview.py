@@ -86,7 +86,7 @@ def test_preview_writes_nothing(full_stage: Stage) -> None:
     assert not Eviction.objects.exists()
 
 
-def test_draft_without_effect_is_reported_as_such(full_stage: Stage) -> None:
+def test_draft_without_effect_is_reported_as_having_none(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, build_draft(quota_change("project", "vision", gpu=4)))
     assert impact.changes_nothing
     assert not (impact.starts or impact.evictions or impact.shares or impact.reasons)

@@ -99,7 +99,7 @@ def test_running_and_reserved_workloads_get_no_suggestion(stage: Stage) -> None:
     assert ask(stage, high).sentence == "Capacity is already reserved for the workload."
 
 
-def test_workload_that_the_next_cycle_starts_needs_no_change(stage: Stage) -> None:
+def test_workload_that_starts_in_the_next_cycle_needs_no_change(stage: Stage) -> None:
     answer = ask(stage, stage.submit(roles=ONE))
     assert (answer.outcome, answer.change) == ("not_needed", None)
 
