@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from django.utils import timezone
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -60,7 +61,7 @@ class SubscriptionResponse(ResponseModel):
 class DeliveryResponse(ResponseModel):
     id: int
     at: datetime
-    kind: EventName
+    kind: EventName | Literal["test"]
     to: str
     channel: Literal["mail", "webhook", "chat"]
     state: Literal["pending", "delivered", "failed"]
@@ -130,6 +131,16 @@ class SubscriptionDeliveries(ApiView):
         return Response(
             page(Delivery.objects.filter(subscription_id=row.pk), query, NEWEST, each(serialize_delivery))
         )
+
+
+class SubscriptionTest(ApiView):
+    @operation("Send a test message to a subscription's address", answer=DeliveryResponse, status=201)
+    @idempotent
+    def post(self, request: Request, subscription_id: int) -> Response:
+        row = find_subscription(self.actor, subscription_id)
+        delivery = subscriptions.send_test(actor=self.actor, subscription=row, now=timezone.now())
+        location = f"/api/v1/subscriptions/{row.pk}/deliveries"
+        return created_response(serialize_delivery(delivery), location)
 
 
 class WorkloadDeliveries(ApiView):

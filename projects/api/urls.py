@@ -35,6 +35,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas/changes/<int:change_id>/revert", quota_changes.RevertQuotaChange.as_view()),
     path("subscriptions", subscriptions.Subscriptions.as_view()),
     path("subscriptions/<int:subscription_id>", subscriptions.SubscriptionDetail.as_view()),
+    path("subscriptions/<int:subscription_id>/test", subscriptions.SubscriptionTest.as_view()),
     path("subscriptions/<int:subscription_id>/deliveries", subscriptions.SubscriptionDeliveries.as_view()),
     path("members", members.Members.as_view()),
     path("members/<int:member_id>", members.MemberDetail.as_view()),

@@ -10,6 +10,8 @@ SIGNATURE = "X-Berth-Signature"
 
 def subject(content: dict[str, Any]) -> str:
     event = content["event"]
+    if event == "test":
+        return f"Test message for {content['scope']}"
     if event == "budget":
         return f"{content['owner']} has used {content['percent']} % of its budget"
     if event == "pool":

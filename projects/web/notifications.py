@@ -8,8 +8,10 @@ from django import forms
 from django.db.models import Q
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from berth.core.errors import Conflict
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
@@ -35,6 +37,7 @@ TITLES = {
     "budget": "Budget threshold reached",
     "pool": "Node pool failing",
 }
+TEST_TITLE = "Test message"
 
 
 class SubscriptionForm(Form):
@@ -90,7 +93,8 @@ def _subscription_rows(rows: list[Subscription]) -> list[SubscriptionRow]:
 
 
 def _delivery_rows(rows: list[Delivery]) -> list[DeliveryRow]:
-    return [(row, service.display_address(row.to), TITLES.get(row.kind, row.kind)) for row in rows]
+    titles = TITLES | {service.TEST: TEST_TITLE}
+    return [(row, service.display_address(row.to), titles.get(row.kind, row.kind)) for row in rows]
 
 
 def _subject(row: Delivery) -> str:
@@ -98,7 +102,8 @@ def _subject(row: Delivery) -> str:
         return f"{row.content.get('project')}/{row.content.get('workload')}"
     if "array" in row.content:
         return f"{row.content.get('project')}/{row.content['array']}"
-    return str(row.content.get("owner") or row.content.get("pool") or "")
+    subject = row.content.get("owner") or row.content.get("pool") or row.content.get("scope")
+    return str(subject or "")
 
 
 @signed_in
@@ -170,10 +175,31 @@ def add(request: Request) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
+def send_test(request: Request, subscription_id: int) -> HttpResponse:
+    row = _find(request, subscription_id)
+    to = service.display_address(row.to)
+    error = ""
+    if request.method == "POST":
+        try:
+            service.send_test(actor=request.actor, subscription=row, now=timezone.now())
+        except Conflict as conflict:
+            error = conflict.detail
+        else:
+            message = f"Test message to {to} queued. Its state is listed under Deliveries."
+            return done(request, message, to=reverse("notifications"))
+    return confirm_page(
+        request,
+        title=f"Send a test message to {to}?",
+        warning=error or "The message says who requested it. Its delivery is listed with its result.",
+        label="Send test message",
+        back=reverse("notifications"),
+    )
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
 def delete(request: Request, subscription_id: int) -> HttpResponse:
-    row: Subscription | None = subscriptions(request.actor).filter(pk=subscription_id).first()
-    if row is None:
-        raise Http404
+    row = _find(request, subscription_id)
     if request.method == "POST":
         service.unsubscribe(actor=request.actor, subscription=row)
         return done(request, "Subscription deleted.", to=reverse("notifications"))
@@ -186,6 +212,13 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
         back=reverse("notifications"),
         danger=True,
     )
+
+
+def _find(request: Request, subscription_id: int) -> Subscription:
+    row: Subscription | None = subscriptions(request.actor).filter(pk=subscription_id).first()
+    if row is None:
+        raise Http404
+    return row
 
 
 def _scope_choices(actor: Actor) -> list[tuple[str, str]]:

@@ -43,6 +43,7 @@ urlpatterns = [
     path("access", access.index, name="access"),
     path("notifications", notifications.index, name="notifications"),
     path("notifications/new", notifications.add, name="notification-new"),
+    path("notifications/<int:subscription_id>/test", notifications.send_test, name="notification-test"),
     path("notifications/<int:subscription_id>/delete", notifications.delete, name="notification-delete"),
     path("secrets", secrets.index, name="secrets"),
     re_path(r"^secrets/new/(?P<kind>value|registry)$", secrets.add, name="secret-new"),

@@ -81,6 +81,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "subscriptions", SUBSCRIPTION | {"platform_wide": True}, {}, "201 403 403 403 403 403 403 401"),
     ("GET", "subscriptions/{subscription}", None, {}, "200 200 200 404 404 404 404 401"),
     ("GET", "subscriptions/{subscription}/deliveries", None, {}, "200 200 200 404 404 404 404 401"),
+    ("POST", "subscriptions/{subscription}/test", {}, {}, "201 201 201 404 404 404 404 401"),
     ("DELETE", "subscriptions/{subscription}", None, {}, "204 204 204 404 404 404 404 401"),
     ("GET", "members", None, {}, "200 200 200 200 200 200 200 401"),
     (

@@ -16,11 +16,12 @@ import pytest
 from django.core import mail
 from django_q.models import OrmQ
 
-from projects.delivering import http
+from projects.delivering import http, letters
 from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.models import Delivery, Phase, Workload
 from projects.services import workloads
 from projects.services.notifications import deliveries
+from projects.services.notifications.subscriptions import send_test, subscribe
 from projects.services.workloads.moves import move
 from tests.cast import Cast, training
 
@@ -110,6 +111,19 @@ def test_email_delivery_fails_without_a_mail_server(cast: Cast, settings: Any) -
     start(submit_with_notification(cast, "dave@example.org"))
     row = deliver()
     assert (row.state, row.last_error) == ("failed", "no mail server is configured (BERTH_EMAIL_URL)")
+
+
+def test_test_message_reaches_the_address_of_the_subscription(
+    cast: Cast, receiver: Receiver, settings: Any
+) -> None:
+    settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
+    row = subscribe(actor=cast.carol, scope=cast.vision, to=receiver.url, events=["failed"])
+    send_test(actor=cast.carol, subscription=row, now=NOON)
+    assert deliver().state == "delivered"
+    content = json.loads(receiver.requests[0][1])
+    assert (content["event"], content["scope"]) == ("test", "vision")
+    assert letters.subject(content) == "Test message for vision"
+    assert "carol requested this message." in letters.text(content)
 
 
 def test_chat_message_escapes_markup(cast: Cast, receiver: Receiver, settings: Any) -> None:

@@ -1,6 +1,6 @@
 """Tests for the notification page."""
 
-from projects.models import Subscription
+from projects.models import Delivery, Subscription
 from projects.services.notifications.subscriptions import subscribe
 from tests.cast import Cast
 
@@ -43,3 +43,19 @@ def test_webhook_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
     subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed"])
     page = sign_in("carol").get("/notifications").content.decode()
     assert "hooks.slack.com/…cret" in page and "secretsecret" not in page
+
+
+def test_test_message_is_queued_at_most_once_a_minute(cast: Cast, sign_in) -> None:
+    row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])
+    path = f"/notifications/{row.pk}/test"
+    assert sign_in("dave").post(path).status_code == 404
+    carol = sign_in("carol")
+    assert "Send a test message to team@example.org?" in carol.get(path).content.decode()
+    answer = carol.post(path, **HTMX)
+    assert (answer.status_code, "queued" in answer.headers["HX-Trigger"]) == (204, True)
+    delivery = Delivery.objects.get()
+    assert (delivery.kind, delivery.to, delivery.content["scope"]) == ("test", "team@example.org", "vision")
+    again = carol.post(path, **HTMX).content.decode()
+    assert "A test message was sent within the last minute." in again
+    assert Delivery.objects.count() == 1
+    assert "Test message" in carol.get("/notifications").content.decode()

@@ -1,6 +1,7 @@
 """Create and delete notification subscriptions."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -12,14 +13,17 @@ from berth.core.spec.addresses import ALLOWED, Channel, detect_channel, webhook_
 from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.delivering.destination import find_refusal_without_lookup
-from projects.models import Subscription
+from projects.models import Delivery, Subscription
 from projects.models.subscriptions import EVENTS, MAX_PENDING_MINUTES, WORKLOAD_EVENTS
 from projects.models.tenants import Tenant, owner_columns
 from projects.services import audit
+from projects.services.notifications.notify import build_delivery, create_deliveries
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
 SECRET_PATH_LENGTH = 16  # in a longer path, the last four characters do not reveal the secret
+TEST = "test"
+TEST_INTERVAL = timedelta(minutes=1)
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget")
 
 SubscriptionScope = User | Tenant | None  # None means the whole platform
@@ -63,6 +67,33 @@ def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
     with transaction.atomic():
         _audit_change(actor, "unsubscribe", subscription, None)
         subscription.delete()
+
+
+def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Delivery:
+    """Queue a test message to the address of a subscription. Return its delivery.
+
+    Raises Conflict if the last test message is less than a minute old, so that no address is flooded.
+    """
+    require_change(actor, subscription)
+    with transaction.atomic():
+        Subscription.objects.select_for_update(no_key=True).get(pk=subscription.pk)
+        recent = Delivery.objects.filter(
+            subscription_id=subscription.pk, kind=TEST, at__gt=now - TEST_INTERVAL
+        )
+        if recent.exists():
+            raise Conflict("A test message was sent within the last minute. Try again later.")
+        content = {
+            "event": TEST,
+            "scope": subscription.scope_name,
+            "message": f"{actor.name} requested this message. Notifications reach this address.",
+            "at": now.isoformat(timespec="seconds"),
+        }
+        recipient = (subscription.to, Channel(subscription.channel), subscription)
+        delivery = build_delivery(TEST, recipient, content, now)
+        create_deliveries([delivery])
+        delivery.refresh_from_db()
+        _audit_change(actor, "test", subscription, {"to": display_address(subscription.to)})
+    return delivery
 
 
 def require_change(actor: Actor, subscription: Subscription) -> None:

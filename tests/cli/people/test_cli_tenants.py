@@ -151,6 +151,9 @@ def test_deliveries_of_a_subscription_are_listed(berth: Berth, cast: Cast, as_al
     made = json.loads(berth("subscription", "create", "alice@example.org", "-o", "json", **as_alice).stdout)
     words = ("subscription", "deliveries", str(made["id"]))
     assert berth(*words, **as_alice).stderr == "No deliveries yet.\n"
+    dave = {"BERTH_TOKEN": token_of(cast.dave)}
+    assert berth("subscription", "test", str(made["id"]), **dave).returncode == 4
+    assert not Delivery.objects.exists()
     for number in range(3):
         Delivery.objects.create(
             subscription_id=made["id"], kind="failed", to="alice@example.org", channel="mail", content={},
@@ -159,9 +162,7 @@ def test_deliveries_of_a_subscription_are_listed(berth: Berth, cast: Cast, as_al
     deliveries = json.loads(berth(*words, "--limit", "2", "-o", "json", **as_alice).stdout)
     assert [delivery["last_error"] for delivery in deliveries] == ["answer 2", "answer 1"]
     assert "failed" in berth(*words, **as_alice).stdout
-    assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4, (
-        "only the owner sees the deliveries"
-    )
+    assert berth(*words, **dave).returncode == 4, "only the owner sees the deliveries"
 
 
 def test_shell_completion_offers_names_from_the_server(

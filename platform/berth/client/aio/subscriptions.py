@@ -29,6 +29,10 @@ class AsyncSubscriptions(AsyncResource):
     async def delete(self, subscription: int) -> None:
         await self._delete(f"subscriptions/{subscription}")
 
+    async def send_test(self, subscription: int) -> Delivery:
+        """Send a test message to the subscription's address, at most once a minute. Return its delivery."""
+        return await self._post(Delivery, f"subscriptions/{subscription}/test", {})
+
     def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
         return self._iterate(Delivery, f"subscriptions/{subscription}/deliveries", limit=limit)

@@ -30,6 +30,10 @@ class Subscriptions(Resource):
     def delete(self, subscription: int) -> None:
         self._delete(f"subscriptions/{subscription}")
 
+    def send_test(self, subscription: int) -> Delivery:
+        """Send a test message to the subscription's address, at most once a minute. Return its delivery."""
+        return self._post(Delivery, f"subscriptions/{subscription}/test", {})
+
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
         return self._iterate(Delivery, f"subscriptions/{subscription}/deliveries", limit=limit)

@@ -1,5 +1,6 @@
 """Command `berth subscription` for notification subscriptions and their deliveries."""
 
+import time
 from typing import Annotated
 
 import typer
@@ -8,6 +9,8 @@ from berth.cli.arguments import open_client
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.text import format_short_time, format_time, safe
+
+ATTEMPT_SECONDS = 20.0  # a webhook that does not respond is given up after 10 seconds
 
 app = typer.Typer(no_args_is_help=True, help="Manage notification subscriptions and show their deliveries.")
 
@@ -79,6 +82,33 @@ def delete(
     with open_client() as client:
         client.subscriptions.delete(subscription)
     print("Subscription deleted.")
+
+
+@app.command("test")
+def send_test(
+    *,
+    subscription: Annotated[
+        int, typer.Argument(metavar="ID", help="Subscription ID; see `berth subscription list`.")
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Send a test message to the address of a subscription, and show whether it was delivered.
+
+    The command waits for the first attempt. Failed deliveries are retried like those of other events.
+
+    \b
+    berth subscription test 3
+    """
+    with open_client() as client:
+        delivery = client.subscriptions.send_test(subscription)
+        deadline = time.monotonic() + ATTEMPT_SECONDS
+        while delivery.state == "pending" and not delivery.last_error and time.monotonic() < deadline:
+            time.sleep(0.5)
+            recent = client.subscriptions.deliveries(subscription, limit=10)
+            delivery = next((row for row in recent if row.id == delivery.id), delivery)
+    show_one(delivery, output, lambda _: show_list([delivery], _delivery_columns(), output, ""))
+    if delivery.state == "failed":
+        raise typer.Exit(1)
 
 
 @app.command("deliveries")
