@@ -50,7 +50,7 @@ def projects(actor: Actor) -> QuerySet[Project]:
     return visible_projects(actor).select_related("department").order_by("department__name", "name")
 
 
-def of_visible_owners(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
+def restrict_to_visible_owners(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
     """Return the rows that belong to a visible project, or to a department that the user sees in full."""
     if is_platform_admin(actor):
         return rows
@@ -61,16 +61,20 @@ def of_visible_owners(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
 
 def quotas(actor: Actor) -> QuerySet[Quota]:
     """Return the quotas of visible projects, and of departments that the user sees in full."""
-    return of_visible_owners(actor, Quota.objects.select_related("department", "project__department", "pool"))
+    return restrict_to_visible_owners(
+        actor, Quota.objects.select_related("department", "project__department", "pool")
+    )
 
 
 def budgets(actor: Actor) -> QuerySet[Budget]:
     """Return the budgets of visible projects, and of departments that the user sees in full."""
-    return of_visible_owners(actor, Budget.objects.select_related("department", "project__department"))
+    return restrict_to_visible_owners(
+        actor, Budget.objects.select_related("department", "project__department")
+    )
 
 
 def members(actor: Actor) -> QuerySet[Membership]:
-    return of_visible_owners(
+    return restrict_to_visible_owners(
         actor, Membership.objects.select_related("user", "department", "project__department")
     )
 

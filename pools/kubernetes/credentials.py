@@ -60,9 +60,11 @@ def parse_kubeconfig(text: str, context: str = "") -> Connection:
     """
     document = _load(text)
     name = context or document.get("current-context") or ""
-    entry = _named(document, "contexts", "context", name, "provider_settings.context" if context else PATH)
-    cluster = _named(document, "clusters", "cluster", entry.get("cluster"), f"{PATH}.contexts")
-    user = _named(document, "users", "user", entry.get("user"), f"{PATH}.contexts")
+    entry = _find_entry(
+        document, "contexts", "context", name, "provider_settings.context" if context else PATH
+    )
+    cluster = _find_entry(document, "clusters", "cluster", entry.get("cluster"), f"{PATH}.contexts")
+    user = _find_entry(document, "users", "user", entry.get("user"), f"{PATH}.contexts")
     if problems := [*_cluster_problems(cluster), *_user_problems(user)]:
         raise Invalid(problems)
     return Connection(
@@ -90,7 +92,9 @@ def _load(text: str) -> dict[str, Any]:
     return document
 
 
-def _named(document: Mapping[str, Any], section: str, kind: str, name: object, path: str) -> dict[str, Any]:
+def _find_entry(
+    document: Mapping[str, Any], section: str, kind: str, name: object, path: str
+) -> dict[str, Any]:
     """Return the section's entry with this name."""
     entries = {
         str(entry["name"]): entry.get(kind) or {}

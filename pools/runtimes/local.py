@@ -342,10 +342,10 @@ def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
         return "the command, its environment and its directory must not contain NUL"
     if any("=" in name or not name for name in (*env, *order.secret_env)):
         return "variable names must not be empty or contain '='"
-    return _secrets_error(order)
+    return _find_secrets_error(order)
 
 
-def _secrets_error(order: PodOrder) -> str:
+def _find_secrets_error(order: PodOrder) -> str:
     """Return the reason the secrets cannot be delivered, without their values."""
     if any(not _NAME.fullmatch(name) for name in order.secret_files):
         return "names of secret files must be plain file names"

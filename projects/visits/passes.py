@@ -11,7 +11,13 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 from django.utils import timezone
 
-from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed, redeem_link, resolve_visit
+from projects.services.workloads.ports import (
+    InvalidVisit,
+    PortAddress,
+    PortClosed,
+    redeem_link,
+    resolve_visit,
+)
 
 CACHE_SECONDS = 1.0
 T = TypeVar("T")
@@ -28,9 +34,9 @@ class VisitCache:
     _active: dict[Port, int] = field(default_factory=dict)
 
     async def address(self, cookie: str, port: Port) -> PortAddress:
-        """Return the pod address for a visit. Raises NoVisit or PortClosed."""
+        """Return the pod address for a visit. Raises InvalidVisit or PortClosed."""
         if not cookie:
-            raise NoVisit
+            raise InvalidVisit
         key = (hash_cookie(cookie), port)
         at, address = self._cache.get(key, (0.0, None))
         if address is not None and self.monotonic() - at < CACHE_SECONDS:
@@ -47,11 +53,11 @@ class VisitCache:
         self._cache.pop((hash_cookie(cookie), port), None)
         try:
             return await self.address(cookie, port) == address
-        except (NoVisit, PortClosed):
+        except (InvalidVisit, PortClosed):
             return False
 
     async def exchange(self, secret: str, port: Port) -> str:
-        """Exchange a link's secret for a visit's secret. Raises NoVisit."""
+        """Exchange a link's secret for a visit's secret. Raises InvalidVisit."""
         return await _query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:

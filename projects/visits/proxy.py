@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError
 from projects.connections.credentials import Credential
 from projects.connections.watch import WATCHER
 from projects.delivering.destination import FORBIDDEN_NETWORKS, embedded_ipv4
-from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed
+from projects.services.workloads.ports import InvalidVisit, PortAddress, PortClosed
 from projects.serving.addresses import is_local
 from projects.visits.error_pages import (
     CROSS_SITE,
@@ -106,8 +106,8 @@ class PortProxy:
                 headers=self._headers(scope, address), own_cookies=self.hidden_cookies,
             ))  # fmt: skip
             if not visit_lasted and not has_started:
-                raise NoVisit
-        except NoVisit:
+                raise InvalidVisit
+        except InvalidVisit:
             await send_page(send, LINK_NEEDED)
         except (PortClosed, NoResponse):
             await send_page(send, NOT_LISTENING)
@@ -117,20 +117,20 @@ class PortProxy:
     async def _socket(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
         try:
             if self._is_cross_site(scope, port):
-                raise NoVisit
+                raise InvalidVisit
             address = await self._address(scope, port)
             if not await self._run_visit(scope, port, address, lambda: proxy_socket(
                 scope, receive, send, address=address, headers=self._headers(scope, address)
             )):  # fmt: skip
-                raise NoVisit
-        except (NoVisit, PortClosed, NoResponse, _TooManyRequests):
+                raise InvalidVisit
+        except (InvalidVisit, PortClosed, NoResponse, _TooManyRequests):
             await send({"type": "websocket.close", "code": FORBIDDEN_CLOSE_CODE})
 
     async def _open(self, secret: str, send: Send, port: tuple[uuid.UUID, str]) -> None:
         """Exchange the URL's secret for a cookie and redirect, to keep it out of referrers."""
         try:
             visit = await self.passes.exchange(secret, port)
-        except NoVisit:
+        except InvalidVisit:
             await send_page(send, LINK_NEEDED)
             return
         secure = "; Secure" if self.origins.is_secure else ""

@@ -117,7 +117,7 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "slow boots",
-            f"{_named(slow)} {_is_or_are(slow)} not ready after up to {_age(oldest)}; the timeout is "
+            f"{_names(slow)} {_is_or_are(slow)} not ready after up to {_age(oldest)}; the timeout is "
             f"{_age(timedelta(seconds=pool.boot_timeout))}."
             + (f" {slow[0].name}: {_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
@@ -180,7 +180,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "lost nodes",
-            f"{_named(lost_nodes)} {_is_or_are(lost_nodes)} lost: the provider no longer lists the instance.",
+            f"{_names(lost_nodes)} {_is_or_are(lost_nodes)} lost: the provider no longer lists the instance.",
             "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
         )
     interrupted = [node for node in facts.hosting if node.interruption_at is not None]
@@ -189,7 +189,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "spot interruptions",
-            f"The provider ends {_named(interrupted)} from {first:%H:%M:%S} UTC.",
+            f"The provider ends {_names(interrupted)} from {first:%H:%M:%S} UTC.",
         )
     overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
     if overdue:
@@ -199,7 +199,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "overdue drains",
-            f"{_named(overdue)} {_is_or_are(overdue)} still draining after the timeout of "
+            f"{_names(overdue)} {_is_or_are(overdue)} still draining after the timeout of "
             f"{_age(timedelta(seconds=facts.pool.drain_timeout))}"
             f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
             "The pods are stopped now. If they stay, check the node's agent.",
@@ -208,7 +208,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "cordoned nodes",
-            f"{_named(cordoned)} {_is_or_are(cordoned)} cordoned: {_gpu_text(cordoned)} accept no new pods.",
+            f"{_names(cordoned)} {_is_or_are(cordoned)} cordoned: {_gpus(cordoned)} accept no new pods.",
             f"Run `berth node uncordon {cordoned[0].name}` when it may be used again.",
         )
     silent = Machine.objects.filter(
@@ -302,7 +302,7 @@ def _pending(facts: PoolFacts) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (_provider, _boots, _size, _lost_capacity, _isolation, _quotas, _pending)
 
 
-def _named(rows: Sequence[Node]) -> str:
+def _names(rows: Sequence[Node]) -> str:
     names = [node.name for node in rows[:MAX_NAMED]]
     more = len(rows) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
@@ -312,7 +312,7 @@ def _is_or_are(rows: Sequence[Node]) -> str:
     return "is" if len(rows) == 1 else "are"
 
 
-def _gpu_text(rows: Sequence[Node]) -> str:
+def _gpus(rows: Sequence[Node]) -> str:
     gpus = sum(node.gpus for node in rows)
     return format_count(gpus, "GPU") if gpus else f"{sum(node.cpu_milli for node in rows) / 1000:g} CPUs"
 

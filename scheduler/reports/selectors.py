@@ -6,7 +6,7 @@ from django.db.models import Q, QuerySet
 
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
-from projects.selectors import of_visible_owners
+from projects.selectors import restrict_to_visible_owners
 from scheduler.models import Cycle, Eviction, QueueStatus
 
 
@@ -42,7 +42,7 @@ def cycles(actor: Actor) -> QuerySet[Cycle]:
 
 def queue_statuses(actor: Actor) -> QuerySet[QueueStatus]:
     rows = QueueStatus.objects.select_related("pool", "department", "project__department")
-    return of_visible_owners(actor, rows)
+    return restrict_to_visible_owners(actor, rows)
 
 
 def _by_id_or_name(text: str, id_column: str, name: str) -> Q:

@@ -81,8 +81,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pool": pool,
         "tree": [
             (
-                _with_bar(top, scale),
-                [_with_bar(queue, scale) for queue in children] if is_open else [],
+                _add_bar(top, scale),
+                [_add_bar(queue, scale) for queue in children] if is_open else [],
                 len(children),
             )
             for top, children, is_open in tree
@@ -95,7 +95,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
 
 
-def _with_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
+def _add_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
     label = (
         f"{queue.name}: {thousandths(queue.allocated)} GPUs allocated, fair share {thousandths(queue.share)}"
     )

@@ -38,7 +38,7 @@ def end(stage: Stage, array: WorkloadArray, *indexes: int, exit_code: int = 0) -
 
 
 def counts(array: WorkloadArray) -> dict[str, int]:
-    row = arrays.counts_of([array])[array.pk]
+    row = arrays.count_tasks_by_array([array])[array.pk]
     return {name: value for name in row.__slots__ if (value := getattr(row, name))}
 
 

@@ -64,16 +64,16 @@ def test_concurrent_uses_of_a_link_open_one_visit(offline_setup: VisitSetup) -> 
         try:
             ports.redeem_link(secret, offline_setup.workload.pk, "lab", now)
             got += 1
-        except ports.NoVisit:
+        except ports.InvalidVisit:
             pass
     assert got == 1
 
 
 def test_link_is_valid_only_for_its_port_and_for_one_minute(offline_setup: VisitSetup) -> None:
     secret, now = offline_setup.link(), timezone.now()
-    with pytest.raises(ports.NoVisit):
+    with pytest.raises(ports.InvalidVisit):
         ports.redeem_link(secret, offline_setup.workload.pk, "other", now)
-    with pytest.raises(ports.NoVisit):
+    with pytest.raises(ports.InvalidVisit):
         ports.redeem_link(secret, offline_setup.workload.pk, "lab", now + timedelta(seconds=61))
     assert ports.redeem_link(secret, offline_setup.workload.pk, "lab", now)
 
@@ -97,7 +97,7 @@ def test_visit_ends_when_access_is_revoked(offline_setup: VisitSetup) -> None:
     now = timezone.now()
     assert ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
     Membership.objects.filter(user=offline_setup.cast.dave.user).delete()
-    with pytest.raises(ports.NoVisit):
+    with pytest.raises(ports.InvalidVisit):
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
@@ -107,7 +107,7 @@ def test_visit_ends_with_the_token_that_requested_it(offline_setup: VisitSetup) 
     cookie, now = offline_setup.enter(actor), timezone.now()
     assert ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
     tokens.revoke(actor=offline_setup.cast.dave, token=token)
-    with pytest.raises(ports.NoVisit):
+    with pytest.raises(ports.InvalidVisit):
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
@@ -116,7 +116,7 @@ def test_visit_ends_with_the_session_that_requested_it(offline_setup: VisitSetup
     cookie, now = offline_setup.enter(replace(offline_setup.cast.dave, session_key=key)), timezone.now()
     assert ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
     Session.objects.filter(session_key=key).delete()
-    with pytest.raises(ports.NoVisit):
+    with pytest.raises(ports.InvalidVisit):
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
@@ -138,7 +138,7 @@ def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
         browser = Client()
         browser.force_login(user)
         browser.post("/logout")
-    with pytest.raises(ports.NoVisit):
+    with pytest.raises(ports.InvalidVisit):
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 

@@ -21,7 +21,7 @@ BYTES_MAX = 8 * 2**20  # half of the server's limit
 
 def submit_documents(client: "Client", documents: SourcedDocuments, output: Output, *, atomic: bool) -> None:
     """Submit the documents. Exit with status 2 if the server refuses any of them."""
-    parts = list(_parts(documents))
+    parts = list(_split_into_requests(documents))
     if atomic and len(parts) > 1:
         raise BadInput(f"--atomic takes at most {DOCUMENTS_MAX} documents of {BYTES_MAX >> 20} MiB in total")
     results: list[dict[str, Any]] = []
@@ -39,7 +39,7 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
         raise typer.Exit(ExitCode.USAGE)
 
 
-def _parts(documents: SourcedDocuments) -> Iterator[SourcedDocuments]:
+def _split_into_requests(documents: SourcedDocuments) -> Iterator[SourcedDocuments]:
     """Split the documents into parts that each fit into one request."""
     from pydantic_core import to_json
 

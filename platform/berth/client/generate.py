@@ -37,23 +37,23 @@ def generate_modules() -> dict[str, str]:
 def generate_models() -> dict[str, str]:
     """Return the text of every generated module of `berth.client.models` by file name."""
     sources = model_generator.generate_sources()
-    return {name: _finish(text, "the OpenAPI document") for name, text in sources.items()}
+    return {name: _finish_module(text, "the OpenAPI document") for name, text in sources.items()}
 
 
 def to_synchronous(text: str, source: str) -> str:
     for pattern, replacement in REPLACEMENTS:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
-    return _finish(text, source)
+    return _finish_module(text, source)
 
 
-def _finish(text: str, source: str) -> str:
+def _finish_module(text: str, source: str) -> str:
     """Add the header, remove unused imports and format the text."""
     text = HEADER.format(source=source) + text
-    text = _ruff(text, "check", "--fix-only", "--unsafe-fixes", "--quiet", "--select", "I,F,UP,C4")
-    return _ruff(text, "format", "--quiet")
+    text = _run_ruff(text, "check", "--fix-only", "--unsafe-fixes", "--quiet", "--select", "I,F,UP,C4")
+    return _run_ruff(text, "format", "--quiet")
 
 
-def _ruff(text: str, *command: str) -> str:
+def _run_ruff(text: str, *command: str) -> str:
     name = str(FOLDER / "sync" / "generated.py")  # so that Ruff uses the settings for this folder
     arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(arguments, input=text, capture_output=True, text=True, check=True).stdout

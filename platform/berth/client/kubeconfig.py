@@ -22,10 +22,10 @@ def read_kubeconfig(file: str | None, context: str | None) -> str:
     ).expanduser()
     document = _load(path)
     name = context or document.get("current-context")
-    entry = _named(document, "contexts", name, path)
+    entry = _find_entry(document, "contexts", name, path)
     selected = {"contexts": entry}
     for section, key in (("clusters", "cluster"), ("users", "user")):
-        part = _named(document, section, (entry.get("context") or {}).get(key), path)
+        part = _find_entry(document, section, (entry.get("context") or {}).get(key), path)
         selected[section] = {**part, key: _inline(part.get(key) or {}, path)}
     lists = {section: [part] for section, part in selected.items()}
     return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": name, **lists})
@@ -43,7 +43,7 @@ def _load(path: Path) -> dict[str, Any]:
     return document
 
 
-def _named(document: dict[str, Any], section: str, name: object, path: Path) -> dict[str, Any]:
+def _find_entry(document: dict[str, Any], section: str, name: object, path: Path) -> dict[str, Any]:
     entries = {
         str(entry.get("name")): entry for entry in document.get(section) or () if isinstance(entry, dict)
     }

@@ -41,7 +41,7 @@ def enclosure_fields(
     calls, or empty.
     """
     view = add_own_files(view, files, uid, env, devices)
-    view = replace(view, readable=(*view.readable, *_accounts(files, uid or os.geteuid())))
+    view = replace(view, readable=(*view.readable, *_write_accounts(files, uid or os.geteuid())))
     command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
     return [*user_fields(view, uid, call_filter), *(("enclosure", argument) for argument in command)]
 
@@ -52,8 +52,8 @@ def add_own_files(
     """Give the pod's files to its user, and return the view with these files and the pod's devices."""
     temporary = [(_make_directory(files.directory / name, uid), f"/{target}")
                  for name, target in (("tmp", "tmp"), ("var-tmp", "var/tmp"))]  # fmt: skip
-    _give(files.work, uid)
-    _give(files.workspace, uid)
+    _change_owner(files.work, uid)
+    _change_owner(files.workspace, uid)
     writable = [Mount(str(source), target) for source, target in temporary]
     writable += [Mount.at(str(path)) for path in (files.work, files.workspace, files.shared) if path]
     if _serves_mps(env):
@@ -91,11 +91,11 @@ def _shared_memory_target(workspace: Path) -> str:
 
 def _make_directory(path: Path, uid: int) -> Path:
     path.mkdir(exist_ok=True, mode=0o700)
-    _give(path, uid)
+    _change_owner(path, uid)
     return path
 
 
-def _give(directory: Path, uid: int) -> None:
+def _change_owner(directory: Path, uid: int) -> None:
     """Make the pod's user the owner of a directory and of files that pods wrote before users were separate.
 
     A file with a hard link outside the directory keeps its owner, because it may be one of Berth's own files.
@@ -124,7 +124,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
+def _write_accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
     """Write the pod's /etc/passwd and /etc/group, which give its user a name."""
     passwd, group = files.directory / "passwd", files.directory / "group"
     passwd.write_text(

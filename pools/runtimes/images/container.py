@@ -13,7 +13,7 @@ import os
 import time
 import warnings  # noqa: F401 (os.execvpe imports it, and it is not in the container)
 
-from pools.runtimes.images.podman import NoAnswer, Podman
+from pools.runtimes.images.podman import Podman, PodmanTimeout
 from pools.runtimes.images.store import ImageStore, container_name, removal, remove_traces
 from pools.runtimes.images.traces import kill_processes
 from pools.runtimes.shim.interrupts import Interrupted, Interrupts
@@ -63,7 +63,7 @@ class Container(Namespaces):
                 self._create_from_image(self._fields["image_digest"])
             else:
                 self._create("")
-        except (CannotRun, NoAnswer) as error:
+        except (CannotRun, PodmanTimeout) as error:
             return str(error)
         except OSError as error:
             return f"the pod's container could not be created: {error}"
@@ -96,7 +96,7 @@ class Container(Namespaces):
             removed = self._podman.run(
                 *removal(self._name), seconds=REMOVE_SECONDS, interruptible=False, watch=self._reap_init
             )
-        except NoAnswer:
+        except PodmanTimeout:
             return
         self._is_removed = removed.code == 0
 
@@ -119,10 +119,10 @@ class Container(Namespaces):
         try:
             fcntl.flock(in_use, fcntl.LOCK_SH)
             try:
-                self._use(self._find(digest))
+                self._create_with_config(self._find(digest))
             except ImageMissing:
                 store.drop(digest)
-                self._use(self._find(digest))
+                self._create_with_config(self._find(digest))
             store.touch(digest)
         finally:
             os.close(in_use)
@@ -141,7 +141,7 @@ class Container(Namespaces):
 
         return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
 
-    def _use(self, config: Record) -> None:
+    def _create_with_config(self, config: Record) -> None:
         """Create the container from the image with this configuration."""
         self._config = config
         if "image_directory" in self._fields:

@@ -20,7 +20,7 @@ EMPTY: Mapping[str, str] = {}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-class NoAnswer(Exception):
+class PodmanTimeout(Exception):
     """Raised if podman does not end in time. podman has already been killed."""
 
 
@@ -57,8 +57,8 @@ class Podman:
     ) -> Output:  # fmt: skip
         """Run a command to completion, with additional `variables`.
 
-        `watch` receives the process ID twice a second. Raises NoAnswer after `seconds`, and Interrupted if
-        the command is interruptible.
+        `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`, and, if the
+        command is interruptible, Interrupted.
         """
         if not os.path.isdir(self.temporary):
             os.mkdir(self.temporary, 0o700)
@@ -93,7 +93,7 @@ class Podman:
                     return status
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise NoAnswer("podman did not finish in time")
+                    raise PodmanTimeout("podman did not finish in time")
                 self._interrupts.wait(min(remaining, POLL_SECONDS), fd, interruptible)
                 if watch is not None:
                     watch(pid)

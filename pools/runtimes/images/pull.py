@@ -13,7 +13,7 @@ from typing import Any
 from pools.runtimes.images.cache import evict, evict_all
 from pools.runtimes.images.container import CannotRun
 from pools.runtimes.images.errors import PullError, classify, pull_error
-from pools.runtimes.images.podman import NoAnswer, Output, Podman
+from pools.runtimes.images.podman import Output, Podman, PodmanTimeout
 from pools.runtimes.images.progress import Progress
 from pools.runtimes.images.reference import parse_reference
 from pools.runtimes.shim.records import Record
@@ -55,11 +55,11 @@ class ImagePull:
             )
         fd = self._lock()
         try:
-            return self._pulled_meanwhile() or self._pull_until_done()
+            return self._find_pulled_config() or self._pull_until_done()
         finally:
             os.close(fd)
 
-    def _pulled_meanwhile(self) -> Record | None:
+    def _find_pulled_config(self) -> Record | None:
         """Return the image's configuration if another pod of the project has pulled it in the meantime, else
         None.
         """
@@ -110,7 +110,7 @@ class ImagePull:
 
         try:
             output = self._run("pull", "--quiet", str(self._reference), watch=watch)
-        except NoAnswer:
+        except PodmanTimeout:
             return pull_error("no_answer", self._reference, self._machine, f"{self._silence:g} s")
         finally:
             shutil.rmtree(self._podman.temporary, ignore_errors=True)
@@ -129,7 +129,7 @@ class ImagePull:
                 if "layers" in manifest:
                     return [int(layer["size"]) for layer in manifest["layers"]]
                 digest = self._own_digest(manifest["manifests"])
-            except (NoAnswer, ValueError, KeyError, TypeError, StopIteration):
+            except (PodmanTimeout, ValueError, KeyError, TypeError, StopIteration):
                 return []
             reference = f"{self._reference.host}/{self._reference.name}@{digest}"
         return []
@@ -182,9 +182,9 @@ class Silence:
         self._deadline = time.monotonic() + self._seconds
 
     def check(self) -> None:
-        """Raise NoAnswer if the time is up."""
+        """Raise PodmanTimeout if the time is up."""
         if time.monotonic() > self._deadline:
-            raise NoAnswer("the pull has stalled")
+            raise PodmanTimeout("the pull has stalled")
 
 
 def _config_record(name: str, config: dict[str, Any]) -> Record:

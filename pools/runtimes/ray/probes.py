@@ -60,7 +60,7 @@ class ProbePods:
             self._passed &= existing
             self._failures = {key: failure for key, failure in self._failures.items() if key in existing}
             due = [instance for instance in devices if instance not in self._passed]
-        pods = {instance: _pods_of(instance, stored) for instance in due}
+        pods = {instance: _instance_pods(instance, stored) for instance in due}
         results = self._threads.map(
             lambda instance: self._probe(instance, devices[instance], pods[instance]), due
         )
@@ -117,7 +117,7 @@ class ProbePods:
 
     def _clear_leftovers(self, stored: list[str], existing: Iterable[str]) -> None:
         """Delete the probes of ended nodes, and all but the latest probe of each instance."""
-        current = {probes[-1] for instance in existing if (probes := _pods_of(instance, stored))}
+        current = {probes[-1] for instance in existing if (probes := _instance_pods(instance, stored))}
         leftovers = [pod_id for pod_id in stored if pod_id.startswith(PREFIX) and pod_id not in current]
         if not leftovers or not self._clearing.acquire(blocking=False):
             return
@@ -136,7 +136,7 @@ class ProbePods:
             pass  # the node is not responding; the next check tries again
 
 
-def _pods_of(instance: str, pod_ids: Iterable[str]) -> list[str]:
+def _instance_pods(instance: str, pod_ids: Iterable[str]) -> list[str]:
     return sorted(pod_id for pod_id in pod_ids if pod_id.startswith(_prefix(instance)))
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from berth.server.api.responses import ResponseModel, from_milli
 from projects.api.workloads.schemas import DryRunResponse
 from projects.models import WorkloadArray
-from projects.services.arrays import TaskCounts, counts_of
+from projects.services.arrays import TaskCounts, count_tasks_by_array
 
 ArrayStateName = Literal["active", "completed", "failed", "cancelled"]
 
@@ -74,16 +74,16 @@ class ArrayChangeResponse(ResponseModel):
 
 def serialize_arrays(rows: Sequence[WorkloadArray]) -> list[ArrayResponse]:
     """Serialize arrays without their documents, which lists do not load."""
-    counts = counts_of(rows)
+    counts = count_tasks_by_array(rows)
     return [ArrayResponse.from_row(row, **_values(row, counts[row.pk])) for row in rows]
 
 
 def serialize_array(row: WorkloadArray) -> ArrayDetailResponse:
-    return ArrayDetailResponse.from_row(row, **_values(row, counts_of([row])[row.pk]))
+    return ArrayDetailResponse.from_row(row, **_values(row, count_tasks_by_array([row])[row.pk]))
 
 
 def serialize_submission(row: WorkloadArray, warnings: list[str]) -> ArraySubmissionResponse:
-    values = _values(row, counts_of([row])[row.pk])
+    values = _values(row, count_tasks_by_array([row])[row.pk])
     return ArraySubmissionResponse.from_row(row, warnings=warnings, **values)
 
 

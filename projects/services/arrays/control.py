@@ -60,7 +60,7 @@ def cancel(
             task.project, task.array = locked.project, locked
         move_all([_cancel_move(task, message) for task in moved], actor=actor.name, now=at)
         crash_point("array.cancelled")
-        _turn_to_cancelled(turned, message, actor)
+        _mark_cancelled(turned, message, actor)
         progress.release([locked.pk], at)
         progress.end([locked.pk], at)
         _audit(actor, "cancel", locked, count, [task.array_index for task in (*turned, *moved)])
@@ -158,7 +158,7 @@ def _cancel_move(task: Workload, message: str) -> Move:
     return Move(task, [task.phase], Phase.STOPPING, "Cancelled", message, columns=columns)
 
 
-def _turn_to_cancelled(tasks: Sequence[Workload], message: str, actor: Actor) -> None:
+def _mark_cancelled(tasks: Sequence[Workload], message: str, actor: Actor) -> None:
     """Mark locked tasks that are already stopping as cancelled."""
     if not tasks:
         return

@@ -49,7 +49,7 @@ class TaskCounts:
         return self.total - self.ended
 
 
-def counts_of(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, TaskCounts]:
+def count_tasks_by_array(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, TaskCounts]:
     """Return the counts of each array by its ID, using one statement."""
     counts = {array.pk: TaskCounts() for array in arrays}
     rows = Workload.objects.filter(array__in=list(counts), superseded=False).order_by()

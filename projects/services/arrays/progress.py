@@ -14,7 +14,7 @@ from django.db import connection
 
 from projects.models import WorkloadArray
 from projects.models.arrays import PENDING_MAX
-from projects.services.arrays.counts import counts_of
+from projects.services.arrays.counts import count_tasks_by_array
 from projects.services.notifications import deliveries
 
 LIVE = "('pending', 'reserved', 'starting', 'running', 'stopping', 'suspended')"
@@ -114,6 +114,6 @@ def end(arrays: Collection[uuid.UUID], now: datetime) -> int:
     if ended:
         rows = WorkloadArray.objects.select_related("project__department", "submitted_by")
         ended_arrays = list(rows.filter(pk__in=ended).order_by("pk"))
-        counts = counts_of(ended_arrays)
+        counts = count_tasks_by_array(ended_arrays)
         deliveries.enqueue_array_ends([(array, counts[array.pk].outcome) for array in ended_arrays], now)
     return len(ended)

@@ -74,7 +74,7 @@ def submit(
         crash_point("array.stored")
         release([array.pk], array.submitted_at)
         if not actor.is_system:
-            audit.write_entry(actor, "submit", array, after=_audited(array), project=array.project)
+            audit.write_entry(actor, "submit", array, after=_audit_values(array), project=array.project)
         wake("scheduler")
     return ArraySubmission(array, warnings)
 
@@ -164,7 +164,7 @@ def _name_taken_error(array: WorkloadArray, owner: str) -> Conflict:
     )
 
 
-def _audited(array: WorkloadArray) -> dict[str, Any]:
+def _audit_values(array: WorkloadArray) -> dict[str, Any]:
     return {
         "tasks": array.task_count,
         "max_running": array.max_running,

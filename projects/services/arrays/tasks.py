@@ -34,7 +34,7 @@ def store_tasks(
             [(task, model.tree) for task in chunk], [_event(task, message, actor) for task in chunk], []
         )
         if len(stored) < len(chunk):
-            raise _taken_error(array, next(task for task in chunk if task.pk not in stored))
+            raise _name_taken_error(array, next(task for task in chunk if task.pk not in stored))
         last = chunk[-1]
     if last is not None:
         announce.workload_changed(last)  # no page shows a new task yet, and lists show changes of a project
@@ -72,7 +72,7 @@ def _event(task: Workload, message: str, actor: Actor) -> Event:
     return events.build("submitted", task, message, actor=actor.name, data=data)
 
 
-def _taken_error(array: WorkloadArray, task: Workload) -> Conflict:
+def _name_taken_error(array: WorkloadArray, task: Workload) -> Conflict:
     error = name_taken_error(task)
     problem = Problem(
         "name", f"gives a task a name in use, {task.name}", format_value(array.name), "another name"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from projects.models import Workload
 from projects.models.arrays import PENDING_MAX
-from projects.services.arrays.counts import counts_of
+from projects.services.arrays.counts import count_tasks_by_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ def explain_waiting(task: Workload) -> Waiting:
     """Return why a held task has not been released yet, based on the current counts of its array."""
     array = task.array
     assert array is not None
-    counts = counts_of([array])[array.pk]
+    counts = count_tasks_by_array([array])[array.pk]
     active = counts.reserved + counts.starting + counts.running + counts.stopping
     before = Workload.objects.filter(array=array, held=True, array_index__lt=task.array_index).count()
     numbers = {"active": active, "pending": counts.pending, "tasks_before": before}

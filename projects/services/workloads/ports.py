@@ -45,7 +45,7 @@ class PortAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class NoVisit(Exception):
+class InvalidVisit(Exception):
     """Raised if the request has no valid visit."""
 
 
@@ -87,25 +87,25 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
 
 
 def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> str:
-    """Exchange a link for the secret of a visit. Each link works once. Raises NoVisit."""
+    """Exchange a link for the secret of a visit. Each link works once. Raises InvalidVisit."""
     cookie = secrets.token_urlsafe(32)
     fresh = PortLink.objects.filter(
         digest=_digest(secret), workload=workload, port=port, used_at__isnull=True, expires_at__gt=at
     )
     if not fresh.update(used_at=at, cookie_digest=_digest(cookie), seen_at=at):
-        raise NoVisit
+        raise InvalidVisit
     return cookie
 
 
 def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> PortAddress:
-    """Return the current address of a visited port. Raises NoVisit or PortClosed."""
+    """Return the current address of a visited port. Raises InvalidVisit or PortClosed."""
     link = (
         PortLink.objects.select_related("user", "workload__project")
         .filter(cookie_digest=_digest(cookie), workload=workload, port=port, visit_until__gt=at)
         .first()
     )
     if link is None or not _is_allowed(link):
-        raise NoVisit
+        raise InvalidVisit
     if link.seen_at is None or at - link.seen_at >= LAST_USED_INTERVAL:
         PortLink.objects.filter(pk=link.pk).update(seen_at=at)
     return _pod_address(link)

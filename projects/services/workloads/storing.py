@@ -18,7 +18,7 @@ def _names(model: type[Model], *excluded: str) -> list[str]:
     return [column for column in columns if column not in excluded]
 
 
-def _listed(columns: Iterable[str], prefix: str = "") -> str:
+def _quote_columns(columns: Iterable[str], prefix: str = "") -> str:
     return ", ".join(f'{prefix}"{name}"' for name in columns)
 
 
@@ -33,8 +33,8 @@ AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "me
 # parents would compare all roles with each other, because the planner does not know their number.
 INSERT = f"""
 WITH stored AS (
-    INSERT INTO projects_workload ({_listed(WORKLOAD_COLUMNS)})
-    SELECT {_listed(WORKLOAD_COLUMNS)} FROM json_populate_recordset(NULL::projects_workload, %s) new
+    INSERT INTO projects_workload ({_quote_columns(WORKLOAD_COLUMNS)})
+    SELECT {_quote_columns(WORKLOAD_COLUMNS)} FROM json_populate_recordset(NULL::projects_workload, %s) new
     WHERE (  -- not a join, which would not keep the order of the rows
         SELECT true FROM projects_workloadarray array_ WHERE array_.project_id = new.project_id
            AND array_.name = new.name AND array_.state = 'active'
@@ -46,20 +46,20 @@ WITH stored AS (
     FROM json_populate_recordset(NULL::projects_rolenode, %s) role
     JOIN stored ON stored.id = role.workload_id
 ), nodes AS (
-    INSERT INTO projects_rolenode (id, parent_id, {_listed(ROLE_COLUMNS)})
-    SELECT new_id, nth_value(new_id, (parent_id + 1)::integer) OVER tree, {_listed(ROLE_COLUMNS)}
+    INSERT INTO projects_rolenode (id, parent_id, {_quote_columns(ROLE_COLUMNS)})
+    SELECT new_id, nth_value(new_id, (parent_id + 1)::integer) OVER tree, {_quote_columns(ROLE_COLUMNS)}
     FROM node
     WINDOW tree AS (
         PARTITION BY workload_id ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
     )
 ), events AS (
-    INSERT INTO projects_event ({_listed(EVENT_COLUMNS)})
-    SELECT {_listed(EVENT_COLUMNS, "event.")}
+    INSERT INTO projects_event ({_quote_columns(EVENT_COLUMNS)})
+    SELECT {_quote_columns(EVENT_COLUMNS, "event.")}
     FROM json_populate_recordset(NULL::projects_event, %s) event
     JOIN stored ON stored.id = event.workload_id
 ), entries AS (
-    INSERT INTO projects_audit ({_listed(AUDIT_COLUMNS)})
-    SELECT {_listed(AUDIT_COLUMNS, "entry.")}
+    INSERT INTO projects_audit ({_quote_columns(AUDIT_COLUMNS)})
+    SELECT {_quote_columns(AUDIT_COLUMNS, "entry.")}
     FROM json_populate_recordset(NULL::projects_audit, %s) entry
     JOIN stored ON stored.id::text = entry.object_id
 )

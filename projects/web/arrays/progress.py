@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from berth.core.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.models import WorkloadArray
-from projects.services.arrays import TaskCounts, counts_of
+from projects.services.arrays import TaskCounts, count_tasks_by_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ArrayProgress:
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
     """Return the progress of each array by its ID, using one statement."""
-    return {pk: _progress(counts) for pk, counts in counts_of(arrays).items()} if arrays else {}
+    return {pk: _progress(counts) for pk, counts in count_tasks_by_array(arrays).items()} if arrays else {}
 
 
 def _progress(counts: TaskCounts) -> ArrayProgress:

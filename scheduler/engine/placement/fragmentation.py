@@ -48,10 +48,10 @@ def request_mix_rows(mix: RequestMix, nodes: int) -> RequestMixRows:
     replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
     largest = sorted(replicas, key=_gpu_sort_key)[:MAX_KINDS]
     kinds = [request for (request, _, _), _ in largest]
-    weights = _ints(count for _, count in largest)
-    milli = _ints(share for (_, _, share), _ in largest)
-    cpu, memory = _ints(r.limit_cpu for r in kinds), _ints(r.limit_memory_mib for r in kinds)
-    devices = _ints(r.devices for r in kinds)
+    weights = _to_int_array(count for _, count in largest)
+    milli = _to_int_array(share for (_, _, share), _ in largest)
+    cpu, memory = _to_int_array(r.limit_cpu for r in kinds), _to_int_array(r.limit_memory_mib for r in kinds)
+    devices = _to_int_array(r.devices for r in kinds)
     sizes, size = np.unique(milli, return_inverse=True)
     matches = np.ones((len(largest), nodes), dtype=np.bool_)
     for row, ((_, mask, _), _) in enumerate(largest):
@@ -68,7 +68,7 @@ def _gpu_sort_key(entry: tuple[RequestKind, int]) -> tuple[int, str, bytes]:
     return -milli * request.devices * count, repr(request), mask or b""
 
 
-def _ints(values: Iterable[int]) -> Ints:
+def _to_int_array(values: Iterable[int]) -> Ints:
     return np.fromiter(values, dtype=np.int64)
 
 
@@ -119,7 +119,7 @@ class Fragmentation:
         kind = self._evaluated_kind(part)
         losses = kind.losses
         if among is not None:
-            chosen = _ints(sorted(among))
+            chosen = _to_int_array(sorted(among))
         elif not len(losses) or losses[first := int(losses.argmin())] == NO_FIT:
             return
         else:
@@ -141,13 +141,13 @@ class Fragmentation:
             kind = self._kinds[key] = _Kind(np.full(count, NO_FIT), np.full(count, -1), 0)
             self._evaluate(kind, part, np.arange(count))
         elif kind.counted < len(self._touched):
-            self._evaluate(kind, part, _ints(sorted(set(self._touched[kind.counted :]))))
+            self._evaluate(kind, part, _to_int_array(sorted(set(self._touched[kind.counted :]))))
         kind.counted = len(self._touched)
         return kind
 
     def _apply_changes(self) -> None:
         if self._seen < len(self._touched):
-            self._update_losses(_ints(sorted(set(self._touched[self._seen :]))))
+            self._update_losses(_to_int_array(sorted(set(self._touched[self._seen :]))))
             self._seen = len(self._touched)
 
     def _update_losses(self, changed: Ints) -> None:
@@ -172,7 +172,7 @@ class Fragmentation:
             self._evaluate_shared(kind, request, candidates, milli)
             return
         states = self._states_after(
-            request, candidates, _taken_from_tightest_devices(self._free[candidates], milli, request.devices)
+            request, candidates, _amount_from_tightest_devices(self._free[candidates], milli, request.devices)
         )
         kind.losses[candidates] = self._scores(states)
         if not request.devices:
@@ -190,7 +190,7 @@ class Fragmentation:
         if part.mask is not None:
             fits &= np.frombuffer(part.mask, dtype=np.uint8)[stale] > 0
         if request.gpu_memory_mib:
-            milli = _ints(nodes.milli_on(i, request) for i in stale.tolist())
+            milli = _to_int_array(nodes.milli_on(i, request) for i in stale.tolist())
         else:
             milli = np.full(len(stale), request.gpu)
         if request.devices:
@@ -252,7 +252,7 @@ class Fragmentation:
         return np.asarray(unusable + (total - usable) * int(mix.weights.sum()))
 
 
-def _taken_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
+def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
     """Return the amount that a replica takes from each of the `count` fullest devices with room."""
     used = np.zeros_like(free)
     if count:

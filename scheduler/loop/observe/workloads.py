@@ -141,7 +141,7 @@ class WorkloadCache:
         node_names = [nodes.get(pod.node_id, "") for pod in pods]
         if (
             before is not None
-            and not _depends_on_time(row, pods)
+            and not _can_change_with_time(row, pods)
             and before[:4] == (row, pods, names, node_names)
         ):
             return before
@@ -179,7 +179,7 @@ def group_pods_by_workload(
     return pods_by_workload
 
 
-def _depends_on_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
+def _can_change_with_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
     """Return whether the entry can change through time alone: a stopping pod eventually counts as stuck."""
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 

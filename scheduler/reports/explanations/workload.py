@@ -72,7 +72,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         expected_start=parse_datetime(starts) if starts else None,
         expected_start_reason=stored.get("expected_start_reason", ""),
         burst=burst_sentence(workload, now) if workload.phase == "pending" else "",
-        blockers=[_at(now, blocker) for blocker in stored.get("blockers", [])],
+        blockers=[_with_remaining_seconds(now, blocker) for blocker in stored.get("blockers", [])],
         queue=_queue_documents(workload),
         evictions=list(
             selectors.evictions(actor).filter(Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk))[
@@ -85,7 +85,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
     )
 
 
-def _at(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
+def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
     """Return the blocker with the seconds that remain now instead of those when the cycle wrote it."""
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:

@@ -148,7 +148,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         text = stored.text if stored else template_text("")
         return _page(request, open_draft(text), TemplatePage(owner, name, description, version))
     values = request.POST
-    draft = read_draft(values, _offer(request))
+    draft = read_draft(values, _form_choices(request))
     template_page = TemplatePage(
         owner,
         name or values.get("name", ""),
@@ -265,7 +265,7 @@ def _add_error(template_page: TemplatePage, error: BerthError) -> None:
 
 
 def _page(request: Request, draft: Draft, template_page: TemplatePage, *, status: int = 200) -> HttpResponse:
-    offer = _offer(request)
+    offer = _form_choices(request)
     context: dict[str, Any] = {
         "text": draft.text,
         "draft": draft,
@@ -284,7 +284,7 @@ def _page(request: Request, draft: Draft, template_page: TemplatePage, *, status
     )
 
 
-def _offer(request: Request) -> FormChoices:
+def _form_choices(request: Request) -> FormChoices:
     return replace(choices_for(request.actor), for_template=True)
 
 

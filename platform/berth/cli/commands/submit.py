@@ -48,7 +48,7 @@ def submit(flags: SubmitFlags) -> None:
     are retried after a lost connection; a retry never submits a workload twice.
     """
     flags = _with_files(flags)
-    documents_by_source = _documents(flags)
+    documents_by_source = _read_documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
         raise BadInput(f"--watch and --follow take one document, not {len(documents_by_source)}")
     _validate(documents_by_source, from_flags=not (flags.file or flags.template))
@@ -85,7 +85,7 @@ def _with_files(flags: SubmitFlags) -> SubmitFlags:
     return flags
 
 
-def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
+def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     """Return the documents, each with its source."""
     if flags.template:
         if flags.file:

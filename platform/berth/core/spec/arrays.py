@@ -32,7 +32,7 @@ def index_range(text: str) -> range | None:
     return range(first, last + 1, step) if first <= last and step else None
 
 
-def _range_text(value: object) -> object:
+def _format_range(value: object) -> object:
     """Return an index or range as text. Raises an error if it is neither."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or index_range(text) is None:
@@ -40,7 +40,7 @@ def _range_text(value: object) -> object:
     return text
 
 
-def _parameter_text(value: object) -> object:
+def _format_parameter(value: object) -> object:
     """Return a parameter as text for its environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -61,13 +61,13 @@ def _value_tag(value: object) -> str:
 
 
 IndexRange = Annotated[
-    str, BeforeValidator(_range_text), WithJsonSchema({"type": ["integer", "string"]}, mode="validation")
+    str, BeforeValidator(_format_range), WithJsonSchema({"type": ["integer", "string"]}, mode="validation")
 ]
 Indexes = Annotated[tuple[IndexRange, ...], Field(min_length=1, max_length=TASKS_MAX, strict=False)]
 Parameter = Annotated[
     Script,
     Field(max_length=PARAMETER_LENGTH_MAX),
-    BeforeValidator(_parameter_text),
+    BeforeValidator(_format_parameter),
     WithJsonSchema({"type": ["string", "number", "boolean"]}, mode="validation"),
 ]
 Parameters = Annotated[dict[Variable, Parameter], Field(min_length=1, max_length=PARAMETERS_MAX)]

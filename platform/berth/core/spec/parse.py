@@ -30,7 +30,7 @@ def parse_workload(data: object) -> WorkloadSpec:
         try:
             return _parse(document)
         except SpecError as error:
-            raise SpecError(_sorted(with_manifest_paths(error.problems, data))) from None
+            raise SpecError(_sort_problems(with_manifest_paths(error.problems, data))) from None
     return _parse(data)
 
 
@@ -39,9 +39,9 @@ def _parse(document: Mapping[Any, Any]) -> WorkloadSpec:
         spec = WorkloadSpec.model_validate(document)
     except ValidationError as error:
         problems = convert_errors(error, WorkloadSpec)
-        raise SpecError(_sorted([*problems, *_lone_role_problems("", document)])) from None
+        raise SpecError(_sort_problems([*problems, *_single_role_problems("", document)])) from None
     if problems := list(check_rules(spec)):
-        raise SpecError(_sorted(problems))
+        raise SpecError(_sort_problems(problems))
     return spec
 
 
@@ -64,7 +64,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
     return True
 
 
-def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
+def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
     """If the document cannot be parsed, yield the problems of each role that can be parsed on its own."""
     if not isinstance(node, Mapping):
         return
@@ -74,7 +74,7 @@ def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
         for number, child in enumerate(children if isinstance(children, list | tuple) else ()):
             where = f"{prefix}{key}[{number}]"
             if key == "groups":
-                yield from _lone_role_problems(where, child)
+                yield from _single_role_problems(where, child)
                 continue
             try:
                 yield from check_role(where, RoleSpec.model_validate(child, context={"free_names": True}))
@@ -82,6 +82,6 @@ def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
                 continue
 
 
-def _sorted(problems: list[Problem]) -> list[Problem]:
+def _sort_problems(problems: list[Problem]) -> list[Problem]:
     """Return each problem once, in a stable order."""
     return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

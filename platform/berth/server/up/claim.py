@@ -17,7 +17,7 @@ def claim_home(home: Path) -> Iterator[TextIO]:
     The kernel releases the lock when this process ends. A second process shows the text of the file.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _close_to_others(home)
+    _restrict_to_owner(home)
     with (home / "berth.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -29,7 +29,7 @@ def claim_home(home: Path) -> Iterator[TextIO]:
         lock.truncate(0)
 
 
-def _close_to_others(home: Path) -> None:
+def _restrict_to_owner(home: Path) -> None:
     """Remove the permissions of other users, which an operator or an earlier release may have left."""
     status = home.stat()
     if status.st_mode & 0o077 and status.st_uid == os.geteuid():

@@ -59,11 +59,11 @@ class Supervisor:
         for child in self.children:
             if (code := child.poll_exit(now)) is not None:
                 self.report(
-                    f"{child.name} exited ({_exit_text(code)}) and is being restarted. Log: {child.log}"
+                    f"{child.name} exited ({_describe_exit(code)}) and is being restarted. Log: {child.log}"
                 )
             if child.restart_at is not None and child.restart_at <= now:
                 child.start(now)
-        reap_orphans(self._own_pids())
+        reap_orphans(self._child_pids())
 
     def _stop_children(self, children: Sequence[Child], seconds: float) -> bool:
         for child in children:
@@ -81,7 +81,7 @@ class Supervisor:
         """Send a signal to the shims, which then stop their pods and exit."""
         signalled: set[int] = set()
         deadline = self.now() + PODS_STOP_SECONDS
-        while (remaining := find_orphans(self._own_pids())) and self.now() < deadline:
+        while (remaining := find_orphans(self._child_pids())) and self.now() < deadline:
             if not signalled:
                 self.report(f"Waiting for {len(remaining)} running pods to stop.")
             for pid in set(remaining) - signalled:
@@ -91,9 +91,9 @@ class Supervisor:
             if received is not None and received.si_signo != signal.SIGCHLD:
                 return
 
-    def _own_pids(self) -> set[int | None]:
+    def _child_pids(self) -> set[int | None]:
         return {child.pid for child in self.children}
 
 
-def _exit_text(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"

@@ -68,10 +68,10 @@ class Form(forms.Form):
             if field is None:
                 continue
             value = self[name].data
-            errors.data = [_specific(field, value, error) for error in errors.as_data()]
+            errors.data = [_specific_error(field, value, error) for error in errors.as_data()]
 
 
-def _specific(field: forms.Field, value: Any, error: ValidationError) -> ValidationError:
+def _specific_error(field: forms.Field, value: Any, error: ValidationError) -> ValidationError:
     message = _message(field, value, error)
     return ValidationError(message, code=error.code) if message else error
 
@@ -82,9 +82,9 @@ def _message(field: forms.Field, value: Any, error: ValidationError) -> str:
     if code == "required":
         return "Choose a value." if isinstance(field, forms.ChoiceField) else "Enter a value."
     if code == "min_value":
-        return f"{_shown(value)} is too low. Enter {params['limit_value']} or more."
+        return f"{_quote_value(value)} is too low. Enter {params['limit_value']} or more."
     if code == "max_value":
-        return f"{_shown(value)} is too high. Enter {params['limit_value']} or less."
+        return f"{_quote_value(value)} is too high. Enter {params['limit_value']} or less."
     if code == "max_length":
         return f"{params['show_value']} characters are too many. Enter at most {params['limit_value']}."
     if code == "min_length":
@@ -93,7 +93,7 @@ def _message(field: forms.Field, value: Any, error: ValidationError) -> str:
         return _invalid_choice(field, str(params.get("value", value)))
     if code == "invalid":
         example = next((text for kind, text in EXAMPLES if type(field) is kind), "")
-        return f"{_shown(value)} is not valid. Enter {example}." if example else ""
+        return f"{_quote_value(value)} is not valid. Enter {example}." if example else ""
     return ""
 
 
@@ -108,7 +108,7 @@ def _invalid_choice(field: forms.ChoiceField, value: str) -> str:
         )
     else:
         advice = "Choose one from the list."
-    return f"{_shown(value)} is not available. {advice}"
+    return f"{_quote_value(value)} is not available. {advice}"
 
 
 def _values(choices: Any) -> Iterator[Any]:
@@ -119,7 +119,7 @@ def _values(choices: Any) -> Iterator[Any]:
             yield value
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     """Return the value in quotation marks, shortened, or a list of values as received."""
     if isinstance(value, str) and value.isprintable():
         return f'"{value[: VALUE_MAX - 1]}…"' if len(value) > VALUE_MAX else f'"{value}"'

@@ -59,7 +59,7 @@ class ActingUser:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         page = cast("Any", request)
         page.begun = f"{time.time():.3f}"
-        page.actor = SimpleLazyObject(lambda: _acting(request))
+        page.actor = SimpleLazyObject(lambda: _acting_user(request))
         page.require = partial(_require, request)
         return self.get_response(request)
 
@@ -124,7 +124,7 @@ class AdminTimeZone:
             return response.render() if isinstance(response, SimpleTemplateResponse) else response
 
 
-def _acting(request: HttpRequest) -> Actor:
+def _acting_user(request: HttpRequest) -> Actor:
     if not request.user.is_authenticated:
         raise Unauthenticated
     return Actor.for_user(

@@ -57,7 +57,7 @@ def main(path: str) -> int:
         agent.server_close()
         _stop_running_pods(pods)
         ray.end(spares_pods=False)
-        _clean(node)
+        _clean_up(node)
     return 0 if stopping.is_set() else 1
 
 
@@ -106,7 +106,7 @@ def _stop_running_pods(pods: NodePods) -> None:
         time.sleep(0.05)
 
 
-def _clean(node: NodeSettings) -> None:
+def _clean_up(node: NodeSettings) -> None:
     (node.root / "secret").unlink(missing_ok=True)
     if node.temp:
         shutil.rmtree(node.temp, ignore_errors=True)

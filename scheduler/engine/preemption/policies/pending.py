@@ -199,7 +199,7 @@ class Reclaim(PreemptionPolicy):
         For each victim, its queue's allocation excludes the victims evicted before it.
         """
         if len(victims) == 1 or _are_alike(victims):
-            return self._equal_victims_standing(victims[0], len(victims))
+            return self._standing_of_equal_victims(victims[0], len(victims))
         remaining: dict[QueueAccount, list[int]] = {}
         worst = (False, 0, -math.inf, 0)
         for victim in victims:
@@ -219,7 +219,7 @@ class Reclaim(PreemptionPolicy):
             worst = max(worst, (below_quota, stages[0], self._usage_rank(victim_queue, account), stages[-1]))
         return worst
 
-    def _equal_victims_standing(self, victim: Victim, count: int) -> Key:
+    def _standing_of_equal_victims(self, victim: Victim, count: int) -> Key:
         """Return the standing of a set of `count` victims that equal this one."""
         account = victim.gang.account
         sides = self.diverging_queues(account)

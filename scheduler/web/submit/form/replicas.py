@@ -18,9 +18,9 @@ def format_replicas(at: Location, data: Mapping[str, Any], places: SourceLines) 
         return (
             ""
             if has_size and value_at(data, (*role, "max")) is None
-            else _amount_text(data, places, (*role, "max"))
+            else _format_amount(data, places, (*role, "max"))
         )
-    return _amount_text(data, places, (*role, "replicas" if has_size else "min"))
+    return _format_amount(data, places, (*role, "replicas" if has_size else "min"))
 
 
 def write_replicas(text: str, data: Mapping[str, Any], at: Location, typed: str, order: Sequence[str]) -> str:
@@ -44,5 +44,5 @@ def write_replicas(text: str, data: Mapping[str, Any], at: Location, typed: str,
     return text
 
 
-def _amount_text(data: Mapping[str, Any], places: SourceLines, at: Location) -> str | None:
+def _format_amount(data: Mapping[str, Any], places: SourceLines, at: Location) -> str | None:
     return field_kinds.AMOUNT.format_value(value_at(data, at), places.scalars.get(at))

@@ -40,7 +40,7 @@ def print_preview(preview: "PoolPreview") -> None:
             print(f"and {format_count(hidden, 'more node')}")
         print(_summary(preview))
     for finding in preview.findings:
-        print(_finding_text(finding))
+        print(_format_finding(finding))
 
 
 def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
@@ -53,7 +53,7 @@ def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
     errors = [finding for finding in preview.findings if finding.severity == "error"]
     if output.is_data:
         for finding in errors:
-            print(_finding_text(finding), file=sys.stderr)
+            print(_format_finding(finding), file=sys.stderr)
     else:
         print_preview(preview)
     if is_interactive() and not output.is_data:
@@ -66,7 +66,7 @@ def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _finding_text(finding: Any) -> str:
+def _format_finding(finding: Any) -> str:
     return safe(f"{finding.severity}: {finding.message} {finding.remedy}".rstrip())
 
 

@@ -131,7 +131,7 @@ def _changes_table() -> Card:
     rows = [
         (
             _link(row, row.object_name),
-            _change_text(row),
+            _describe_change(row),
             row.actor,
             _time(row.at),
         )
@@ -140,7 +140,7 @@ def _changes_table() -> Card:
     return _table("Latest changes", ("Object", "Change", "User", "Time"), rows, "projects_audit")
 
 
-def _change_text(row: Audit) -> str:
+def _describe_change(row: Audit) -> str:
     action = row.action.replace("_", " ")
     return action if row.object_type in action else f"{action} {row.object_type}"
 

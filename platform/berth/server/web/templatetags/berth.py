@@ -248,7 +248,7 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
 
 
 @register.filter
-def kind_of(row: Model) -> str:
+def owner_kind_label(row: Model) -> str:
     """Return the kind of an object, such as "quota"."""
     return str(row._meta.verbose_name)
 
