@@ -21,16 +21,17 @@ from pools.engine.node_spec import FIELDS
 from pools.engine.pod_limits import DefaultLimits
 from pools.kubernetes.settings import Kubeconfig
 from pools.models import NodePool
+from pools.providers.ssh.settings import SshKeys
 from pools.selectors import PoolState, pool_state
 
 INT_MAX = 2**31 - 1
 Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
-ProviderChoice = Literal["local", "static", "fake", "aws", "kubernetes"]
+ProviderChoice = Literal["local", "static", "fake", "aws", "kubernetes", "ssh"]
 RuntimeChoice = Literal["local", "fake", "ray", "kubernetes"]
 # Accept `fake`, although the schema does not list it. The service checks whether the pool may use it.
 AllowFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
-OfferedProvider = Annotated[Literal["local", "static", "aws", "kubernetes"], AllowFake]
+OfferedProvider = Annotated[Literal["local", "static", "aws", "kubernetes", "ssh"], AllowFake]
 OfferedRuntime = Annotated[Literal["local", "ray", "kubernetes"], AllowFake]
 PlacementChoice = Literal["binpack", "spread", "fragmentation", "auto"]
 ConsolidationChoice = Literal["never", "when_empty", "when_underutilised"]
@@ -190,6 +191,7 @@ class PoolValues(Body):
         default={}, description="Provider settings such as the region; must not contain secrets."
     )
     kubeconfig: Kubeconfig = None
+    ssh_keys: SshKeys = {}
     nodes: Nodes = 1
     nodes_min: Count = 1
     ready_threshold: Count | None = None
@@ -201,12 +203,7 @@ class PoolValues(Body):
     drain_timeout: Count = 600
     boot_timeout: Count = 900
     boot_failure_limit: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=INT_MAX,
-            description="Consecutive failed boots after which provisioning stops; 0: no limit.",
-        ),
+        Count, Field(description="Consecutive failed boots after which provisioning stops; 0: no limit.")
     ] = 5
     node_consolidation: ConsolidationChoice = "never"
     node_consolidation_after: Count = 300

@@ -38,11 +38,21 @@ class SecretBody(Body):
     ] = None
     username: Text | None = None
     password: Annotated[str | None, Field(repr=False, description="It cannot be read again.")] = None
+    ssh_key: Annotated[
+        str | None,
+        Field(
+            repr=False,
+            description="Private key in the format of OpenSSH for the login to SSH hosts. Only for pools. It "
+            "cannot be read again.",
+        ),
+    ] = None
 
 
 class SecretResponse(ResponseModel):
     name: str
-    kind: SecretKind = Field(description="`value`: for pods; `registry`: for pulling images.")
+    kind: SecretKind = Field(
+        description="`value`: for pods; `registry`: for pulling images; `ssh_key`: for SSH hosts."
+    )
     registry: str | None
     username: str | None
     created_at: datetime
@@ -69,7 +79,11 @@ class PoolSecretDetail(PoolView):
         pool = self.get_pool(name)
         self.require("administer")
         stored, is_new = set_pool_secret(
-            actor=self.actor, pool=pool, name=secret, content=parse_secret(request), at=timezone.now()
+            actor=self.actor,
+            pool=pool,
+            name=secret,
+            content=parse_secret(request, is_pools=True),
+            at=timezone.now(),
         )
         location = f"/api/v1/node-pools/{pool.name}/secrets/{stored.name}"
         return stored_secret_response(stored, location if is_new else "")
@@ -80,7 +94,7 @@ class PoolSecretDetail(PoolView):
         return no_content()
 
 
-def parse_secret(request: Request) -> SecretContent:
+def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
     """Return the content of the body. Errors do not repeat the input, which may be the secret value."""
     try:
         body = parse_body(request, SecretBody)
@@ -91,9 +105,13 @@ def parse_secret(request: Request) -> SecretContent:
     keys = {name for name, value in body.explicit_values().items() if value is not None}
     if keys == {"value"}:
         return SecretContent(body.value or "")
+    if keys == {"ssh_key"} and is_pools:
+        return SecretContent(body.ssh_key or "", is_ssh_key=True)
     missing = [name for name in LOGIN if name not in keys]
-    if not keys or "value" in keys:
-        allowed = f"either value, or {', '.join(LOGIN)}"
+    if "ssh_key" in keys and not is_pools:
+        raise Invalid([Problem("ssh_key", "is not used by projects", "", "value")])
+    if not keys or keys & {"value", "ssh_key"}:
+        allowed = f"either value, or {', '.join(LOGIN)}" + (", or ssh_key" if is_pools else "")
         raise Invalid(
             [Problem("value", "is missing" if not keys else "conflicts with other keys", "", allowed)]
         )

@@ -31,6 +31,17 @@ def for_machine(key: int, version: int) -> str:
     return _sign("machine", f"{key}-{version}")
 
 
+def for_host(key: int, version: int) -> str:
+    """Return the join token of one installation of the agent on a host that Berth reaches over SSH."""
+    return _sign("host", f"{key}-{version}")
+
+
+def verified_host(token: str) -> tuple[int, int] | None:
+    """Return the host's key and the installation's version, or None if the token is of another kind."""
+    key, _, version = (verified_key(token, "host") or "").partition("-")
+    return (int(key), int(version)) if key and version else None
+
+
 def verified_machine(secret: str) -> tuple[int, int] | None:
     """Return the machine's key and the version of its secret, or None if the secret is invalid."""
     key, _, version = (verified_key(secret, "machine") or "").partition("-")

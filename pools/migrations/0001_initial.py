@@ -60,6 +60,7 @@ class Migration(migrations.Migration):
                             ("fake", "Fake"),
                             ("aws", "Aws"),
                             ("kubernetes", "Kubernetes"),
+                            ("ssh", "SSH"),
                         ],
                         default="local",
                         max_length=16,
@@ -854,7 +855,9 @@ class Migration(migrations.Migration):
                 (
                     "kind",
                     models.CharField(
-                        choices=[("value", "Value"), ("registry", "Registry")], default="value", max_length=16
+                        choices=[("value", "Value"), ("registry", "Registry"), ("ssh_key", "SSH key")],
+                        default="value",
+                        max_length=16,
                     ),
                 ),
                 ("registry", models.CharField(blank=True, default="", max_length=255)),
@@ -1049,6 +1052,87 @@ class Migration(migrations.Migration):
                         fields=("node_uid",),
                         name="node_claimed_once",
                     )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="SshHost",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=63)),
+                ("address", models.CharField(max_length=253)),
+                ("port", models.PositiveIntegerField()),
+                (
+                    "through",
+                    models.CharField(
+                        blank=True, default="", help_text="Address of the bastion.", max_length=253
+                    ),
+                ),
+                (
+                    "settings",
+                    models.JSONField(help_text="All settings of the host, with the defaults of the pool."),
+                ),
+                (
+                    "join_version",
+                    models.PositiveIntegerField(
+                        default=1,
+                        help_text="Increases with each installation, which revokes the former join token.",
+                    ),
+                ),
+                (
+                    "applied",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Digest of the settings that are installed.",
+                        max_length=64,
+                    ),
+                ),
+                ("touched_at", models.DateTimeField(help_text="Start of the first installation.", null=True)),
+                ("removed_at", models.DateTimeField(null=True)),
+                ("visited_at", models.DateTimeField(null=True)),
+                ("failures", models.PositiveIntegerField(default=0, help_text="Consecutive failed visits.")),
+                ("retry_at", models.DateTimeField(null=True)),
+                ("problem", models.CharField(blank=True, default="", max_length=16)),
+                ("message", models.TextField(blank=True, default="")),
+                (
+                    "presented_key",
+                    models.TextField(blank=True, default="", help_text="Host key that was not accepted."),
+                ),
+                (
+                    "facts",
+                    models.JSONField(default=dict, help_text="Properties of the host, as last measured."),
+                ),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="ssh_hosts",
+                        to="pools.machine",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="ssh_hosts",
+                        to="pools.nodepool",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["pool__name", "name", "pk"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("pool", "name"), name="ssh_host_name_once"),
+                    models.UniqueConstraint(
+                        fields=("address", "port", "through"), name="ssh_host_listed_once"
+                    ),
                 ],
             },
         ),

@@ -8,8 +8,10 @@ from pools.models.node_claim import NodeClaim
 from pools.models.pool import NodePool, PoolPrice
 from pools.models.scaling import ScalingEvent
 from pools.models.secret import PoolSecret, SecretKind
+from pools.models.ssh_host import SshHost
 
 __all__ = [
     "Environment", "Installation", "JoinToken", "JoinTokenUse", "Machine", "MachineUse", "Node", "NodeClaim",
     "NodePool", "PluginSecret", "PoolPrice", "PoolSecret", "ScalingEvent", "SecretKind",
+    "SshHost",
 ]  # fmt: skip

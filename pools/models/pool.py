@@ -15,6 +15,7 @@ class NodePool(models.Model):
         FAKE = "fake"
         AWS = "aws"
         KUBERNETES = "kubernetes"
+        SSH = "ssh", "SSH"
 
     class Runtime(models.TextChoices):
         LOCAL = "local"

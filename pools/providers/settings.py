@@ -9,10 +9,15 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from pools.providers.aws.settings import AwsSettings, aws_settings
+from pools.providers.ssh.settings import SshSettings, ssh_settings
 
 # Model of the settings of each provider that has any. Forms are made from it.
-MODELS: Mapping[str, type[BaseModel]] = {"aws": AwsSettings, "kubernetes": KubernetesSettings}
-_PARSERS: Mapping[str, Callable[[Any], object]] = {"aws": aws_settings, "kubernetes": kubernetes_settings}
+MODELS: Mapping[str, type[BaseModel]] = {
+    "aws": AwsSettings, "kubernetes": KubernetesSettings, "ssh": SshSettings,
+}  # fmt: skip
+_PARSERS: Mapping[str, Callable[[Any], object]] = {
+    "aws": aws_settings, "kubernetes": kubernetes_settings, "ssh": ssh_settings,
+}  # fmt: skip
 
 
 def check_settings(provider: str, value: Any) -> None:

@@ -50,6 +50,10 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
     A machine that joins again takes its former place and counts once. Raises Unauthenticated for an unusable
     token, and Conflict for a duplicate name, a duplicate machine ID or a missing node.
     """
+    if (host := secrets.verified_host(token)) is not None:
+        from pools.services.ssh.joining import join_host
+
+        return join_host(pool_name, host, measured, at)
     if (order := secrets.verified_key(token, "order")) is not None:
         return _join_node(pool_name, order, measured, at)
     with transaction.atomic():
@@ -59,9 +63,9 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
             raise Unauthenticated(JOIN_REFUSED)
         former = _former_machine(token_row.pool, measured, at)
         _check_token(token_row, former, at)
-        if former is not None and _has_changed(former, measured):
+        if former is not None and has_changed(former, measured):
             MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)  # its node is lost
-        machine = _store_machine(former or Machine(pool=token_row.pool), measured, at)
+        machine = store_machine(former or Machine(pool=token_row.pool), measured, at)
         JoinTokenUse.objects.get_or_create(token=token_row, machine=machine, defaults={"used_at": at})
         action = "joined" if former is None else "joined again"
         gpus = format_count(len(measured.devices), "GPU")
@@ -151,11 +155,7 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
     """
     if not measured.machine_id:
         return None
-    elsewhere = Machine.objects.filter(machine_id=measured.machine_id, departed_at=None).exclude(pool=pool)
-    other = elsewhere.select_related("pool").first()
-    if other is not None:
-        place = f"pool {other.pool.name} as {other.name}"
-        raise Conflict(f"This machine belongs to {place}. Remove it there first: `berth machine remove`.")
+    check_not_elsewhere(pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")
     former = rows.filter(pool=pool, machine_id=measured.machine_id).first()
     if former is None or former.departed_at is not None:
@@ -170,13 +170,22 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
     return former
 
 
-def _has_changed(machine: Machine, measured: MachineReport) -> bool:
+def check_not_elsewhere(pool: NodePool, measured: MachineReport) -> None:
+    """Raise Conflict if the machine belongs to another pool."""
+    elsewhere = Machine.objects.filter(machine_id=measured.machine_id, departed_at=None).exclude(pool=pool)
+    other = elsewhere.select_related("pool").first() if measured.machine_id else None
+    if other is not None:
+        place = f"pool {other.pool.name} as {other.name}"
+        raise Conflict(f"This machine belongs to {place}. Remove it there first: `berth machine remove`.")
+
+
+def has_changed(machine: Machine, measured: MachineReport) -> bool:
     """Return whether a new node on the machine would have a different capacity."""
     former = machine.cpu_milli, machine.memory_mib, tuple(machine.devices)
     return former != (measured.cpu_milli, measured.memory_mib, measured.devices)
 
 
-def _store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
+def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
     """Store the machine, and mark a silent machine with the same name as departed.
 
     The silent machine was replaced. Raises Conflict if another machine with this name still reports.

@@ -23,6 +23,8 @@ from pools.providers.preview import Preview, error, warning
 from pools.runtimes.capabilities import default_runtime
 from pools.services import environments, failed_boots
 from pools.services.pool_values import apply_values, pool_node_spec, pool_settings
+from pools.services.ssh.hosts import remove_all_hosts, sync_hosts, with_kept_host_keys
+from pools.services.ssh.keys import split_keys, store_keys
 from pools.signals import changed
 
 FIXED_WHILE_USED = ("provider", "runtime")
@@ -38,12 +40,15 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
     `nodes` may use any of the node spec notations.
     """
+    values, ssh_keys = split_keys(values)
     with transaction.atomic():
         pool, plugins = _new_pool(name, values)
         pool.save(force_insert=True)
         environments.build(pool, plugins, at=timezone.now())
         if pool.built_environment is not None:
             pool.save(update_fields=["plugins", "built_environment"])
+        store_keys(pool, ssh_keys, actor=actor, at=timezone.now())
+        sync_hosts(pool, actor=actor)
         changed.send(NodePool, actor=actor, action="create", obj=pool, before=None, after=pool_settings(pool))
     return pool
 
@@ -85,9 +90,11 @@ def edit_pool(
     Raises Invalid if a value is not allowed, Conflict if the provider or runtime changes while the pool has
     nodes, and PreconditionFailed if the pool is no longer at `version`.
     """
-    columns, plugins = environments.split_values(changes)
+    values, ssh_keys = split_keys(changes)
+    columns, plugins = environments.split_values(values)
     with _lock_pool(actor, pool, "edit", version) as locked:
         before, boot_values = current_price(locked), _boot_values(locked)
+        columns = dict(with_kept_host_keys(locked, columns))
         apply_values(locked, environments.merge_environment(locked, columns))
         if current_price(locked) != before:
             store_past_price(locked, before, until=timezone.now())
@@ -95,6 +102,9 @@ def edit_pool(
             environments.build(locked, plugins, at=timezone.now())
         if any(name in changes for name in FIXED_WHILE_USED):
             _check_unused(locked)
+        store_keys(locked, ssh_keys, actor=actor, at=timezone.now())
+        if {"provider", "provider_settings"} & changes.keys():
+            sync_hosts(locked, actor=actor)
         _clamp_desired(locked, actor)
         if _boot_values(locked) != boot_values:
             failed_boots.retry(locked, actor=actor, at=timezone.now(), by="edited")
@@ -107,7 +117,8 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     Raises the same errors as `edit_pool` for invalid or contradictory values.
     """
     edited = copy(pool)
-    columns, _ = environments.split_values(changes)
+    values, _ = split_keys(changes)
+    columns, _ = environments.split_values(values)
     apply_values(edited, environments.merge_environment(edited, columns))
     edited.nodes_desired = _desired_within_bounds(edited)
     return edited
@@ -120,6 +131,7 @@ def delete_pool(*, actor: Any, pool: NodePool) -> None:
     """
     try:
         with transaction.atomic():
+            remove_all_hosts(pool)
             changed.send(
                 NodePool, actor=actor, action="delete", obj=pool, before=pool_settings(pool), after=None
             )

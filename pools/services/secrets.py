@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from django.db import IntegrityError, transaction
 
 from berth.core.errors import Conflict, Invalid
@@ -28,14 +30,17 @@ REGISTRY = re.compile(
 
 @dataclass(frozen=True)
 class SecretContent:
-    """New content of a secret: a value for pods, or registry credentials."""
+    """New content of a secret: a value for pods, registry credentials, or a private SSH key."""
 
     value: str = field(repr=False)
     registry: str = ""
     username: str = ""
+    is_ssh_key: bool = False
 
     @property
     def kind(self) -> SecretKind:
+        if self.is_ssh_key:
+            return SecretKind.SSH_KEY
         return SecretKind.REGISTRY if self.registry or self.username else SecretKind.VALUE
 
 
@@ -123,8 +128,24 @@ def _check(name: str, content: SecretContent) -> None:
     if reason := _value_problem(content.value):
         allowed = f"1 to {VALUE_BYTES_MAX:,} bytes of text in UTF-8 without NUL"
         problems.append(Problem(path, reason, "", allowed))
+    elif content.is_ssh_key and (reason := private_key_problem(content.value)):
+        problems.append(Problem("ssh_key", reason, "", "a private key in the format of OpenSSH"))
     if problems:
         raise Invalid(problems)
+
+
+def private_key_problem(text: str) -> str:
+    """Return the reason that the text is not a private SSH key without a passphrase, or an empty string."""
+    content = text.strip().encode() + b"\n"
+    is_openssh = b"OPENSSH PRIVATE KEY" in content
+    load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key
+    try:
+        load(content, password=None)
+    except TypeError:
+        return "is protected by a passphrase. Remove the passphrase with `ssh-keygen -p`, or use another key"
+    except (ValueError, UnsupportedAlgorithm):
+        return "is not a private key"
+    return ""
 
 
 def _is_username(text: str) -> bool:

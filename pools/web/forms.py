@@ -11,6 +11,7 @@ from berth.server.web.forms import Form, Section
 from pools.engine.image_policy import read_policy
 from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
+from pools.providers.ssh.settings import DEFAULT_KEY
 from pools.runtimes.capabilities import KUBERNETES
 from pools.services.machines import MAX_MACHINES
 from pools.services.offered import offered_choices
@@ -24,7 +25,7 @@ LIMIT_FIELDS = {
     "cpu_from_request": "cpu_from_request",
     "default_cpu": "cpu",
 }
-UNSTORED = {"name", "cpu", "version", "confirmed", "image_mode", "patterns", *LIMIT_FIELDS}
+UNSTORED = {"name", "private_key", "cpu", "version", "confirmed", "image_mode", "patterns", *LIMIT_FIELDS}
 OMITTED_IF_EMPTY = {"kubeconfig", "runtime"}
 PATHS = {
     "cpu_milli": "cpu",
@@ -59,6 +60,13 @@ class PoolForm(Form):
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"}),
         help_text="Credentials for the cluster, without references to files. Stored encrypted and never "
         "shown. Leave empty to keep the stored credentials.",
+    )
+    private_key = forms.CharField(
+        label="Private key",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
+        help_text="In the format of OpenSSH, without a passphrase. Stored encrypted as a secret of the pool, "
+        "never shown. Leave empty to keep the stored key.",
     )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
@@ -201,6 +209,11 @@ class PoolForm(Form):
             "image_policy": {"mode": cleaned["image_mode"], "patterns": cleaned["patterns"]},
             "cpu_milli": round(cleaned["cpu"] * MILLI),
         }
+        if cleaned.get("private_key"):
+            reference = values["provider_settings"].get("key", DEFAULT_KEY)
+            values["ssh_keys"] = {
+                reference.removeprefix("secret:"): cleaned["private_key"].replace("\r\n", "\n")
+            }
         return {name: value for name, value in values.items() if value or name not in OMITTED_IF_EMPTY}
 
     def chosen_provider(self) -> str:
@@ -224,6 +237,8 @@ class SettingsForm(PoolForm):
             del self.fields[fixed]
         if pool.provider != KUBERNETES:
             del self.fields["kubeconfig"]
+        if pool.provider != NodePool.Provider.SSH:
+            del self.fields["private_key"]
 
     def providers(self) -> list[str]:
         return [self.pool.provider]

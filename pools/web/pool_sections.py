@@ -11,6 +11,7 @@ from pools.web.provider_fields import provider_fields
 NAMES = {
     "local": "This machine",
     "static": "Joined machines",
+    "ssh": "SSH hosts",
     "aws": "Amazon EC2",
     "kubernetes": "Kubernetes",
 }
@@ -18,8 +19,9 @@ NAMES = {
 EXPLANATIONS = {
     "aws": "Berth starts and terminates instances with the credentials of its own machine.",
     "kubernetes": "The pool uses nodes of your cluster. Berth creates no nodes.",
+    "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
 }
-CREDENTIALS = {"kubernetes": ("kubeconfig",)}
+CREDENTIALS = {"kubernetes": ("kubeconfig",), "ssh": ("private_key",)}
 
 
 def provider_choices() -> list[tuple[str, str]]:

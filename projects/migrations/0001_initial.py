@@ -166,7 +166,9 @@ class Migration(migrations.Migration):
                 (
                     "kind",
                     models.CharField(
-                        choices=[("value", "Value"), ("registry", "Registry")], default="value", max_length=16
+                        choices=[("value", "Value"), ("registry", "Registry"), ("ssh_key", "SSH key")],
+                        default="value",
+                        max_length=16,
                     ),
                 ),
                 ("registry", models.CharField(blank=True, default="", max_length=255)),

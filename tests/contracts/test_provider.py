@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from pools import services
+from pools.joining import secrets
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.credentials import Connection
 from pools.kubernetes.settings import KubernetesSettings
+from pools.models import SshHost
 from pools.providers.base import (
     InstanceState,
     Provider,
@@ -23,8 +25,12 @@ from pools.providers.hardware import Machine, simulated_devices
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.preview import Severity
+from pools.providers.ssh.provider import SshProvider
+from pools.providers.ssh.upkeep import SshUpkeep
+from pools.providers.ssh.visitor import Visitor
 from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
+from pools.services.ssh.hosts import settings_digest
 from tests import factories
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.provider import FakeProvider
@@ -39,7 +45,7 @@ def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=["local", "fake", "static", "aws", "aws on bare moto", "kubernetes"])
+@pytest.fixture(params=["local", "fake", "static", "ssh", "aws", "aws on bare moto", "kubernetes"])
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
@@ -51,6 +57,8 @@ def provider(
             yield LocalProvider(tmp_path / "instances", Machine(4000, 8192, simulated_devices(8)))
         case "static":
             yield static_provider()
+        case "ssh":
+            yield ssh_provider()
         case "kubernetes":
             with kubernetes_provider() as provider:
                 yield provider
@@ -91,6 +99,27 @@ def static_provider() -> Provider:
             measured = MachineReport(f"m{number}", f"10.0.0.{number}", 8000, 16384, gpus)
             services.join(pool_name=name, token=token, measured=measured, at=START)
     return StaticProvider(lambda: START)
+
+
+def ssh_provider() -> Provider:
+    """Return a provider whose two pools have four hosts each, on which agents have joined."""
+    for name in ("small", "large"):
+        key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0bW1JUrYgBZqCHbBBXhcbvOjs8xpJ9fCOGTHsRHDU5"
+        hosts = [
+            {"name": f"{name}-{n}", "address": f"{name}-{n}.example.org", "host_key": key} for n in range(4)
+        ]
+        services.create_pool(
+            actor=SYSTEM, name=name, nodes=(0, 8), provider="ssh", runtime="fake", gpus_per_node=2,
+            cpu_milli=4000, memory_mib=8192, provider_settings={"hosts": hosts},
+        )  # fmt: skip
+    for host in SshHost.objects.select_related("pool"):
+        gpus = f"GPU-{host.pk}a", f"GPU-{host.pk}b"
+        measured = MachineReport("any", "10.0.0.1", 8000, 16384, gpus, machine_id=f"machine-{host.pk:016}")
+        token = secrets.for_host(host.pk, host.join_version)
+        services.join(pool_name=host.pool.name, token=token, measured=measured, at=START)
+        digest = settings_digest(host.settings, "", "")
+        SshHost.objects.filter(pk=host.pk).update(applied=digest, touched_at=START)
+    return SshProvider(lambda: START, SshUpkeep(lambda: START, lambda: "test", Visitor()))
 
 
 @pytest.fixture

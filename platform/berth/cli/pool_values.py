@@ -11,6 +11,7 @@ import typer
 from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Output, OutputOption
 from berth.cli.quantities import parse_key_values, parse_number, parse_number_or_text
+from berth.cli.ssh_hosts import read_ssh_values
 
 NODES_ALLOWED = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
 Text = str | None
@@ -33,7 +34,9 @@ class PoolValues:
             metavar="NODES", help="Number of nodes: 4 (fixed), 2:16 (elastic) or min=4,desired=2,max=16."
         ),
     ] = None
-    provider: Annotated[Text, typer.Option(help="Node provider: local, static, aws or kubernetes.")] = None
+    provider: Annotated[Text, typer.Option(help="Node provider: local, static, ssh, aws or kubernetes.")] = (
+        None
+    )
     runtime: Annotated[Text, typer.Option(help="Pod runtime: local, ray or kubernetes.")] = None
     context: Annotated[
         Text, typer.Option(metavar="NAME", help="Context of your kubeconfig, for a pool on Kubernetes.")
@@ -45,6 +48,16 @@ class PoolValues:
     node_selector: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Label of the cluster's nodes in the pool; repeatable."),
+    ] = None
+    hosts: Annotated[
+        Text, typer.Option(metavar="FILE", help="SSH hosts, as YAML; replaces all hosts of the pool.")
+    ] = None
+    key: Annotated[
+        Text,
+        typer.Option(
+            metavar="KEY",
+            help="Private key for SSH hosts: a file, which becomes a secret of the pool, or secret:NAME.",
+        ),
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None
     gpu_model: Annotated[Text, typer.Option(help="GPU model, for example H100.")] = None
@@ -158,7 +171,7 @@ class PoolValues:
         if installed:
             options["environment"] = {**values.get("environment", {}), **installed}
         values = {**values, **options, **_parse_settings(self.sets or ())}
-        return {**values, **self._kubernetes(values)}
+        return {**values, **self._kubernetes(values), **read_ssh_values(self.hosts, self.key)}
 
     def _kubernetes(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a Kubernetes pool. `values` contains all other fields."""

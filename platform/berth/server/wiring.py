@@ -28,6 +28,9 @@ from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.providers.reachable import ReachableNodes
+from pools.providers.ssh.provider import SshProvider
+from pools.providers.ssh.upkeep import SshUpkeep
+from pools.providers.ssh.visitor import Visitor
 from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
 from pools.runtimes.local import LocalRuntime
@@ -70,6 +73,7 @@ def _build_wiring(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
     local_provider = LocalProvider(home / "nodes", machine())
     static = StaticProvider(clock.now)
+    ssh = SshProvider(clock.now, SshUpkeep(clock.now, installation, Visitor()))
     raylets = prepared(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
     plain = prepared(local_provider)
     clusters = Clusters(installation)
@@ -81,6 +85,7 @@ def _build_wiring(fakes: str) -> Wiring:
         providers={
             NodePool.Provider.LOCAL.value: lambda pool: raylets if pool.runtime == "ray" else plain,
             NodePool.Provider.STATIC.value: lambda pool: static,
+            NodePool.Provider.SSH.value: lambda pool: ssh,
             NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
             NodePool.Provider.KUBERNETES.value: lambda pool: KubernetesProvider(
                 partial(access.for_pool, pool), partial(access.open, pool), clock.now

@@ -7,9 +7,10 @@ import getpass
 import os
 import sys
 
+from .managers import REJECTED, CannotInstall, unit
 from .run import run
 from .server import MachineRejected, Server, is_safe
-from .service import REJECTED, CannotInstall, install, load_environment_file, uninstall, unit
+from .service import install, load_environment_file, uninstall
 from .state import load_secret
 from .version import VERSION
 
@@ -50,8 +51,11 @@ def _act(arguments: argparse.Namespace, server: Server, pool: str) -> int:
     if arguments.command == "install":
         if not load_secret() and not os.environ.get("BERTH_JOIN_TOKEN") and sys.stdin.isatty():
             os.environ["BERTH_JOIN_TOKEN"] = getpass.getpass("Join token: ")
-        install(server, pool, join_later=arguments.join_later)
-        print("The agent is installed and starts with the machine. Its log: journalctl -u berth-agent")
+        note = install(
+            server, pool, join_later=arguments.join_later, rejoin=arguments.rejoin,
+            detached=arguments.detached,
+        )  # fmt: skip
+        print(note)
     elif arguments.command == "uninstall":
         note = uninstall(server, force=arguments.force)
         print(note or "The machine has left its pool, and the agent is uninstalled.")
@@ -96,6 +100,14 @@ def _parser() -> argparse.ArgumentParser:
                 "--join-later",
                 action="store_true",
                 help="Let the service join, which stores the token on disk.",
+            )
+            command.add_argument(
+                "--rejoin", action="store_true", help="Join again if the agent is installed already."
+            )
+            command.add_argument(
+                "--detached",
+                action="store_true",
+                help="Run in the background if the machine has no systemd. Nothing starts the agent at boot.",
             )
         if name == "uninstall":
             command.add_argument("--force", action="store_true", help="Stop the pods of this machine.")

@@ -1,82 +1,47 @@
-"""Install and uninstall the agent as a systemd service."""
+"""Install and uninstall the agent."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shlex
 import shutil
-import subprocess
 import sys
+from collections.abc import Iterator
 
 from .ec2 import get_metadata
+from .managers import ENVIRONMENT_FILE, CannotInstall, Supervisor, Systemd, find_manager
 from .run import join_pool
 from .scripts import StartScript
 from .server import MachineRejected, Server
 from .state import AGENT_FILE, STATE, load_secret, read_file, write_private_file
 
-UNIT_NAME = "berth-agent.service"
-UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
-SYSTEMD_RUNS = "/run/systemd/system"  # exists while systemd manages the machine, see sd_booted(3)
-ENVIRONMENT_FILE = os.path.join(STATE, "environment")
 # Variables that the service inherits from `install`, besides those that begin with BERTH_.
 _INHERITED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL", "UV_PYTHON_INSTALL_MIRROR",
 )  # fmt: skip
-REJECTED = 3  # exit code after the server rejected the agent; another attempt would fail as well
-
-# Pods outlive a restart of the agent, so only the agent's own process is killed. Delegation keeps systemd
-# from disabling the controllers that limit pods. An out-of-memory kill in a pod must not stop the service,
-# and a task limit would apply to all pods together.
-UNIT = """[Unit]
-Description=Berth agent
-Wants=network-online.target
-After=network-online.target
-StartLimitIntervalSec=0
-
-[Service]
-EnvironmentFile={environment}
-ExecStart={python} {agent} run
-Restart=always
-RestartSec=5
-RestartPreventExitStatus=2 {rejected}
-KillMode=process
-Delegate=yes
-OOMPolicy=continue
-TasksMax=infinity
-LimitNOFILE=1048576
-LimitMEMLOCK=infinity
-
-[Install]
-WantedBy=multi-user.target
-"""
 
 
-class CannotInstall(Exception):
-    """Raised with the reason and a remedy if the service cannot be installed or removed."""
+def install(
+    server: Server, pool: str, *, join_later: bool = False, rejoin: bool = False, detached: bool = False
+) -> str:
+    """Join the pool, and install, enable and start the service. Return a sentence for the user.
 
-
-def install(server: Server, pool: str, *, join_later: bool = False) -> None:
-    """Join the pool, then install, enable and start the service.
-
-    With `join_later`, the service joins when it starts, using the token in its environment file. Raises
-    CannotInstall, or MachineRejected if the server rejects the machine.
+    With `join_later`, the service joins once it runs, with the token in its environment file. With `rejoin`,
+    an installed agent joins again, and its pods continue. With `detached`, a supervisor replaces systemd if
+    the machine does not run it. Raises CannotInstall, and MachineRejected if the server rejects the machine.
     """
-    _check_host()
-    if not load_secret() and not join_later:
-        try:
-            join_pool(server, pool, get_metadata("instance-id"))
-        except OSError as error:
-            raise CannotInstall("The machine could not join pool %s: %s" % (pool, error)) from None
-    _store_agent()
-    write_private_file(ENVIRONMENT_FILE, environment_file(keep_token=join_later))
-    with open(UNIT_FILE + ".new", "w") as file:
-        file.write(unit())
-    os.rename(UNIT_FILE + ".new", UNIT_FILE)
-    _systemctl("daemon-reload")
-    _systemctl("enable", UNIT_NAME)
-    _systemctl("restart", UNIT_NAME)
+    manager = find_manager(detached=detached)
+    with _lock():
+        if rejoin:
+            _rejoin(server, pool, manager)
+        elif not load_secret() and not join_later:
+            _join(server, pool)
+        _store_agent(keep_token=join_later)
+        manager.start()
+    return manager.installed
 
 
 def uninstall(server: Server, *, force: bool = False) -> str:
@@ -85,7 +50,7 @@ def uninstall(server: Server, *, force: bool = False) -> str:
     Returns a note about remaining steps, or an empty string. Raises CannotInstall if the machine is in use as
     a node.
     """
-    _check_host()
+    manager = find_manager(detached=True)
     start = StartScript()
     if start.answer and not force:
         node = start.answer["node"]
@@ -93,22 +58,13 @@ def uninstall(server: Server, *, force: bool = False) -> str:
             "This machine serves as node %s. Drain it first (`berth machine remove`), or stop its pods with"
             " --force." % node
         )
-    _systemctl("disable", "--now", UNIT_NAME, check=False)
-    start.job.kill()
-    start.stop()
-    note = _leave(server)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(UNIT_FILE)
-    _systemctl("daemon-reload")
-    shutil.rmtree(STATE, ignore_errors=True)
+    with _lock():
+        manager.remove()
+        start.job.kill()
+        start.stop()
+        note = _leave(server)
+        shutil.rmtree(STATE, ignore_errors=True)
     return note
-
-
-def unit() -> str:
-    return UNIT.format(
-        environment=_quote_argument(ENVIRONMENT_FILE), python=_quote_argument(sys.executable),
-        agent=_quote_argument(AGENT_FILE), rejected=REJECTED,
-    )  # fmt: skip
 
 
 def environment_file(*, keep_token: bool) -> str:
@@ -128,18 +84,39 @@ def load_environment_file() -> None:
         os.environ.setdefault(name, value)
 
 
-def _check_host() -> None:
-    if not os.path.isdir(SYSTEMD_RUNS):
-        raise CannotInstall(
-            "This machine does not run systemd. Run `%s %s run` under its own service manager."
-            % (sys.executable, sys.argv[0])
-        )
-    if os.geteuid() != 0:
-        raise CannotInstall("Only root can manage services. Repeat the command with sudo.")
+def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
+    """Join again without the former agent, which would stop its pods once its secret is revoked."""
+    manager.stop()
+    try:
+        _join(server, pool)
+    except (CannotInstall, MachineRejected):
+        if load_secret() and os.path.exists(AGENT_FILE):
+            manager.start()
+        raise
 
 
-def _store_agent() -> None:
-    """Copy the agent to the path from which the service runs it."""
+def _join(server: Server, pool: str) -> None:
+    try:
+        join_pool(server, pool, get_metadata("instance-id"))
+    except OSError as error:
+        raise CannotInstall("The machine could not join pool %s: %s" % (pool, error)) from None
+
+
+@contextlib.contextmanager
+def _lock() -> Iterator[None]:
+    """Exclude other installations. Raises CannotInstall if one is running."""
+    os.makedirs(STATE, mode=0o700, exist_ok=True)
+    with open(os.path.join(STATE, "lock"), "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CannotInstall("Another installation of the agent is running.") from None
+        yield
+
+
+def _store_agent(*, keep_token: bool) -> None:
+    """Write the settings, then copy the agent to its place, from which the service runs it."""
+    write_private_file(ENVIRONMENT_FILE, environment_file(keep_token=keep_token))
     with open(sys.argv[0], "rb") as file:
         write_private_file(AGENT_FILE, file.read())
 
@@ -154,21 +131,6 @@ def _leave(server: Server) -> str:
         except OSError as error:
             return "The server did not respond (%s). Remove the machine with `berth machine remove`." % error
     return ""
-
-
-def _systemctl(*arguments: str, check: bool = True) -> None:
-    done = subprocess.run(
-        ["systemctl", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    if check and done.returncode:
-        output = done.stdout.decode(errors="replace").strip()
-        raise CannotInstall("systemctl %s failed: %s" % (" ".join(arguments), output))
-
-
-def _quote_argument(path: str) -> str:
-    """Quote a path for a unit file, in which % begins a specifier and $ a variable."""
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return '"%s"' % escaped if set(path) & set(" \t\"'\\;") else escaped
 
 
 def _quote_value(name: str, value: str) -> str:

@@ -39,8 +39,8 @@ import os, sys
 sys.path.insert(0, {agent!r})
 sys.argv[0] = {agent!r}
 os.geteuid = lambda: 0
-from berth_agent import main, service
-service.UNIT_FILE, service.SYSTEMD_RUNS = {unit!r}, {booted!r}
+from berth_agent import main, managers
+managers.UNIT_FILE, managers.SYSTEMD_RUNS = {unit!r}, {booted!r}
 sys.exit(main.main())
 """
 SYSTEMCTL = """#!{python}
@@ -120,8 +120,8 @@ class Host:
     def is_running(self, name: str) -> bool:
         try:
             return " Z " not in Path(f"/proc/{self.pid(name)}/stat").read_text()
-        except OSError:
-            return False
+        except (OSError, ValueError):
+            return False  # its file is missing or was not written yet
 
 
 @pytest.fixture

@@ -127,7 +127,8 @@ def test_new_pool_holds_nodes_after_ten_minutes_by_default(alice: Caller) -> Non
 
 def test_fake_providers_are_rejected_unless_enabled(cast: Cast, alice: Caller, settings: Any) -> None:
     settings.BERTH_FAKE_POOLS = ""
-    providers, runtimes = "'local', 'static', 'aws' or 'kubernetes'", "'local', 'ray' or 'kubernetes'"
+    providers = "'local', 'static', 'aws', 'kubernetes' or 'ssh'"
+    runtimes = "'local', 'ray' or 'kubernetes'"
     for field, allowed in (("provider", providers), ("runtime", runtimes)):
         errors = [
             alice.post("node-pools", {"name": "big", field: word}).json()["errors"]

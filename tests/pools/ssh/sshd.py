@@ -19,6 +19,12 @@ SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 needs_sshd = pytest.mark.skipif(
     not (Path(SSHD).exists() and shutil.which("ssh-keygen")), reason="openssh-server is not installed"
 )
+# On a machine with systemd, agents must not install units: the server's sessions do not see it.
+HIDE_SYSTEMD = (
+    ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run/systemd && exec "$@"', "sh"]
+    if Path("/run/systemd/system").exists()
+    else []
+)
 CONFIG = """
 ListenAddress {address}:{port}
 HostKey {directory}/host_key
@@ -80,7 +86,7 @@ def ssh_server(directory: Path, address: str = "127.0.0.1", port: int = 0) -> It
         address=address, port=port, directory=directory, authorized_keys=directory / "authorized_keys"
     )
     (directory / "config").write_text(config)
-    command = [SSHD, "-D", "-e", "-f", str(directory / "config")]
+    command = [*HIDE_SYSTEMD, SSHD, "-D", "-e", "-f", str(directory / "config")]
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(command, stderr=log, start_new_session=True)
     server = SshServer(

@@ -92,7 +92,7 @@ async def test_error_for_a_wrong_key_or_user_names_the_fingerprint(server: SshSe
     error = await refusal(server.endpoint(private_key=private))
     assert error.kind is SshErrorKind.LOGIN
     assert f"user root with the key {fingerprint(public)}" in error.message
-    assert (await refusal(server.endpoint(user="nobody-here"))).kind is SshErrorKind.LOGIN
+    assert (await refusal(server.endpoint(user="not-a-user"))).kind is SshErrorKind.LOGIN
 
 
 async def test_unusable_private_key_is_explained(server: SshServer, tmp_path: Path) -> None:

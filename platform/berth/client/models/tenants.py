@@ -171,7 +171,7 @@ class QuotaImpact(Model):
 class Secret(Model):
     name: str
     kind: str = ""
-    """`value`: for pods; `registry`: for pulling images."""
+    """`value`: for pods; `registry`: for pulling images; `ssh_key`: for SSH hosts."""
     registry: str | None = None
     username: str | None = None
     created_at: datetime

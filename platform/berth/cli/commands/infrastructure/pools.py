@@ -84,6 +84,7 @@ def create(options: NewPool) -> None:
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
     berth pool create -f pool.yaml
     berth pool create prod --provider kubernetes --context prod --nodes 8 --gpus-per-node 8 --dry-run
+    berth pool create metal --provider ssh --hosts hosts.yaml --key ~/.ssh/berth --nodes 4 --gpus-per-node 8
     berth pool create hf --nodes 2 --plugin torch --plugin huggingface:token=@token.txt --pip 'numpy>=2'
     """
     values = options.document()

@@ -1,0 +1,91 @@
+"""Decide what to do next with a host that Berth reaches over SSH."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+SILENT_AFTER = timedelta(seconds=60)  # a host is repaired well before its node counts as lost
+RETRY_FIRST = timedelta(seconds=15)
+RETRY_MAX = timedelta(minutes=10)
+
+
+class Task(StrEnum):
+    SCAN = "scan"  # read the host key, which an admin has to accept
+    INSTALL = "install"  # check the host, then install or restart the agent
+    UNINSTALL = "uninstall"
+    FORGET = "forget"  # nothing was ever installed on it
+
+
+class HostState(StrEnum):
+    UNVERIFIED = "unverified"  # its key has not been accepted
+    PENDING = "pending"  # not visited yet
+    INSTALLING = "installing"
+    JOINED = "joined"
+    SILENT = "silent"  # its agent no longer reports
+    FAILING = "failing"  # the last visit failed; another one follows
+    REMOVING = "removing"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """State of a host and of its agent.
+
+    `is_touched`: an installation began, so that files may be left. `is_current`: the current settings are
+    installed. `silent_for` is the time since the last report of the host's machine, or None if it has none.
+    """
+
+    is_pinned: bool = True
+    is_touched: bool = False
+    is_current: bool = False
+    is_removed: bool = False
+    silent_for: timedelta | None = None
+    is_visited_now: bool = False
+    failures: int = 0
+    retry_at: datetime | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        return self.silent_for is not None and self.silent_for >= SILENT_AFTER
+
+
+def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
+    """Return the next task, or None if there is nothing to do now.
+
+    `watched_for` is the time for which this process has been watching: agents cannot report while Berth is
+    stopped, so their silence before does not count.
+    """
+    if host.is_visited_now or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
+        return None
+    if host.is_removed:
+        return _removal(host)
+    if not host.is_pinned:
+        return Task.SCAN
+    if host.silent_for is None or not host.is_current:
+        return Task.INSTALL
+    return Task.INSTALL if host.is_silent and watched_for >= SILENT_AFTER else None
+
+
+def _removal(host: Host) -> Task | None:
+    if not host.is_touched:
+        return Task.FORGET
+    return Task.UNINSTALL if host.silent_for is None else None  # its node is still drained
+
+
+def retry_delay(failures: int) -> timedelta:
+    """Return the delay after this number of consecutive failures."""
+    doublings = min(max(failures - 1, 0), 10)
+    return min(RETRY_FIRST * (1 << doublings), RETRY_MAX)
+
+
+def host_state(host: Host) -> HostState:
+    if host.is_removed:
+        return HostState.REMOVING
+    if not host.is_pinned:
+        return HostState.UNVERIFIED
+    if host.is_visited_now:
+        return HostState.INSTALLING
+    if host.failures:
+        return HostState.FAILING
+    if host.silent_for is None:
+        return HostState.PENDING
+    return HostState.SILENT if host.is_silent else HostState.JOINED

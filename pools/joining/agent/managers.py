@@ -1,0 +1,141 @@
+"""Managers that keep the agent running: systemd, or a supervisor on machines without systemd."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+
+from .jobs import Job
+from .state import AGENT_FILE, STATE
+
+SYSTEMD_RUNS = "/run/systemd/system"  # exists while systemd manages the machine, see sd_booted(3)
+UNIT_NAME = "berth-agent.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
+ENVIRONMENT_FILE = os.path.join(STATE, "environment")
+REJECTED = 3  # exit code after the server rejected the agent; another attempt would fail as well
+RESTART_SECONDS = 5
+NOT_RESTARTED = (2, REJECTED)
+# Variables of the supervisor. The agent reads its own settings from its environment file.
+_SUPERVISED = ("PATH", "HOME", "LANG", "BERTH_MACHINE_STATE")
+
+# Pods outlive a restart of the agent, so only the agent's own process is killed. Delegation keeps systemd
+# from disabling the controllers that limit pods. An out-of-memory kill in a pod must not stop the service,
+# and a task limit would apply to all pods together.
+UNIT = """[Unit]
+Description=Berth agent
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+EnvironmentFile={environment}
+ExecStart={python} {agent} run
+Restart=always
+RestartSec={seconds}
+RestartPreventExitStatus={not_restarted}
+KillMode=process
+Delegate=yes
+OOMPolicy=continue
+TasksMax=infinity
+LimitNOFILE=1048576
+LimitMEMLOCK=infinity
+
+[Install]
+WantedBy=multi-user.target
+"""
+SUPERVISOR = """while :; do
+  {python} {agent} run
+  case $? in {not_restarted}) exit ;; esac
+  sleep {seconds}
+done
+"""
+
+
+class CannotInstall(Exception):
+    """Raised with the reason and a remedy if the agent cannot be installed or removed."""
+
+
+class Systemd:
+    """Service that starts with the machine. Stopping it does not stop its pods."""
+
+    installed = "The agent is installed and starts with the machine. Its log: journalctl -u berth-agent"
+
+    def start(self) -> None:
+        with open(UNIT_FILE + ".new", "w") as file:
+            file.write(unit())
+        os.rename(UNIT_FILE + ".new", UNIT_FILE)
+        _systemctl("daemon-reload")
+        _systemctl("enable", UNIT_NAME)
+        _systemctl("restart", UNIT_NAME)
+
+    def stop(self) -> None:
+        _systemctl("stop", UNIT_NAME, check=False)
+
+    def remove(self) -> None:
+        _systemctl("disable", "--now", UNIT_NAME, check=False)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(UNIT_FILE)
+        _systemctl("daemon-reload")
+
+
+class Supervisor:
+    """Shell loop that restarts the agent. Nothing starts it when the machine boots."""
+
+    installed = "The agent is installed and runs until the machine stops."
+
+    def __init__(self) -> None:
+        self.job = Job("supervisor")
+
+    def start(self) -> None:
+        command = SUPERVISOR.format(
+            python=shlex.quote(sys.executable), agent=shlex.quote(AGENT_FILE), seconds=RESTART_SECONDS,
+            not_restarted=" | ".join(map(str, NOT_RESTARTED)),
+        )  # fmt: skip
+        env = {name: os.environ[name] for name in _SUPERVISED if name in os.environ}
+        self.job.start(command, env)
+
+    def stop(self) -> None:
+        self.job.kill()
+
+    def remove(self) -> None:
+        self.job.kill()
+
+
+def find_manager(*, detached: bool) -> Systemd | Supervisor:
+    """Return what keeps the agent running here. Raises CannotInstall with the remedy if nothing can."""
+    if os.geteuid() != 0:
+        raise CannotInstall("Only root can manage services. Repeat the command with sudo.")
+    if os.path.isdir(SYSTEMD_RUNS):
+        return Systemd()
+    if not detached:
+        raise CannotInstall(
+            "This machine does not run systemd. Run `%s %s run` under its own service manager."
+            % (sys.executable, sys.argv[0])
+        )
+    return Supervisor()
+
+
+def unit() -> str:
+    return UNIT.format(
+        environment=_quote_argument(ENVIRONMENT_FILE), python=_quote_argument(sys.executable),
+        agent=_quote_argument(AGENT_FILE), seconds=RESTART_SECONDS,
+        not_restarted=" ".join(map(str, NOT_RESTARTED)),
+    )  # fmt: skip
+
+
+def _systemctl(*arguments: str, check: bool = True) -> None:
+    done = subprocess.run(
+        ["systemctl", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if check and done.returncode:
+        output = done.stdout.decode(errors="replace").strip()
+        raise CannotInstall("systemctl %s failed: %s" % (" ".join(arguments), output))
+
+
+def _quote_argument(path: str) -> str:
+    """Quote a path for a unit. In units, % begins a specifier and $ a variable."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return '"%s"' % escaped if set(path) & set(" \t\"'\\;") else escaped

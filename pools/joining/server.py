@@ -1,0 +1,40 @@
+"""Address at which machines reach this server."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from pools.providers.base import ProviderError, ProviderErrorKind
+
+
+@dataclass(frozen=True, slots=True)
+class ReachableServer:
+    """URL of this server, and the certificates that verify it, or an empty string for those of the system."""
+
+    url: str
+    ca: str
+    plain_http: bool
+
+
+def reachable_server() -> ReachableServer:
+    """Return the server. Raises ProviderError if machines could not join with the current settings."""
+    url = str(settings.BERTH_PUBLIC_URL)
+    if not url:
+        message = "BERTH_PUBLIC_URL is not set. Set it to the URL at which machines reach this server"
+        raise ProviderError(ProviderErrorKind.SETTINGS, message)
+    if not url.startswith("https://") and not settings.BERTH_PLAIN_HTTP:
+        message = "BERTH_PUBLIC_URL is not https:// (BERTH_PLAIN_HTTP=1 allows plain HTTP)"
+        raise ProviderError(ProviderErrorKind.SETTINGS, message)
+    return ReachableServer(url, _ca_certificates(), bool(settings.BERTH_PLAIN_HTTP))
+
+
+def _ca_certificates() -> str:
+    """Return the certificates that machines use to verify this server, or an empty string."""
+    if not settings.BERTH_PUBLIC_CA:
+        return ""
+    try:
+        return Path(settings.BERTH_PUBLIC_CA).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"the file in BERTH_PUBLIC_CA cannot be read: {error}"
+        raise ProviderError(ProviderErrorKind.SETTINGS, message) from error

@@ -1,0 +1,45 @@
+"""Model of a host that Berth reaches over SSH."""
+
+from django.db import models
+
+from pools.models.machine import Machine
+from pools.models.pool import NodePool
+
+
+class SshHost(models.Model):
+    """Host of a pool, from its listing in the pool's settings until the agent is uninstalled."""
+
+    pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="ssh_hosts")
+    name = models.CharField(max_length=63)
+    address = models.CharField(max_length=253)
+    port = models.PositiveIntegerField()
+    through = models.CharField(max_length=253, blank=True, default="", help_text="Address of the bastion.")
+    settings = models.JSONField(help_text="All settings of the host, with the defaults of the pool.")
+    machine = models.ForeignKey(Machine, on_delete=models.PROTECT, null=True, related_name="ssh_hosts")
+    join_version = models.PositiveIntegerField(
+        default=1, help_text="Increases with each installation, which revokes the former join token."
+    )
+    applied = models.CharField(
+        max_length=64, blank=True, default="", help_text="Digest of the settings that are installed."
+    )
+    touched_at = models.DateTimeField(null=True, help_text="Start of the first installation.")
+    removed_at = models.DateTimeField(null=True)
+
+    # Outcome of the last visit.
+    visited_at = models.DateTimeField(null=True)
+    failures = models.PositiveIntegerField(default=0, help_text="Consecutive failed visits.")
+    retry_at = models.DateTimeField(null=True)
+    problem = models.CharField(max_length=16, blank=True, default="")
+    message = models.TextField(blank=True, default="")
+    presented_key = models.TextField(blank=True, default="", help_text="Host key that was not accepted.")
+    facts = models.JSONField(default=dict, help_text="Properties of the host, as last measured.")
+
+    class Meta:
+        ordering = ["pool__name", "name", "pk"]
+        constraints = [
+            models.UniqueConstraint(name="ssh_host_name_once", fields=["pool", "name"]),
+            models.UniqueConstraint(name="ssh_host_listed_once", fields=["address", "port", "through"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,159 @@
+"""Install, repair and uninstall the agents of SSH hosts, as decided by `pools.engine.ssh_hosts`."""
+
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F
+from django.db.models.functions import Coalesce
+
+from pools import history
+from pools.engine.ssh_hosts import RETRY_MAX, Task, next_task, retry_delay
+from pools.joining import secrets
+from pools.joining.package import agent_package
+from pools.joining.server import ReachableServer, reachable_server
+from pools.models import NodePool, SshHost
+from pools.models.scaling import ScalingKind
+from pools.providers.base import ProviderError
+from pools.providers.ssh.endpoint import SshError, SshErrorKind, Timeouts, fingerprint
+from pools.providers.ssh.visitor import Outcome, Visitor
+from pools.services.ssh.hosts import INSTALLING, host_view, settings_digest
+from pools.services.ssh.keys import PoolKeys
+
+# A process that has not looked for this long was not leading, so it has not seen the agents' reports.
+UNWATCHED_AFTER = 300.0
+OUTCOME_FIELDS = (
+    "visited_at", "presented_key", "failures", "problem", "message", "retry_at", "applied", "facts",
+)  # fmt: skip
+
+
+@dataclass
+class _Watch:
+    since: float
+    last: float
+
+
+class SshUpkeep:
+    """Upkeep of the hosts of all pools by this process. Steps never wait for a host."""
+
+    def __init__(
+        self, now: Callable[[], datetime], installation: Callable[[], str], visitor: Visitor,
+        timeouts: Timeouts | None = None,
+    ) -> None:  # fmt: skip
+        self._now, self._installation, self._visitor = now, installation, visitor
+        self._timeouts = timeouts or Timeouts()
+        self._watches: dict[int, _Watch] = {}
+        self._digests: dict[int, str] = {}
+
+    def step(self, pool_name: str) -> None:
+        """Store the outcomes of visits that have ended, and start the visits that are due."""
+        pool = NodePool.objects.filter(name=pool_name).first()
+        if pool is None:
+            return
+        rows = list(SshHost.objects.filter(pool=pool).select_related("machine", "pool"))
+        outcomes = self._visitor.collect(frozenset(row.pk for row in rows))
+        for row in rows:
+            if row.pk in outcomes:
+                self._record(row, outcomes[row.pk])
+        watched_for = self._watched_for(pool)
+        if rows and not pool.paused:
+            self._start_visits(pool, [row for row in rows if row.pk is not None], watched_for)
+
+    def _start_visits(self, pool: NodePool, rows: Iterable[SshHost], watched_for: timedelta) -> None:
+        keys, now = PoolKeys(pool), self._now()
+        visited = self._visitor.hosts()
+        try:
+            server: ReachableServer | ProviderError = reachable_server()
+        except ProviderError as error:
+            server = error
+        for row in rows:
+            reachable = server if isinstance(server, ReachableServer) else ReachableServer("", "", False)
+            digest = settings_digest(row.settings, reachable.url, reachable.ca)
+            view = host_view(row, now, is_visited_now=row.pk in visited, applied=digest)
+            task = next_task(view, now, watched_for=watched_for)
+            if task is None:
+                continue
+            try:
+                if task is Task.INSTALL and isinstance(server, ProviderError):
+                    raise SshError(SshErrorKind.UNSUITABLE, server.message)
+                self._start(row, task, keys, reachable, digest)
+            except SshError as error:
+                self._record(row, Outcome(task, error=error))
+
+    def _start(self, row: SshHost, task: Task, keys: PoolKeys, server: ReachableServer, digest: str) -> None:
+        if task is Task.FORGET:
+            row.delete()
+            return
+        endpoint = keys.endpoint(row.settings)
+        # asyncssh is only loaded by processes that visit hosts.
+        from pools.providers.ssh import visits
+
+        home, installation = row.settings["home"], self._installation()
+        visit: Coroutine[Any, Any, Any]
+        if task is Task.SCAN:
+            visit = visits.scan(endpoint, self._timeouts)
+        elif task is Task.UNINSTALL:
+            visit = visits.uninstall(endpoint, home, installation, self._timeouts)
+        else:
+            if not self._begin_installation(row):
+                return
+            env = {
+                **row.settings["env"], "BERTH_URL": server.url, "BERTH_POOL": row.pool.name,
+                "BERTH_JOIN_TOKEN": secrets.for_host(row.pk, row.join_version),
+                "BERTH_MACHINE_STATE": home, "BERTH_INSTALLATION": installation,
+                **({"BERTH_PLAIN_HTTP": "1"} if server.plain_http else {}),
+            }  # fmt: skip
+            order = visits.Installation(home, agent_package(), env, server.ca)
+            self._digests[row.pk] = digest
+            visit = visits.install(endpoint, order, installation, self._timeouts)
+        self._visitor.start(row.pk, task, visit)
+
+    def _begin_installation(self, row: SshHost) -> bool:
+        """Store that something may now be on the host, and revoke former join tokens.
+
+        Return False if the host has just been removed.
+        """
+        fresh = SshHost.objects.filter(pk=row.pk, removed_at=None)
+        began = fresh.update(
+            join_version=F("join_version") + 1, touched_at=Coalesce(F("touched_at"), self._now()),
+            problem=INSTALLING,
+        )  # fmt: skip
+        if began:
+            row.refresh_from_db(fields=["join_version", "touched_at"])
+        return bool(began)
+
+    def _record(self, row: SshHost, outcome: Outcome) -> None:
+        now, error = self._now(), outcome.error
+        if outcome.task is Task.UNINSTALL and error is None:
+            reason = f"{row.name}: the agent was uninstalled"
+            history.write(row.pool, ScalingKind.TERMINATE, reason, at=now, machine=row.name)
+            row.delete()
+            return
+        former = row.message
+        row.visited_at, row.presented_key = now, ""
+        if error is not None:
+            row.failures += 1
+            row.problem, row.message = error.kind.value, error.message[:2000]
+            row.presented_key, row.retry_at = error.presented, now + retry_delay(row.failures)
+        elif outcome.task is Task.SCAN:
+            row.failures, row.problem, row.retry_at = 0, SshErrorKind.HOST_KEY.value, now + RETRY_MAX
+            row.presented_key = outcome.scanned_key
+            row.message = f"the host key {fingerprint(outcome.scanned_key)} has not been accepted"
+        else:
+            row.failures, row.problem, row.message, row.retry_at = 0, "", "", None
+            row.applied = self._digests.pop(row.pk, "")
+            row.facts = outcome.facts.to_json() if outcome.facts else {}
+        row.save(update_fields=OUTCOME_FIELDS)
+        if row.message and row.message != former:
+            history.write(row.pool, ScalingKind.ERROR, f"host {row.name}: {row.message}", at=now)
+
+    def _watched_for(self, pool: NodePool) -> timedelta:
+        """Return for how long this process has been looking at the pool without a long break."""
+        current = time.monotonic()
+        watch = self._watches.get(pool.pk)
+        if watch is None or current - watch.last > UNWATCHED_AFTER:
+            watch = self._watches[pool.pk] = _Watch(current, current)
+        watch.last = current
+        return timedelta(seconds=current - watch.since)

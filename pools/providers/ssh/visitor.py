@@ -1,0 +1,80 @@
+"""Run visits of many hosts at once, in a thread of their own.
+
+A host that hangs occupies nothing but its own visit, which has time limits.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from pools.engine.ssh_hosts import Task
+from pools.providers.ssh.endpoint import SshError, SshErrorKind
+from pools.providers.ssh.scripts import HostFacts
+
+VISITS_MAX = 200  # at the same time; further ones wait
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of a visit: the facts or the scanned key, or the error."""
+
+    task: Task
+    facts: HostFacts | None = None
+    scanned_key: str = ""
+    error: SshError | None = None
+
+
+class Visitor:
+    """Visits that run or have ended, by the key of the host. Each host has at most one."""
+
+    def __init__(self) -> None:
+        self._visits: dict[int, tuple[Task, Future[Any]]] = {}
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._slots: asyncio.Semaphore | None = None
+
+    def start(self, host: int, task: Task, visit: Coroutine[Any, Any, Any]) -> None:
+        """Start a visit, unless the host has one whose outcome was not collected yet."""
+        with self._lock:
+            if host in self._visits:
+                visit.close()
+                return
+            future = asyncio.run_coroutine_threadsafe(self._run(visit), self._running_loop())
+            self._visits[host] = task, future
+
+    def hosts(self) -> frozenset[int]:
+        with self._lock:
+            return frozenset(self._visits)
+
+    def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
+        """Return the outcomes of visits of these hosts that have ended, and forget these visits."""
+        with self._lock:
+            ended = [host for host in hosts if host in self._visits and self._visits[host][1].done()]
+            visits = {host: self._visits.pop(host) for host in ended}
+        return {host: _outcome(task, future) for host, (task, future) in visits.items()}
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="ssh-hosts", daemon=True).start()
+        return self._loop
+
+    async def _run(self, visit: Coroutine[Any, Any, Any]) -> Any:
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(VISITS_MAX)
+        async with self._slots:
+            return await visit
+
+
+def _outcome(task: Task, future: "Future[Any]") -> Outcome:
+    try:
+        result = future.result()
+    except SshError as error:
+        return Outcome(task, error=error)
+    except Exception as error:
+        message = f"the visit failed: {type(error).__name__}: {error}"
+        return Outcome(task, error=SshError(SshErrorKind.COMMAND, message))
+    return Outcome(task, scanned_key=result) if task is Task.SCAN else Outcome(task, facts=result)

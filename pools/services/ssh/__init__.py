@@ -1,0 +1,1 @@
+"""Hosts that Berth reaches over SSH."""

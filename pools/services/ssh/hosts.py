@@ -1,0 +1,170 @@
+"""Keep the rows of SSH hosts in line with their pool's settings."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Invalid
+from berth.core.problems import Problem, format_value
+from pools.engine.ssh_hosts import Host, HostState, host_state
+from pools.models import NodePool, SshHost
+from pools.providers.ssh.settings import keep_host_keys, ssh_settings
+from pools.services.machines import remove_machine
+
+SSH = NodePool.Provider.SSH.value
+
+
+def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return changes of a pool in which hosts that stay keep their pinned keys. Raises Invalid."""
+    if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
+        return columns
+    settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)
+    return {**columns, "provider_settings": settings}
+
+
+def sync_hosts(pool: NodePool, *, actor: Any) -> None:
+    """Add, change and remove the rows of hosts. Removed hosts are drained, and then their agents uninstalled.
+
+    This runs in the transaction that stores the settings. Raises Invalid if a host belongs to another pool,
+    is still being removed, or would have to be uninstalled first.
+    """
+    if pool.provider != SSH:
+        remove_all_hosts(pool)
+        return
+    listed = ssh_settings(pool.provider_settings).resolved()
+    rows = {row.name: row for row in SshHost.objects.select_for_update(of=("self",)).filter(pool=pool)}
+    paths = {host["name"]: f"provider_settings.hosts[{index}]" for index, host in enumerate(listed)}
+    problems = [
+        problem
+        for host in listed
+        if host["name"] in rows
+        for problem in _change_problems(rows[host["name"]], host, paths[host["name"]])
+    ]
+    if problems := [*problems, *_taken_hosts(pool, listed, paths)]:
+        raise Invalid(problems)
+    now = timezone.now()
+    for name in rows.keys() - paths.keys():
+        _remove(rows[name], actor=actor, at=now)
+    new = [_row(pool, host) for host in listed if host["name"] not in rows]
+    SshHost.objects.bulk_create(new)
+    for host in listed:
+        row = rows.get(host["name"])
+        if row is not None and row.settings != host:
+            _update(row, host)
+
+
+def remove_all_hosts(pool: NodePool) -> None:
+    """Delete the rows of hosts that nothing was installed on. Raises Conflict if there are others."""
+    SshHost.objects.filter(pool=pool, touched_at=None).delete()
+    if count := SshHost.objects.filter(pool=pool).count():
+        raise Conflict(
+            f"The agent is installed on {count} hosts of pool {pool.name}. Remove them from the pool first: "
+            f"`berth pool edit {pool.name} --set 'provider_settings={{hosts: []}}'`."
+        )
+
+
+def forget_host(host: SshHost) -> None:
+    """Delete the row of a removed host that cannot be reached any more. Its agent, if any, stays on it.
+
+    Raises Conflict if the host is not being removed, or if its node is still drained.
+    """
+    if host.removed_at is None:
+        raise Conflict(f"Host {host.name} is in the settings of pool {host.pool}. Remove it there first.")
+    if host.machine is not None and host.machine.departed_at is None:
+        raise Conflict(f"The node of host {host.name} is still drained. Try again once it has ended.")
+    host.delete()
+
+
+def host_view(row: SshHost, now: datetime, *, is_visited_now: bool = False, applied: str = "") -> Host:
+    """Return what the engine needs. `applied` is the digest that an up-to-date installation has."""
+    machine = row.machine
+    present = machine is not None and machine.departed_at is None
+    return Host(
+        is_pinned=bool(row.settings["host_key"]),
+        is_touched=row.touched_at is not None,
+        is_current=row.applied == applied,
+        is_removed=row.removed_at is not None,
+        silent_for=max(now - machine.last_seen_at, timedelta()) if machine is not None and present else None,
+        is_visited_now=is_visited_now,
+        failures=row.failures,
+        retry_at=row.retry_at,
+    )
+
+
+def displayed_state(row: SshHost, now: datetime) -> HostState:
+    """Return the state that users see. An installation is running if it began after the last visit ended."""
+    is_visited = row.problem == INSTALLING
+    return host_state(host_view(row, now, is_visited_now=is_visited))
+
+
+INSTALLING = "installing"
+
+
+def settings_digest(settings: Mapping[str, Any], url: str, ca: str) -> str:
+    """Return the digest of what an installation writes to the host."""
+    content = json.dumps([settings["home"], settings["env"], url, ca], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
+    return SshHost(
+        pool=pool, name=host["name"], address=host["address"], port=host["port"], through=_through(host),
+        settings=host,
+    )  # fmt: skip
+
+
+def _update(row: SshHost, host: dict[str, Any]) -> None:
+    """Store changed settings, and try the host again at once."""
+    row.settings, row.address, row.port, row.through = host, host["address"], host["port"], _through(host)
+    row.retry_at, row.failures, row.message, row.presented_key, row.problem = None, 0, "", "", ""
+    row.save()
+
+
+def _remove(row: SshHost, *, actor: Any, at: datetime) -> None:
+    if row.removed_at is not None:
+        return
+    if row.touched_at is None:
+        row.delete()
+        return
+    row.removed_at, row.retry_at, row.failures, row.message, row.problem = at, None, 0, "", ""
+    row.save()
+    if row.machine is not None and row.machine.departed_at is None:
+        remove_machine(actor=actor, machine=row.machine, at=at, reason="the host was removed from the pool")
+
+
+def _change_problems(row: SshHost, host: Mapping[str, Any], path: str) -> Iterable[Problem]:
+    if row.removed_at is not None:
+        message = f"is still being removed (host {row.name}). Add it again once its agent is uninstalled"
+        yield Problem(f"{path}.name", message, format_value(row.name))
+    elif row.touched_at is not None:
+        for field in ("address", "home"):
+            if row.settings[field] != host[field]:
+                message = f"cannot be changed while the agent is installed (host {row.name})"
+                remedy = f"{row.settings[field]}; or remove the host first"
+                yield Problem(f"{path}.{field}", message, format_value(host[field]), remedy)
+
+
+def _taken_hosts(
+    pool: NodePool, listed: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
+) -> Iterable[Problem]:
+    by_place = {(host["address"], host["port"], _through(host)): host for host in listed}
+    rows = SshHost.objects.filter(address__in={place[0] for place in by_place}).exclude(pool=pool)
+    for row in rows.select_related("pool"):
+        host = by_place.get((row.address, row.port, row.through))
+        if host is not None:
+            message = f"belongs to pool {row.pool.name} as {row.name}. Remove it there first"
+            yield Problem(f"{paths[host['name']]}.address", message, format_value(row.address))
+    renamed = SshHost.objects.filter(pool=pool, address__in={place[0] for place in by_place})
+    for row in renamed:
+        host = by_place.get((row.address, row.port, row.through))
+        if host is not None and host["name"] != row.name:
+            message = f"belongs to host {row.name} of this pool. Keep the name, or remove that host first"
+            yield Problem(f"{paths[host['name']]}.name", message, format_value(host["name"]), row.name)
+
+
+def _through(host: Mapping[str, Any]) -> str:
+    return host["bastion"]["address"] if host["bastion"] else ""

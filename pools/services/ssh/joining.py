@@ -1,0 +1,64 @@
+"""Let a machine join a pool as one of the pool's SSH hosts."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from django.db import transaction
+
+from berth.core.errors import Conflict, Unauthenticated
+from berth.core.words import format_count
+from pools import history
+from pools.joining import secrets
+from pools.models import Machine, MachineUse, SshHost
+from pools.models.scaling import ScalingKind
+from pools.services.joining import (
+    JOIN_REFUSED,
+    MachineReport,
+    check_not_elsewhere,
+    has_changed,
+    store_machine,
+)
+
+
+def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
+    """Let the machine join under the name of the host. Return the secret for the machine's later reports.
+
+    The token is valid for one installation, which Berth itself started, so the machine takes its former place
+    at once. Raises Unauthenticated for an expired token, and Conflict for a machine that has another place.
+    """
+    key, version = host_version
+    with transaction.atomic():
+        hosts = SshHost.objects.select_for_update(of=("self",)).select_related("pool", "machine")
+        host = hosts.filter(pk=key, join_version=version, pool__name=pool_name, removed_at=None).first()
+        if host is None:
+            raise Unauthenticated(JOIN_REFUSED)
+        measured = replace(measured, name=host.name)
+        former = _former_machine(host, measured, at)
+        if former is not None and has_changed(former, measured):
+            MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)  # its node is lost
+        machine = store_machine(former or Machine(pool=host.pool), measured, at)
+        SshHost.objects.filter(pk=host.pk).update(machine=machine)
+        action = "joined" if former is None else "joined again"
+        gpus = format_count(len(measured.devices), "GPU")
+        reason = f"{host.name} {action} with {gpus}, as an SSH host"
+        history.write(host.pool, ScalingKind.JOINED, reason, at=at, machine=host.name)
+    return secrets.for_machine(machine.pk, machine.secret_version)
+
+
+def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
+    """Return the row of this machine, or None. Another machine that was this host departs.
+
+    Raises Conflict if the machine belongs to another pool, or to another host or a join token of this pool.
+    """
+    check_not_elsewhere(host.pool, measured)
+    rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")
+    same = (
+        rows.filter(pool=host.pool, machine_id=measured.machine_id).first() if measured.machine_id else None
+    )
+    if same is not None and same.departed_at is None and same.pk != host.machine_id:
+        raise Conflict(f"This machine already belongs to pool {host.pool.name} as {same.name}.")
+    if host.machine is not None and (same is None or same.pk != host.machine_id):
+        if not measured.machine_id:
+            return host.machine
+        Machine.objects.filter(pk=host.machine.pk, departed_at=None).update(departed_at=at)
+    return same

@@ -1,0 +1,168 @@
+"""Tests for pools of SSH hosts with real servers and agents."""
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django.live_server_helper import LiveServer
+
+from pools.engine.ssh_hosts import HostState
+from pools.models import Machine, MachineUse, NodePool, SshHost
+from pools.providers.ssh.endpoint import fingerprint
+from tests.agents import NO_METADATA
+from tests.api.pools.test_joining import Wired
+from tests.pools.ssh.ssh_pool import SshPool, create, host_entry
+from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, silent_server, ssh_server
+
+pytestmark = [
+    needs_sshd,
+    pytest.mark.skipif(os.geteuid() != 0, reason="agents are installed by root"),
+    pytest.mark.django_db(transaction=True),
+]
+ENV = {"env": NO_METADATA}
+SILENCE = timedelta(seconds=60)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with ssh_server(tmp_path_factory.mktemp("sshd"), "127.0.0.2") as running:
+        yield running
+
+
+@pytest.fixture
+def stage(
+    server: SshServer, live_server: LiveServer, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SshPool]:
+    """Yield a pool without hosts whose key is known. Processes of agents are killed at the end."""
+    settings.BERTH_PUBLIC_URL = live_server.url
+    settings.BERTH_PLAIN_HTTP = True
+    monkeypatch.setattr("pools.api.joining.load_wiring", Wired)
+    pool = create(ssh_keys={"ssh-key": server.private_key}, nodes=(0, 8))
+    stage = SshPool(tmp_path, pool)
+    yield stage
+    stage.wait(lambda: stage.kill_agents() or not stage.agent_pids())
+
+
+def test_agents_are_installed_join_and_are_uninstalled_with_their_files(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    first = host_entry(server, "box-1", tmp_path)
+    (tmp_path / "box-1" / "notes").write_text("not Berth's")
+    stage.edit(first, **ENV)
+    stage.wait_for("box-1", HostState.JOINED)
+    assert (stage.machine("box-1").name, stage.host("box-1").facts["root"]) == ("box-1", "root")
+    NodePool.objects.update(nodes_desired=1)
+    stage.wait(lambda: stage.reconcile() or MachineUse.objects.filter(ended_at=None).exists())
+    reported = timezone.now()
+    stage.wait(lambda: stage.machine("box-1").last_seen_at > reported)
+
+    stage.edit(**ENV)
+    assert stage.state("box-1") is HostState.REMOVING
+    assert (tmp_path / "box-1/berth-machine/berth-agent").exists(), "its node is still drained"
+    MachineUse.objects.update(ended_at=timezone.now())
+    Machine.objects.update(departed_at=timezone.now())
+    stage.wait_for("box-1", None)
+    assert [path.name for path in (tmp_path / "box-1").iterdir()] == ["notes"]
+    assert stage.agent_pids() == []
+
+
+def test_lost_agent_is_restarted_and_keeps_its_place(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    stage.edit(host_entry(server, "box-1", tmp_path), **ENV)
+    stage.wait_for("box-1", HostState.JOINED)
+    machine = stage.machine("box-1")
+    stage.kill_agents()
+    watch = stage.provider._upkeep._watches[stage.pool.pk]
+    watch.since -= 100
+    Machine.objects.update(last_seen_at=timezone.now() - 2 * SILENCE)
+    stage.wait(lambda: stage.reconcile() or stage.machine("box-1").last_seen_at > timezone.now() - SILENCE)
+    assert stage.machine("box-1").pk == machine.pk
+    assert Machine.objects.count() == 1
+    stage.wait_for("box-1", HostState.JOINED)
+    assert (stage.host("box-1").failures, stage.host("box-1").message) == (0, "")
+
+
+def test_kill_of_berth_during_an_installation_doubles_nothing(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    stage.edit(host_entry(server, "box-1", tmp_path), **ENV)
+    stage.reconcile()
+    assert stage.host("box-1").touched_at is not None
+    for _ in range(3):
+        stage.restart_berth()
+        stage.reconcile()
+    stage.wait(lambda: stage.state("box-1") is HostState.JOINED or _retry_now())
+    assert Machine.objects.count() == 1
+    stage.wait(lambda: len(stage.agents()) == 1)
+
+
+def test_host_with_another_key_is_refused_and_not_touched(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    _, other = generate_key(tmp_path / "other")
+    stage.edit(host_entry(server, "box-1", tmp_path, host_key=other), **ENV)
+    logins = server.log.count("Accepted publickey")
+    stage.wait_for("box-1", HostState.FAILING)
+    host = stage.host("box-1")
+    assert (host.problem, host.presented_key) == ("host_key", server.host_key)
+    assert fingerprint(server.host_key) in host.message
+    assert server.log.count("Accepted publickey") == logins
+    stage.edit(host_entry(server, "box-1", tmp_path), **ENV)
+    stage.wait_for("box-1", HostState.JOINED)
+
+
+def test_host_without_a_pinned_key_shows_its_fingerprint(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    stage.edit(host_entry(server, "box-1", tmp_path, host_key=None), **ENV)
+    logins = server.log.count("Accepted publickey")
+    assert stage.state("box-1") is HostState.UNVERIFIED
+    stage.wait(lambda: stage.reconcile() or stage.host("box-1").presented_key)
+    assert stage.host("box-1").presented_key == server.host_key
+    assert "has not been accepted" in stage.host("box-1").message
+    assert server.log.count("Accepted publickey") == logins
+
+
+def test_host_that_hangs_delays_no_other_host(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
+    with silent_server("127.0.0.3") as port:
+        hangs = {**host_entry(server, "hangs", tmp_path), "address": "127.0.0.3", "port": port}
+        stage.edit(hangs, host_entry(server, "works", tmp_path), **ENV)
+        stage.wait_for("works", HostState.JOINED)
+        assert stage.state("hangs") is HostState.INSTALLING
+
+
+def test_problems_of_hosts_are_explained(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
+    stage.edit(
+        host_entry(server, "no-user", tmp_path, user="not-a-user"),
+        {**host_entry(server, "no-key", tmp_path), "address": "127.0.0.4", "key": "secret:other"},
+        **ENV,
+    )
+    stage.wait_for("no-user", HostState.FAILING)
+    assert "refused the login of user not-a-user" in stage.host("no-user").message
+    stage.wait_for("no-key", HostState.FAILING)
+    assert (
+        "the pool has no SSH key other. Set it with `berth secret set other" in stage.host("no-key").message
+    )
+
+
+def test_agent_of_another_berth_is_left_alone(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
+    entry = host_entry(server, "box-1", tmp_path)
+    environment = Path(entry["home"]) / "environment"
+    environment.write_text("BERTH_POOL=old\nBERTH_URL=https://other.example.org\n")
+    stage.edit(entry, **ENV)
+    stage.wait_for("box-1", HostState.FAILING)
+    assert "the host has an agent of https://other.example.org, pool old" in stage.host("box-1").message
+    stage.edit(**ENV)
+    stage.wait_for("box-1", None)
+    assert sorted(path.name for path in environment.parent.iterdir()) == ["environment", "machine-id"]
+
+
+def _retry_now() -> bool:
+    """Let failed hosts be visited at once: an installation of the killed process may still be running."""
+    SshHost.objects.update(retry_at=None)
+    return False
