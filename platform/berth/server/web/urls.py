@@ -5,9 +5,11 @@ from django.urls import include, path, re_path
 from berth.server.web import overview
 from berth.server.web.authentication import login, single_sign_on
 from berth.server.web.documentation import documentation
+from berth.server.web.search import search
 
 urlpatterns = [
     path("", overview.index, name="overview"),
+    path("search", search, name="search"),
     path("login", login.SignIn.as_view(), name="login"),
     path("login/sso", single_sign_on.begin, name="sso"),
     path("login/sso/return", single_sign_on.end, name="sso-end"),

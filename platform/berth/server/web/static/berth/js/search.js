@@ -1,0 +1,75 @@
+// The search dialog: Ctrl-K opens it, arrow keys move between results, recently visited pages come first.
+(() => {
+  "use strict";
+  const dialog = document.getElementById("search");
+  if (!dialog) return;
+  const field = dialog.querySelector("input"), results = dialog.querySelector("[data-results]");
+  const recentList = dialog.querySelector("[data-recent]");
+  const MAX_RECENT = 6, key = `berth-recent-${document.body.dataset.person}`;
+  const hasName = /^\/(workloads|arrays|services|node-pools|nodes|evictions)\/[^/]+$/;
+
+  function recent() {
+    try { return JSON.parse(localStorage.getItem(key)) || []; } catch { return []; }
+  }
+
+  function remember() {
+    if (!hasName.test(location.pathname)) return;
+    const title = document.querySelector("h1")?.firstChild?.textContent.trim();
+    if (!title) return;
+    const others = recent().filter((page) => page.path !== location.pathname);
+    localStorage.setItem(key, JSON.stringify([{ path: location.pathname, title }, ...others].slice(0, MAX_RECENT)));
+  }
+
+  function showRecent() {
+    const list = recentList.querySelector("ul");
+    list.replaceChildren(...recent().map((page) => {
+      const link = document.createElement("a"), kind = document.createElement("span"), item = document.createElement("li");
+      link.className = "nav-link";
+      link.href = page.path;
+      link.textContent = page.title;
+      kind.className = "hint";
+      kind.textContent = page.path.split("/")[1].replace("-", " ");
+      link.append(kind);
+      item.append(link);
+      return item;
+    }));
+    recentList.hidden = field.value.trim() !== "" || !list.children.length;
+  }
+
+  function open() {
+    if (dialog.open) return;
+    field.value = "";
+    showRecent();
+    dialog.showModal();
+    field.focus();
+    htmx.trigger(field, "search");
+  }
+
+  function move(step) {
+    const links = [...dialog.querySelectorAll("a")].filter((link) => link.offsetParent);
+    const stops = [field, ...links];
+    stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length]?.focus();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      open();
+    } else if (dialog.open && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      event.preventDefault();
+      move(event.key === "ArrowDown" ? 1 : -1);
+    } else if (dialog.open && event.key === "Escape") {
+      event.preventDefault(); // a search field would first clear itself
+      dialog.close();
+    } else if (dialog.open && event.key === "Enter" && document.activeElement === field) {
+      event.preventDefault();
+      results.querySelector("a")?.click();
+    }
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("[data-search]")) open();
+    else if (event.target === dialog) dialog.close();
+  });
+  field.addEventListener("input", showRecent);
+  remember();
+})();

@@ -1,0 +1,30 @@
+"""Browser tests for the search dialog: keyboard, results and recently visited pages."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_search_dialog_finds_a_workload_by_keyboard(opened: Open, width: int) -> None:
+    with opened("dave", viewport={"width": width, "height": 800}) as (page, faults):
+        page.goto("/node-pools/train")
+        page.keyboard.press("Control+k")
+        dialog = page.get_by_role("dialog", name="Search")
+        expect(dialog.get_by_role("link", name="Fair share")).to_be_visible()
+        page.keyboard.type("ablation-7")
+        link = dialog.get_by_role("link", name=re.compile("ablation-7"))
+        expect(link).to_be_visible()
+        page.keyboard.press("ArrowDown")
+        expect(link).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="ablation-7")).to_be_visible()
+        page.locator("[data-search]:visible").first.click()
+        recent = page.get_by_role("region", name="Recently visited")
+        expect(recent.get_by_role("link", name="train")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
+        assert not faults

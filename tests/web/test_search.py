@@ -1,0 +1,62 @@
+"""Tests for the search dialog: results of each kind, and nothing that the user may not see."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+
+
+@pytest.fixture
+def objects(cast: Cast) -> None:
+    make.node(cast.pool, name="rack7-node")
+    make.workload(cast.vision, "rack7-train", phase="running")
+    make.workload(cast.ads, "rack7-ranker")
+
+
+def links(client: Client, words: str) -> list[str]:
+    text = client.get("/search", {"q": words}, **HTMX).content.decode()
+    return re.findall(r'href="([^"]+)"', text)
+
+
+def found(client: Client, words: str) -> set[str]:
+    text = client.get("/search", {"q": words}, **HTMX).content.decode()
+    return set(re.findall(r"<span>([^<]+)</span>", text))
+
+
+def test_search_lists_pages_objects_and_projects(cast: Cast, objects: None, sign_in) -> None:
+    alice = sign_in("alice")
+    assert found(alice, "rack7") == {"rack7-node", "rack7-train", "rack7-ranker"}
+    assert found(alice, "RACK7 vision") == {"rack7-train"}
+    assert "/fair-share" in links(alice, "fair")
+    assert "/workloads?project=vision" in links(alice, "vision")
+    assert f"/node-pools/{cast.pool.name}" in links(alice, cast.pool.name)
+    assert "/" in links(alice, "") and "rack7-train" not in found(alice, "")
+
+
+def test_search_finds_only_what_the_user_may_see(cast: Cast, objects: None, sign_in) -> None:
+    assert found(sign_in("dave"), "rack7") == {"rack7-node", "rack7-train"}
+    assert Client().get("/search", {"q": "rack7"}, **HTMX).status_code == 401
+
+
+@pytest.mark.parametrize("words", ["%", "_", "'\"><script>", "\0", "x " * 500, "\\", "☃"])
+def test_odd_searches_are_answered(cast: Cast, sign_in, words: str) -> None:
+    answer = sign_in("alice").get("/search", {"q": words}, **HTMX)
+    assert answer.status_code == 200
+    assert "<script>" not in answer.content.decode()
+    if words in ("%", "☃"):
+        assert "Nothing that you may see matches" in answer.content.decode()
+
+
+def test_search_takes_the_same_number_of_statements_for_many_workloads(
+    cast: Cast, sign_in, django_assert_max_num_queries
+) -> None:
+    alice = sign_in("alice")
+    for number in range(20):
+        make.workload(cast.vision, f"many-{number}")
+    with django_assert_max_num_queries(16):
+        assert len(found(alice, "many")) == 6
