@@ -23,23 +23,23 @@ def links(client: Client, words: str) -> list[str]:
     return re.findall(r'href="([^"]+)"', text)
 
 
-def found(client: Client, words: str) -> set[str]:
+def titles(client: Client, words: str) -> set[str]:
     text = client.get("/search", {"q": words}, **HTMX).content.decode()
     return set(re.findall(r"<span>([^<]+)</span>", text))
 
 
 def test_search_lists_pages_objects_and_projects(cast: Cast, objects: None, sign_in) -> None:
     alice = sign_in("alice")
-    assert found(alice, "rack7") == {"rack7-node", "rack7-train", "rack7-ranker"}
-    assert found(alice, "RACK7 vision") == {"rack7-train"}
+    assert titles(alice, "rack7") == {"rack7-node", "rack7-train", "rack7-ranker"}
+    assert titles(alice, "RACK7 vision") == {"rack7-train"}
     assert "/fair-share" in links(alice, "fair")
     assert "/workloads?project=vision" in links(alice, "vision")
     assert f"/node-pools/{cast.pool.name}" in links(alice, cast.pool.name)
-    assert "/" in links(alice, "") and "rack7-train" not in found(alice, "")
+    assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
 
 
 def test_search_finds_only_what_the_user_may_see(cast: Cast, objects: None, sign_in) -> None:
-    assert found(sign_in("dave"), "rack7") == {"rack7-node", "rack7-train"}
+    assert titles(sign_in("dave"), "rack7") == {"rack7-node", "rack7-train"}
     assert Client().get("/search", {"q": "rack7"}, **HTMX).status_code == 401
 
 
@@ -59,4 +59,4 @@ def test_search_takes_the_same_number_of_statements_for_many_workloads(
     for number in range(20):
         make.workload(cast.vision, f"many-{number}")
     with django_assert_max_num_queries(16):
-        assert len(found(alice, "many")) == 6
+        assert len(titles(alice, "many")) == 6
