@@ -78,7 +78,7 @@ class MachineResponse(ResponseModel):
 
 class MachinesQuery(ListQuery):
     departed: bool = False
-    token: int | None = Field(None, description="Only machines that joined with the token of this ID.")
+    token: int | None = Field(None, description="Only machines that joined with the token that has this ID.")
 
 
 class MachinesView(PoolView):

@@ -108,7 +108,7 @@ class NodeResponse(ResponseModel):
         "Kubernetes; empty if there is none."
     )
     foreign: ForeignUsage | None = Field(
-        description="Resources that pods of others use on the machine; null if it has none."
+        description="Resources that foreign pods use on the machine; null if there are none."
     )
     instance_id: str | None = Field(description="Null unless you are a platform admin.")
     address: str | None = Field(description="Null unless you are a platform admin.")

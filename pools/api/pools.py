@@ -90,7 +90,7 @@ class PoolPreviewResponse(ResponseModel):
     nodes_total: int
     nodes_usable: int
     total: Amounts = Field(description="Resources of the nodes that can be used.")
-    free: Amounts = Field(description="Resources of these nodes that others do not use.")
+    free: Amounts = Field(description="Resources of these nodes that are not used by others.")
     findings: list[PreviewFindingResponse]
 
     @classmethod

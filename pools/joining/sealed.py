@@ -22,7 +22,7 @@ def unseal(sealed: str) -> str:
         return _keys().decrypt(sealed.encode()).decode()
     except InvalidToken:
         raise UnsealError(
-            "the secret was encrypted with another BERTH_SECRET_KEY. Set the secret again"
+            "the secret was encrypted with a different BERTH_SECRET_KEY. Set the secret again"
         ) from None
 
 

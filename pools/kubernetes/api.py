@@ -239,6 +239,6 @@ def _tls_context(connection: Connection) -> ssl.SSLContext | bool:
                 path.touch(mode=0o600)
                 path.write_text(content)
             # Without a password, OpenSSL would prompt for one on the terminal if the key is encrypted.
-            with _invalid("users.client-certificate-data", "a certificate with its key that has no password"):
+            with _invalid("users.client-certificate-data", "a certificate and its key without a password"):
                 context.load_cert_chain(str(paths[0]), str(paths[1]), password="")
     return context

@@ -133,7 +133,9 @@ def _user_problems(user: Mapping[str, Any]) -> Iterable[Problem]:
     keys = ["client-certificate-data", "client-key-data"]
     yield from _base64_problems(user, f"{PATH}.users", keys)
     if bool(user.get(keys[0])) != bool(user.get(keys[1])):
-        yield Problem(f"{PATH}.users", "needs both parts of a client certificate", "", " and ".join(keys))
+        yield Problem(
+            f"{PATH}.users", "needs both the client certificate and its key", "", " and ".join(keys)
+        )
     if not user.get("token") and not user.get(keys[0]):
         yield Problem(f"{PATH}.users", "has no credentials", "", "a token or a client certificate")
 

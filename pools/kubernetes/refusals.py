@@ -13,7 +13,7 @@ def find_refusal(order: PodOrder) -> str:
     if not order.image:
         return "pods on Kubernetes need a container image. Set `image` in the workload"
     if order.devices and order.device_milli != WHOLE_DEVICE:
-        return "Kubernetes assigns whole GPUs only. Request whole GPUs, or use another pool"
+        return "Kubernetes assigns only whole GPUs. Request whole GPUs, or use another pool"
     texts = [*order.command, *order.env.values(), *order.secret_env.values()]
     if any("\0" in text for text in texts):
         return "the command or a variable contains a NUL character"

@@ -89,7 +89,7 @@ class KubernetesSettings(_Part):
         examples=["gpu: a100"],
     )
     tolerations: Annotated[tuple[PoolToleration, ...], Field(max_length=32, strict=False)] = Field(
-        (), description="Taints of nodes that the pool uses nevertheless.", examples=["- key: gpu"]
+        (), description="Node taints that the pool tolerates.", examples=["- key: gpu"]
     )
     gpu_resource: Name = Field("nvidia.com/gpu", title="GPU resource")
     gpu_model_label: Name = Field("nvidia.com/gpu.product", title="Node label of the GPU model")

@@ -127,7 +127,7 @@ class Migration(migrations.Migration):
                     "node_consolidation_after",
                     models.PositiveIntegerField(
                         default=300,
-                        help_text="Seconds for which the node and the pool's size must not have changed.",
+                        help_text="Seconds during which neither the node nor the pool's size may have changed.",
                     ),
                 ),
                 (
@@ -460,7 +460,7 @@ class Migration(migrations.Migration):
                     "obstacle",
                     models.CharField(
                         blank=True,
-                        help_text="Reason for which the provider's machine accepts no new pods.",
+                        help_text="Reason that the provider's machine accepts no new pods.",
                         max_length=500,
                     ),
                 ),
@@ -469,7 +469,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text="Resources that pods of others use: gpus, cpu_milli and so on.",
+                        help_text="Resources that foreign pods use: gpus, cpu_milli and so on.",
                     ),
                 ),
                 (
@@ -477,7 +477,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Indexes of devices that are not available because of them.",
+                        help_text="Indexes of devices that are unavailable because of foreign pods.",
                     ),
                 ),
                 (
@@ -625,7 +625,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="ID that survives a new installation of the machine.",
+                        help_text="ID that does not change when the machine is reinstalled.",
                         max_length=64,
                     ),
                 ),

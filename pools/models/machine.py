@@ -35,7 +35,10 @@ class Machine(models.Model):
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)
     machine_id = models.CharField(
-        max_length=64, blank=True, default="", help_text="ID that survives a new installation of the machine."
+        max_length=64,
+        blank=True,
+        default="",
+        help_text="ID that does not change when the machine is reinstalled.",
     )
     secret_version = models.PositiveIntegerField(
         default=1, help_text="Increases whenever the machine joins again, which revokes its former secret."

@@ -50,13 +50,13 @@ class Node(models.Model):
 
     # Machines that others also use.
     obstacle = models.CharField(
-        max_length=500, blank=True, help_text="Reason for which the provider's machine accepts no new pods."
+        max_length=500, blank=True, help_text="Reason that the provider's machine accepts no new pods."
     )
     foreign = models.JSONField(
-        default=dict, blank=True, help_text="Resources that pods of others use: gpus, cpu_milli and so on."
+        default=dict, blank=True, help_text="Resources that foreign pods use: gpus, cpu_milli and so on."
     )
     foreign_devices = models.JSONField(
-        default=list, blank=True, help_text="Indexes of devices that are not available because of them."
+        default=list, blank=True, help_text="Indexes of devices that are unavailable because of foreign pods."
     )
 
     environment = models.ForeignKey(

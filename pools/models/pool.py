@@ -69,7 +69,7 @@ class NodePool(models.Model):
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )
     node_consolidation_after = models.PositiveIntegerField(
-        default=300, help_text="Seconds for which the node and the pool's size must not have changed."
+        default=300, help_text="Seconds during which neither the node nor the pool's size may have changed."
     )
     disruption_budgets = models.JSONField(
         default=list,

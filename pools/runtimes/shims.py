@@ -140,7 +140,7 @@ class ShimServer:
         self._wait(select.POLLIN)
         if self._receive() != READY:
             self.end()
-            raise ServerFailed("the process that forks shims did not start")
+            raise ServerFailed("the shim server did not start")
 
     def fork(self, directory: str, anchor: str) -> ForkedShim:
         """Request a shim. Raises OSError or ServerFailed."""
@@ -204,7 +204,7 @@ class ShimServer:
         poller.register(self._socket, events)
         if not poller.poll(ANSWER_SECONDS * 1000):
             self.end()
-            raise ServerFailed("the process that forks shims does not respond")
+            raise ServerFailed("the shim server does not respond")
 
 
 def _end(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:

@@ -34,7 +34,7 @@ def issue_join_token(
     Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """
     if pool.provider != NodePool.Provider.STATIC:
-        detail = f"Pool {pool.name} uses the provider {pool.provider}, whose machines join without a token."
+        detail = f"Pool {pool.name} uses the provider {pool.provider}, whose machines join without tokens."
         raise Conflict(detail)
     _check_token_values(lifetime, machines, comment)
     secret, digest = secrets.generate_join_token()

@@ -287,7 +287,7 @@ class Migration(migrations.Migration):
                     "gpu_milli_min",
                     models.BigIntegerField(
                         default=0,
-                        help_text="Requested by the minimum gang of one task, in thousandths of a GPU.",
+                        help_text="GPUs requested by one task's minimum gang, in thousandths.",
                     ),
                 ),
                 ("task_count", models.PositiveIntegerField(help_text="Number of tasks.")),
@@ -416,7 +416,7 @@ class Migration(migrations.Migration):
                 (
                     "array_index",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Index of the array's task.", null=True
+                        blank=True, help_text="Index of the task in its array.", null=True
                     ),
                 ),
                 (
@@ -433,7 +433,7 @@ class Migration(migrations.Migration):
                     "held",
                     models.BooleanField(
                         default=False,
-                        help_text="Whether a pending task waits for earlier tasks, unseen by the scheduler.",
+                        help_text="Whether a pending task waits for earlier tasks and is hidden from the scheduler.",
                     ),
                 ),
                 (
@@ -527,13 +527,13 @@ class Migration(migrations.Migration):
                 (
                     "gpu_milli_min",
                     models.BigIntegerField(
-                        default=0, help_text="Requested by the minimum gang, in thousandths of a GPU."
+                        default=0, help_text="GPUs requested by the minimum gang, in thousandths."
                     ),
                 ),
                 (
                     "gpu_milli_now",
                     models.BigIntegerField(
-                        default=0, help_text="Allocated to the workload's pods, in thousandths of a GPU."
+                        default=0, help_text="GPUs allocated to the workload's pods, in thousandths."
                     ),
                 ),
                 (

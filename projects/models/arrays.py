@@ -38,7 +38,7 @@ class WorkloadArray(models.Model):
     spec = models.JSONField()
     priority = models.IntegerField(default=DEFAULT)
     gpu_milli_min = models.BigIntegerField(
-        default=0, help_text="Requested by the minimum gang of one task, in thousandths of a GPU."
+        default=0, help_text="GPUs requested by one task's minimum gang, in thousandths."
     )
     task_count = models.PositiveIntegerField(help_text="Number of tasks.")
     max_running = models.PositiveIntegerField(

@@ -70,11 +70,14 @@ class Workload(models.Model):
     array = models.ForeignKey(
         WorkloadArray, null=True, blank=True, on_delete=models.PROTECT, related_name="tasks"
     )
-    array_index = models.PositiveIntegerField(null=True, blank=True, help_text="Index of the array's task.")
+    array_index = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Index of the task in its array."
+    )
     attempt = models.PositiveIntegerField(default=1, help_text="Number of times the task was submitted.")
     superseded = models.BooleanField(default=False, help_text="Whether the task has a later attempt.")
     held = models.BooleanField(
-        default=False, help_text="Whether a pending task waits for earlier tasks, unseen by the scheduler."
+        default=False,
+        help_text="Whether a pending task waits for earlier tasks and is hidden from the scheduler.",
     )
 
     phase = models.CharField(max_length=10, choices=Phase.choices, default=Phase.PENDING)
@@ -109,10 +112,10 @@ class Workload(models.Model):
     rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
 
     gpu_milli_min = models.BigIntegerField(
-        default=0, help_text="Requested by the minimum gang, in thousandths of a GPU."
+        default=0, help_text="GPUs requested by the minimum gang, in thousandths."
     )
     gpu_milli_now = models.BigIntegerField(
-        default=0, help_text="Allocated to the workload's pods, in thousandths of a GPU."
+        default=0, help_text="GPUs allocated to the workload's pods, in thousandths."
     )
     explanation = models.JSONField(
         null=True, blank=True, help_text="Blockers, queue position and ordering from the last cycle."

@@ -42,7 +42,7 @@ class SecretForm(Form):
     owner = forms.ChoiceField(label="Owner", help_text="All projects can use a pool's secrets")
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
     value = forms.CharField(
-        label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be shown again"
+        label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be displayed again"
     )
 
     def clean_value(self) -> str:

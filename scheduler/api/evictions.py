@@ -62,7 +62,7 @@ class EvictionResponse(ResponseModel):
         description="Evicted workload as PROJECT/NAME, or only its size and project if you may not see it."
     )
     preemptor: str = Field(
-        description="Workload that the victim was evicted for, in the same form. Empty for a drain."
+        description="Workload for which the victim was evicted, in the same form. Empty for a drain."
     )
     rule: str
     numbers: dict[str, Any]

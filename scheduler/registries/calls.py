@@ -69,7 +69,7 @@ class RegistryCalls:
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > limit:
-                    text = f"{host} answered with more than {limit} bytes."
+                    text = f"{host} responded with more than {limit} bytes."
                     raise RegistryError(RegistryFault.FAILED, text)
             return Response(response.status_code, response.headers, body)
 

@@ -43,7 +43,7 @@ class RegistryClient:
                 calls = RegistryCalls(self.access, self._tls)
                 return await _Lookup(calls, image, find_login(auth, image)).run()
         except TimeoutError:
-            text = f"Registry {image.registry} did not answer within {self.access.seconds:g} s."
+            text = f"Registry {image.registry} did not respond within {self.access.seconds:g} s."
             raise RegistryError(RegistryFault.TIMEOUT, text) from None
         except OSError as error:
             text = f"Registry {image.registry} cannot be reached: {error.strerror or error}."
@@ -111,12 +111,12 @@ class _Lookup:
         if response.status in DENIED:
             raise self._unauthorized()
         if response.status != HTTPStatus.OK:
-            raise self._failed(f"answered a token request with status {response.status}")
+            raise self._failed(f"responded to a token request with status {response.status}")
         try:
             content = json.loads(response.body)
             return str(content.get("token") or content["access_token"])
         except (ValueError, KeyError, AttributeError, RecursionError):
-            raise self._failed("answered a token request without a token") from None
+            raise self._failed("responded to a token request without a token") from None
 
     def _check(self, status: int) -> None:
         if status in DENIED:
@@ -125,7 +125,7 @@ class _Lookup:
             text = f"Registry {self.image.registry} has no image {self.image.repository}:{self.image.tag}."
             raise RegistryError(RegistryFault.NOT_FOUND, text)
         if status != HTTPStatus.OK:
-            raise self._failed(f"answered with status {status}")
+            raise self._failed(f"responded with status {status}")
 
     def _unauthorized(self) -> RegistryError:
         text = f"Registry {self.image.registry} does not allow pulls of {self.image.repository}"

@@ -82,7 +82,7 @@ def _provider(facts: PoolFacts) -> Iterator[Finding]:
             "reconciler",
             f"The pool was last compared with its provider {_age(facts.now - last)} ago; this is due every "
             f"{format_count(pool.reconcile_tick, 'second')}.",
-            "Check with `berth health` that the scheduler's processes run.",
+            "Use `berth health` to check that the scheduler is running.",
         )
 
 
@@ -189,7 +189,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "spot interruptions",
-            f"The provider ends {_names(interrupted)} from {first:%H:%M:%S} UTC.",
+            f"The provider will end {_names(interrupted)} from {first:%H:%M:%S} UTC.",
         )
     overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
     if overdue:

@@ -136,7 +136,7 @@ def test_upgrade_rejects_code_with_a_wrong_checksum(tmp_path: Path) -> None:
         "BERTH_MACHINE_STATE": str(tmp_path / "state"),
     }  # fmt: skip
     for code, error, unpacked in (
-        (_other_code(), "The node's code was downloaded with another checksum.\n", 0),
+        (_other_code(), "The downloaded node code has the wrong checksum.\n", 0),
         (node_code(), "", 1),
     ):
         (served / "node.tar.gz").write_bytes(code)

@@ -86,7 +86,7 @@ def test_pull_from_a_silent_registry_fails(stage: ImageStage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:  # it accepts, but never answers
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         message = failure(stage, "p-1", f"{address}/team/x@sha256:{DIGEST}")
-    assert message.endswith(f"no answer: the registry {address} sent nothing for 0.3 s")
+    assert message.endswith(f"no response: the registry {address} sent nothing for 0.3 s")
 
 
 class BusyRegistry(http.server.BaseHTTPRequestHandler):
@@ -199,7 +199,7 @@ def test_second_pod_waits_for_the_pull_of_the_first(stage: ImageStage) -> None:
         stage.start("p-2", image, "true")
         poll_until(
             lambda: stage.runtime.get_reports(["p-2"])["p-2"].progress,
-            lambda progress: progress == "waiting for another pod that pulls the image",
+            lambda progress: progress == "waiting for another pod to pull the image",
         )
         for pod_id in ("p-1", "p-2"):
             assert "no answer" in ended(stage.runtime, pod_id).message

@@ -187,7 +187,7 @@ def test_document_may_use_secrets_of_its_project_and_pool(cast: Cast) -> None:
 
 
 def test_error_for_an_unknown_secret_suggests_the_nearest_name(cast: Cast) -> None:
-    missing = "is a secret neither of project vision nor of its pools"
+    missing = "is not a secret of project vision or of its pools"
     assert problems(cast, "hf-tokn")["secrets[0].name"] == (missing, secret_support.NONE_YET)
     set_secret(cast.alice, cast.pool, "hf-token", TOKEN)
     set_secret(cast.alice, cast.ads, "hf-tokn", TOKEN)
@@ -211,7 +211,7 @@ def test_workload_runs_only_in_pools_that_have_its_secrets(cast: Cast) -> None:
     set_secret(cast.alice, other, "b", TOKEN)
     assert submit(cast, "b").pools == ["other"]
     assert problems(cast, "b", name="train-2", pools=["local", "other"]) == {
-        "pools[0]": ("has no secret b, and neither has project vision", "other")
+        "pools[0]": ("has no secret b, nor does project vision", "other")
     }
     set_secret(cast.alice, cast.pool, "a", TOKEN)
     assert problems(cast, "a", "b", name="train-2")["secrets"][0] == "are not all in the same pool"

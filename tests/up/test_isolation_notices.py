@@ -45,7 +45,7 @@ def test_variable_set_by_the_operator_also_applies_to_a_demo(
 @pytest.mark.usefixtures("bare_machine")
 def test_installation_without_enclosures_serves_only_one_project(tmp_path: Path) -> None:
     notice = choose_isolation(tmp_path, demo=False)
-    assert "Warning: this machine serves one project only. bubblewrap is not installed." in notice
+    assert "Warning: this machine serves only one project. bubblewrap is not installed." in notice
     assert not {"BERTH_ISOLATION", "BERTH_LIMITS"} & os.environ.keys(), (
         "isolation is never switched off silently"
     )

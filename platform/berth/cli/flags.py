@@ -40,7 +40,7 @@ class SubmitFlags:
         Texts,
         typer.Argument(
             metavar="[FILE...] [-- COMMAND...]",
-            help="Files with workload documents, or the command of each replica, after --.",
+            help="Files with workload documents, or the command for each replica after --.",
         ),
     ] = None
     file: Annotated[

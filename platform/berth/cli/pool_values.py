@@ -218,7 +218,7 @@ class NewPool(PoolValues):
     """Options of `berth pool create`, including those that preview or confirm it."""
 
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Create the pool without a preview and a question.")
+        bool, typer.Option("--yes", "-y", help="Create the pool without a preview or a prompt.")
     ] = False
     dry_run: Annotated[
         bool,

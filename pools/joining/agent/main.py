@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--join-later",
                 action="store_true",
-                help="Let the service join, which stores the token on disk.",
+                help="Store the token on disk, so that the service joins when it starts.",
             )
             command.add_argument(
                 "--rejoin", action="store_true", help="Join again if the agent is installed already."

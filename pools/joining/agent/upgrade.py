@@ -54,7 +54,7 @@ class Upgrade:
         deadline = time.monotonic() + UPGRADE_SECONDS
         content = self.server.download("machines/agent", DOWNLOAD_SECONDS)
         if hashlib.sha256(content).hexdigest() != requested["sha256"]:
-            raise UpgradeFailed("the downloaded agent has another checksum")
+            raise UpgradeFailed("the downloaded agent has the wrong checksum")
         draft = write_private_file(self.file + ".next", content)
         done = subprocess.run(
             [sys.executable, draft, "version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,

@@ -118,7 +118,7 @@ def _node_findings(
         )
     elif len(listed) > len(inventory.nodes):
         others = format_count(len(listed) - len(inventory.nodes), "other node")
-        yield warning(f"The selector leaves out {others} of the cluster.")
+        yield warning(f"The selector excludes {others} of the cluster.")
     if shape.gpus and inventory.nodes and not any(n.allocatable.gpus for n in inventory.nodes.values()):
         offered = sorted(
             {

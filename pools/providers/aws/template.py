@@ -92,6 +92,6 @@ def resolve_image_id(clients: Clients, settings: AwsSettings) -> str:
         return settings.image
     value = clients.ssm.get_parameter(Name=settings.image_parameter)["Parameter"]["Value"]
     if not str(value).startswith("ami-"):
-        message = f"the parameter {settings.image_parameter} does not contain an image id"
+        message = f"the parameter {settings.image_parameter} does not contain an image ID"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     return str(value)

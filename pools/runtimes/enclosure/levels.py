@@ -90,7 +90,7 @@ def pod_uid(project: int) -> int:
     """
     uid = FIRST_UID + project
     if not FIRST_UID < uid <= LAST_UID:
-        raise ValueError(f"project number {project} is outside the range of user ids")
+        raise ValueError(f"project number {project} is outside the range of user IDs")
     return uid
 
 
@@ -112,5 +112,5 @@ def find_refusal(isolation: Isolation, project: str, uid: int, served: Collectio
             )
     is_probe = project == PROBE_PROJECT and uid == PROBE_UID
     if isolation.level is Level.USERS and not is_probe and not FIRST_UID < uid <= LAST_UID:
-        return f"the order names user id {uid}, which is outside the range of pods"
+        return f"the order names user ID {uid}, which is outside the range for pods"
     return ""

@@ -116,7 +116,7 @@ def _try_level(
             )  # fmt: skip
         except OSError as error:
             is_unmapped = uid and error.errno == errno.EINVAL
-            return f"the machine does not map user id {uid}" if is_unmapped else str(error)
+            return f"the machine does not map user ID {uid}" if is_unmapped else str(error)
         except subprocess.CalledProcessError as error:
             lines = error.stderr.decode(errors="replace").strip().splitlines()
             return f"the shim of the probe failed: {lines[-1] if lines else error}"

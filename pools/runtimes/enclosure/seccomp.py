@@ -94,7 +94,7 @@ def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
     if environ.get(SECCOMP_VARIABLE) == "off":
         return b"", f"{SECCOMP_VARIABLE} is off."
     if machine not in _ARCHITECTURES:
-        return b"", f"There is no filter of system calls for the architecture {machine}."
+        return b"", f"System calls cannot be filtered on the architecture {machine}."
     try:
         has_errors = "errno" in INSTALLED_ACTIONS.read_text().split()
     except OSError:

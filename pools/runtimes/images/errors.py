@@ -39,14 +39,14 @@ _TEXTS = {
     "no_space": "no space: the node's disk is full. Free space on the node, or use a smaller image",
     "wrong_architecture": "wrong architecture: the image does not run on {machine}. "
                           "Build it for this architecture, or choose another pool",
-    "untrusted": "the registry {host} offers no trusted TLS certificate. "
+    "untrusted": "the registry {host} has no trusted TLS certificate. "
                  "Add its authority to the node's certificates",
-    "busy": "the registry {host} refuses requests at the moment: {detail}",
+    "busy": "the registry {host} currently refuses requests: {detail}",
     "unauthorized": "unauthorized: the registry {host} refuses access. Check the image's name, "
                     "and the registry secret of the project or the pool",
-    "not_found": "not found: the registry {host} does not have it. Check its name and digest",
+    "not_found": "not found: the registry {host} does not have the image. Check its name and digest",
     "unreachable": "the registry {host} is not reachable: {detail}",
-    "no_answer": "no answer: the registry {host} sent nothing for {detail}",
+    "no_answer": "no response: the registry {host} sent nothing for {detail}",
     "killed": "podman was killed during the pull",
     "other": "{detail}",
 }  # fmt: skip

@@ -75,7 +75,7 @@ class NodeImages:
                 "Remove the image, or use a pool without plugins that install packages"
             )
         if not FIRST_UID < order.uid <= LAST_UID:
-            return f"the order names user id {order.uid}, which is outside the range of pods"
+            return f"the order names user ID {order.uid}, which is outside the range for pods"
         return ""
 
     def fields(self, order: PodOrder, env: dict[str, str], files: PodFiles, view: View) -> Record:

@@ -76,7 +76,7 @@ class ImagePull:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._report("waiting for another pod that pulls the image")
+                self._report("waiting for another pod to pull the image")
                 self._podman.pause(LOCK_SECONDS)
             else:
                 return fd

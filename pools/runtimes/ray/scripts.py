@@ -37,7 +37,7 @@ _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o
 """
 # This is not part of the start script, because nodes whose start script changes apply it.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
-  echo "The node's code was downloaded with another checksum." >&2
+  echo "The downloaded node code has the wrong checksum." >&2
   exit 1
 fi
 """

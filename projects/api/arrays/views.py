@@ -141,7 +141,7 @@ class ArrayAction(ApiView):
 
 class CancelArray(ArrayAction):
     @operation(
-        "Cancel the live tasks of an array, or some of them",
+        "Cancel the live tasks of an array, or selected ones",
         query=ChangeQuery, body=ChangeBody, answer=ArrayChangeResponse,
     )  # fmt: skip
     @idempotent

@@ -50,7 +50,10 @@ class WorkloadsQuery(ListQuery):
     submitted_by: Word | None = None
     array: Annotated[UUID, Field(description="Tasks of this array, all attempts.")] | None = None
     in_array: (
-        Annotated[bool, Field(description="Only tasks of arrays (true), or no tasks of arrays (false).")]
+        Annotated[
+            bool,
+            Field(description="Only tasks of arrays (true), or everything except tasks of arrays (false)."),
+        ]
         | None
     ) = None
     superseded: Annotated[bool, Field(description="Whether the task has a later attempt.")] | None = None

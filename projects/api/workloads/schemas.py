@@ -34,7 +34,7 @@ class PodCountResponse(ResponseModel):
 class ArrayTaskResponse(ResponseModel):
     id: UUID = Field(description="ID of the array.")
     index: int
-    attempt: int = Field(description="1, and one more for each retry.")
+    attempt: int = Field(description="1 for the first attempt, and one more for each retry.")
     superseded: bool = Field(description="Whether the task has a later attempt.")
     held: bool = Field(description="Whether the task waits for earlier tasks of the array.")
 

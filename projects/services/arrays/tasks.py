@@ -75,7 +75,10 @@ def _event(task: Workload, message: str, actor: Actor) -> Event:
 def _name_taken_error(array: WorkloadArray, task: Workload) -> Conflict:
     error = name_taken_error(task)
     problem = Problem(
-        "name", f"gives a task a name in use, {task.name}", format_value(array.name), "another name"
+        "name",
+        f"gives a task the name {task.name}, which is in use",
+        format_value(array.name),
+        "another name",
     )
     return Conflict(error.detail, errors=[problem.to_dict()])
 

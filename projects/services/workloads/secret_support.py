@@ -25,7 +25,7 @@ def pools_with_secrets(
     missing = {pool: sorted(set(paths) - names) for pool, names in available.items()}
     capable = [pool for pool in pools if not missing[pool]]
     listed = [
-        Problem(f"pools[{number}]", f"has no secret {name}, and neither has project {project.name}",
+        Problem(f"pools[{number}]", f"has no secret {name}, nor does project {project.name}",
                 format_value(pool), ", ".join(capable) or _suggest(name, available))
         for number, pool in enumerate(spec.pools) if pool in missing and capable for name in missing[pool]
     ]  # fmt: skip
@@ -56,7 +56,7 @@ def _missing_problems(
     for name, path in paths.items():
         if name in everywhere:
             continue
-        message = f"is a secret neither of project {project.name} nor of its pools"
+        message = f"is not a secret of project {project.name} or of its pools"
         if name in logins:
             message = "contains credentials for a registry, which pods do not get"
         yield Problem(path, message, format_value(name), _suggest(name, available))

@@ -111,7 +111,7 @@ def _check_template(project: Project, name: str, text: str, description: str) ->
     if not NAME.fullmatch(name):
         problems.append(Problem("name", "is not a name", format_value(name), NAME_ALLOWED))
     if len(description) > MAX_DESCRIPTION or find_control_character(description):
-        allowed = f"one line of at most {MAX_DESCRIPTION} characters"
+        allowed = f"a single line of at most {MAX_DESCRIPTION} characters"
         problems.append(
             Problem("description", "is not a single line of text", format_value(description), allowed)
         )
@@ -134,7 +134,7 @@ def check_document(project: Project, text: str) -> None:
         raise Invalid([Problem("", "is too long for a template", f"{len(text):,} characters", limit)])
     document = read_document(text)
     if is_manifest(document):
-        raise Invalid([Problem("kind", "is a manifest of an older system", "", "a workload document")])
+        raise Invalid([Problem("kind", "is a manifest in an older format", "", "a workload document")])
     project_name = document.get("project")
     if project_name is not None and project_name != project.name:
         raise Invalid([Problem("project", "names another project", format_value(project_name), project.name)])

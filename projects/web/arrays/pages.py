@@ -53,7 +53,7 @@ class TasksForm(Form):
         except ValueError as error:
             raise forms.ValidationError(f'"{error}" is not a task. Enter {RANGES_ALLOWED}.') from None
         if sum(map(len, to_ranges(parts))) > TASKS_MAX:
-            raise forms.ValidationError(f"These are too many tasks. Enter at most {TASKS_MAX} indexes.")
+            raise forms.ValidationError(f"There are too many tasks. Enter at most {TASKS_MAX} indexes.")
         return expand(parts)
 
 
@@ -79,7 +79,7 @@ CHANGES = {
     "retry": Change(
         "Retry tasks of {}?",
         "Retry tasks",
-        "Leave the field empty to retry all failed tasks. The tasks named here must have ended.",
+        "Leave the field empty to retry all failed tasks. Tasks listed here must have ended.",
         "{} of {} queued again.",
         arrays.retry,
     ),
@@ -148,7 +148,7 @@ def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
     return confirm_page(
         request,
         title=f"Delete {array.name}?",
-        warning=f"{format_count(array.task_count, 'task')} and their logs are deleted. The events and "
+        warning=f"{format_count(array.task_count, 'task')} and their logs will be deleted. The events and "
         "evictions are kept in the history.",
         label="Delete array",
         danger=True,

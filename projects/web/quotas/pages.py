@@ -58,7 +58,7 @@ def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     return confirm_page(
         request,
         title=f"Delete the quota of {owner} in pool {node_pool}?",
-        warning="All of the owner's workloads are then over quota and can be reclaimed by other queues.",
+        warning="The owner's workloads will then all be over quota, so other queues can reclaim them.",
         label="Delete quota",
         back=_quotas_url(node_pool),
         danger=True,

@@ -88,7 +88,7 @@ def _clause(obstacle: Obstacle, count: int) -> str:
 def _new_node_clause(obstacle: Obstacle) -> str:
     kind, detail = obstacle
     if kind in _FEATURES:
-        like = "new nodes are expected to be like the present ones"
+        like = "new nodes are expected to be like the current ones"
         return f"{like}, which cannot {_FEATURES[kind]} ({detail})"
     if kind == "taint":
         return f"new nodes would have the {detail}, which the role does not tolerate"

@@ -36,7 +36,7 @@ def lacked_features(report: Report | None) -> Features:
     if report["level"] == Level.NONE and report["policy"] == Policy.REQUIRE:
         features[ISOLATION] = _first_sentence(report["obstacle"])
     if report.get("whole_devices"):
-        features[SHARED_GPUS] = "they assign whole GPUs only"
+        features[SHARED_GPUS] = "they assign only whole GPUs"
     return features
 
 

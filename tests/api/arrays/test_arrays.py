@@ -146,7 +146,10 @@ def test_array_and_task_names_are_unique_among_live_workloads(dave: Caller) -> N
     assert dave.post(PATH, document()).status_code == 409
     dave.post("workloads", training("other-2", project="vision"))
     answer = dave.post(PATH, document("other"))
-    assert (answer.status_code, problem(answer)) == (409, ("name", "gives a task a name in use, other-2"))
+    assert (answer.status_code, problem(answer)) == (
+        409,
+        ("name", "gives a task the name other-2, which is in use"),
+    )
     assert WorkloadArray.objects.count() == 1
     dave.post("workloads", training("third", project="vision"))
     assert dave.post(PATH, document("third")).status_code == 409

@@ -89,7 +89,7 @@ def test_failed_upgrade_keeps_the_old_agent_and_states_the_reason(
         damaged.setattr("pools.api.joining.agent_package", lambda: b"damaged")
         alice.post("nodes/metal-0/upgrade", None)
         wait_until(error)
-    assert error() == f"The upgrade to {agent_version()} failed: the downloaded agent has another checksum"
+    assert error() == f"The upgrade to {agent_version()} failed: the downloaded agent has the wrong checksum"
     assert version_of_node() == OLD
     (serving.place / "fail").touch()
     os.kill(serving.pid("service"), signal.SIGKILL)  # a restarted agent tries again at once

@@ -124,5 +124,5 @@ def test_nodes_excluded_by_the_selector_are_counted(stage: Stage) -> None:
     shown = stage.preview(node_selector={"gpus": "yes"})
     assert [node.name for node in shown.nodes] == ["n"]
     assert [finding.message for finding in shown.findings] == [
-        "The selector leaves out 1 other node of the cluster."
+        "The selector excludes 1 other node of the cluster."
     ]

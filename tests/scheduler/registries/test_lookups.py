@@ -51,13 +51,13 @@ def test_digest_is_computed_if_the_registry_returns_none(tiny: TinyRegistry) -> 
 def test_unexpected_status_is_transient(tiny: TinyRegistry, status: int) -> None:
     error = find_error(tiny.image(f"status-{status}:1"))
     assert (error.fault, error.is_permanent) == (RegistryFault.FAILED, False)
-    assert str(error) == f"Registry {tiny.address} answered with status {status}."
+    assert str(error) == f"Registry {tiny.address} responded with status {status}."
 
 
 def test_hanging_registry_times_out(tiny: TinyRegistry) -> None:
     error = find_error(tiny.image("hangs:1"), access=RegistryAccess(seconds=0.05))
     assert (error.fault, error.is_permanent) == (RegistryFault.TIMEOUT, False)
-    assert str(error) == f"Registry {tiny.address} did not answer within 0.05 s."
+    assert str(error) == f"Registry {tiny.address} did not respond within 0.05 s."
 
 
 def test_missing_registry_is_unreachable() -> None:

@@ -44,5 +44,5 @@ class PoolPreview(Model):
     total: Amounts = Field(default_factory=Amounts)
     """Resources of the nodes that can be used."""
     free: Amounts = Field(default_factory=Amounts)
-    """Resources of these nodes that others do not use."""
+    """Resources of these nodes that are not used by others."""
     findings: list[PreviewFinding] = []

@@ -184,7 +184,7 @@ class Node(Model):
     """Reason for which the machine accepts no new pods, for example that it is cordoned in Kubernetes;
     empty if there is none."""
     foreign: ForeignUsage | None = None
-    """Resources that pods of others use on the machine; None if it has none."""
+    """Resources that foreign pods use on the machine; None if there are none."""
     instance_id: str | None = None
     """None unless you are a platform admin."""
     address: str | None = None

@@ -45,7 +45,7 @@ class Eviction(Model):
     victim: str = ""
     """Evicted workload as PROJECT/NAME, or only its size and project if you may not see it."""
     preemptor: str = ""
-    """Workload that the victim was evicted for, in the same form. Empty for a drain."""
+    """Workload for which the victim was evicted, in the same form. Empty for a drain."""
     rule: str = ""
     numbers: dict[str, Any] = {}
     pods: list[Any] = []

@@ -65,7 +65,7 @@ class ArrayTask(Model):
     """ID of the array."""
     index: int = 0
     attempt: int = 0
-    """1, and one more for each retry."""
+    """1 for the first attempt, and one more for each retry."""
     superseded: bool = False
     """Whether the task has a later attempt."""
     held: bool = False

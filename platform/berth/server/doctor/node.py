@@ -105,5 +105,7 @@ def _gpus() -> Check:
         return Check("GPUs", Status.OK, f"{len(measured) or len(amd)} seen.")
     if nvidia:
         finding = f"The driver reports {len(nvidia)}, but nvidia-smi does not work."
-        return Check("GPUs", Status.LIMITED, finding, "Install the nvidia-smi of the driver's version.")
+        return Check(
+            "GPUs", Status.LIMITED, finding, "Install the version of nvidia-smi that matches the driver."
+        )
     return Check("GPUs", Status.OK, "None. `BERTH_DECLARED_GPUS` simulates GPUs for tests.")

@@ -47,5 +47,5 @@ def _notice(isolation: Isolation) -> str:
         return ""
     if isolation.level is Level.NAMESPACES:
         return f"  Note: {isolation.obstacle}\n"
-    serves = "runs no pods" if isolation.policy is Policy.REQUIRE else "serves one project only"
+    serves = "runs no pods" if isolation.policy is Policy.REQUIRE else "serves only one project"
     return f"  Warning: this machine {serves}. {isolation.obstacle}\n"

@@ -24,7 +24,9 @@ MachineName = Annotated[str, typer.Argument(metavar="MACHINE", help="Name of the
 def list_machines(
     pool: Pool,
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include machines that have left.")] = False,
-    token: Annotated[int | None, typer.Option(help="ID of a join token: only its machines.")] = None,
+    token: Annotated[
+        int | None, typer.Option(help="ID of a join token; lists only machines that joined with it.")
+    ] = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
