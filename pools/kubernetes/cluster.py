@@ -12,6 +12,7 @@ from pools.kubernetes.manifests import namespace_manifest
 from pools.kubernetes.mirror import Mirror
 from pools.kubernetes.nodes import INSTALLATION_LABEL
 from pools.kubernetes.settings import KubernetesSettings
+from pools.kubernetes.worker import PATIENCE, Worker
 
 
 class ForeignNamespace(Exception):
@@ -25,10 +26,12 @@ class Cluster:
     api: Api
     mirror: Mirror
     installation: str
+    worker: Worker
 
     def close(self) -> None:
         """Stop the mirror, and close the connections once running calls have ended."""
         self.mirror.close()
+        self.worker.close()
         self.api.close()
 
 
@@ -48,8 +51,9 @@ class Unusable:
 class Clusters:
     """Clusters by connection, created on first use and kept while a pool uses them."""
 
-    def __init__(self, installation: Callable[[], str]) -> None:
-        self._installation = installation
+    def __init__(self, installation: Callable[[], str], patience: float = PATIENCE) -> None:
+        """Create an empty collection. `patience` is the time in seconds that callers wait for a cluster."""
+        self._installation, self._patience = installation, patience
         self._on_change: Callable[[], None] = lambda: None
         self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None
         self._lock = threading.Lock()
@@ -62,20 +66,23 @@ class Clusters:
     def get(self, connection: Connection) -> Cluster:
         with self._lock:
             if connection not in self._clusters:
-                api, installation = Api(connection), self._installation()
-                mirror = Mirror(api, installation, self._on_change, self._on_deleted)
-                self._clusters[connection] = Cluster(api, mirror, installation)
+                self._clusters[connection] = self._connect(connection)
             return self._clusters[connection]
 
     @contextmanager
     def open(self, connection: Connection) -> Iterator[Cluster]:
         """Yield a cluster of its own, and close it afterwards."""
-        api, installation = Api(connection), self._installation()
-        cluster = Cluster(api, Mirror(api, installation, lambda: None, lambda pod: None), installation)
+        cluster = self._connect(connection)
         try:
             yield cluster
         finally:
             cluster.close()
+
+    def _connect(self, connection: Connection) -> Cluster:
+        """Return a new cluster. Its threads start when they are needed."""
+        api, installation = Api(connection), self._installation()
+        mirror = Mirror(api, installation, self._on_change, self._on_deleted)
+        return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
     def retain(self, used: Collection[Cluster]) -> None:
         """Close all other clusters: no pool has their credentials any more."""

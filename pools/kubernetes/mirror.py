@@ -43,21 +43,25 @@ class Mirror:
         self._synced = {kind: threading.Event() for kind in KINDS}
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._started_at = 0.0
 
     def close(self) -> None:
         self._closed.set()
 
     def nodes(self) -> list[Mapping[str, Any]]:
         """Return all nodes. Raises Unreachable while the API server does not respond."""
-        return self._read("nodes")
+        return self._read("nodes", SYNC_SECONDS)
 
-    def pods(self) -> list[Mapping[str, Any]]:
-        """Return all pods that are placed or belong to this installation. Raises Unreachable."""
-        return self._read("pods")
+    def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
+        """Return all pods that are placed or belong to this installation. Raises Unreachable.
 
-    def own_pods(self) -> dict[str, Mapping[str, Any]]:
-        """Return the pods of this installation by name. Raises Unreachable."""
-        return {pod["metadata"]["name"]: pod for pod in self.pods() if self.is_own(pod)}
+        The first list may take `patience` seconds from the first read on. Later readers do not wait for it.
+        """
+        return self._read("pods", patience)
+
+    def own_pods(self, patience: float = SYNC_SECONDS) -> dict[str, Mapping[str, Any]]:
+        """Return the pods of this installation by name, like `pods`."""
+        return {pod["metadata"]["name"]: pod for pod in self.pods(patience) if self.is_own(pod)}
 
     def is_own(self, pod: Mapping[str, Any]) -> bool:
         return (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == self._installation
@@ -69,13 +73,14 @@ class Mirror:
             self._noted[key] = time.monotonic()
             self._objects["pods"].setdefault(key, pod)
 
-    def _read(self, kind: str) -> list[Mapping[str, Any]]:
+    def _read(self, kind: str, patience: float) -> list[Mapping[str, Any]]:
         self._start()
-        self._synced[kind].wait(SYNC_SECONDS if kind not in self._errors else 0)
+        remaining = self._started_at + patience - time.monotonic()
+        self._synced[kind].wait(max(remaining, 0) if kind not in self._errors else 0)
         if error := self._errors.get(kind):
             raise Unreachable(error)
         if not self._synced[kind].is_set():
-            raise Unreachable(f"{self._api.server} has not listed its {kind} within {SYNC_SECONDS:.0f} s")
+            raise Unreachable(f"{self._api.server} has not listed its {kind} yet")
         with self._lock:
             return list(self._objects[kind].values())
 
@@ -83,6 +88,7 @@ class Mirror:
         with self._lock:
             if self._threads:
                 return
+            self._started_at = time.monotonic()
             self._threads = [
                 threading.Thread(target=self._follow, args=(kind,), name=f"kubernetes-{kind}", daemon=True)
                 for kind in KINDS

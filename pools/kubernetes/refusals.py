@@ -1,11 +1,15 @@
-"""Orders that no cluster can run, and permanent rejections by the API server."""
+"""Orders that no cluster can run, and responses of the API server in words."""
+
+import re
 
 from pools.kubernetes.api import ApiError
+from pools.kubernetes.quantities import parse_quantity
 from pools.runtimes.base import PodOrder
 
 WHOLE_DEVICE = 1000
-# Parts of status 403 messages that do not concern the pod itself.
-TEMPORARY = ("exceeded quota", "cannot create resource", "being terminated")
+# Parts of messages with status 403 that do not concern the pod itself.
+TEMPORARY = ("cannot create resource", "being terminated")
+_EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 
 
 def find_refusal(order: PodOrder) -> str:
@@ -20,14 +24,60 @@ def find_refusal(order: PodOrder) -> str:
     return ""
 
 
-def permanent_refusal(error: ApiError) -> str:
-    """Return why the API server will never accept the pod, or an empty string if it may accept it later.
+def permanent_refusal(error: ApiError, namespace: str) -> str:
+    """Return why the API server will never accept the pod, or an empty string if it may later.
 
-    A cluster quota may gain room, missing permissions may be granted, and a terminating namespace may be
-    created again.
+    Missing permissions may be granted, and a namespace that is being terminated may be created again.
     """
     if error.status == 422 or (error.status == 400 and error.reason in ("BadRequest", "Invalid")):
         return f"the cluster rejects the pod as invalid: {error.message}"
-    if error.status == 403 and not any(part in error.message for part in TEMPORARY):
+    if error.status != 403:
+        return ""
+    if (quota := ExceededQuota.parse(error.message)) is not None:
+        return quota.text(namespace) if quota.is_too_small else ""
+    if not any(part in error.message for part in TEMPORARY):
         return f"the cluster's policies reject the pod: {error.message}"
     return ""
+
+
+def temporary_refusal(error: ApiError, namespace: str) -> str:
+    """Return what the pod waits for, or an empty string for other errors."""
+    quota = ExceededQuota.parse(error.message) if error.status == 403 else None
+    return "" if quota is None else f"{quota.text(namespace)}. Berth tries again until the quota has room"
+
+
+class ExceededQuota:
+    """Resources of a pod that a ResourceQuota of the cluster has no room for."""
+
+    def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
+        self.name = name
+        self._requested, self._used, self._limited = map(_amounts, (requested, used, limited))
+
+    @classmethod
+    def parse(cls, message: str) -> "ExceededQuota | None":
+        match = _EXCEEDED_QUOTA.search(message)
+        return None if match is None else cls(*match.groups())
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether the quota has no room for the pod even if it is unused."""
+        try:
+            return any(
+                parse_quantity(amount) > parse_quantity(self._limited[resource])
+                for resource, amount in self._requested.items()
+            )
+        except (KeyError, ValueError):
+            return False
+
+    def text(self, namespace: str) -> str:
+        resources = ", ".join(
+            f"{resource.removeprefix('requests.')}: {amount} requested, "
+            f"{self._used.get(resource, '?')} of {self._limited.get(resource, '?')} used"
+            for resource, amount in self._requested.items()
+        )
+        return f"the cluster's quota {self.name} for the namespace {namespace} is exceeded ({resources})"
+
+
+def _amounts(text: str) -> dict[str, str]:
+    """Parse amounts by resource, such as `cpu=2,requests.nvidia.com/gpu=1`."""
+    return {name: amount for name, _, amount in (part.partition("=") for part in text.split(","))}

@@ -1,29 +1,21 @@
 """Runtime that runs each pod as a Kubernetes pod, pinned to its node."""
 
-import logging
 import os
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pools.kubernetes.api import ApiError, Unreachable
-from pools.kubernetes.cluster import Cluster, ForeignNamespace, PoolAccess, Unusable, ensure_namespace
-from pools.kubernetes.log_stream import LogFollowers, fetch_log
-from pools.kubernetes.logs import LogCopies
-from pools.kubernetes.manifests import (
-    POOL_LABEL,
-    namespace_name,
-    pod_manifest,
-    secret_manifests,
-)
-from pools.kubernetes.refusals import find_refusal, permanent_refusal
+from pools.kubernetes.cluster import PoolAccess, Unusable
+from pools.kubernetes.logs.copies import LogCopies
+from pools.kubernetes.manifests import POOL_LABEL, namespace_name
+from pools.kubernetes.pods import VANISHED, PodCalls, failures
 from pools.kubernetes.reports import read_report, unschedulable_message, vanished_report
+from pools.kubernetes.worker import StillRunning
 from pools.runtimes import local_log
 from pools.runtimes.base import (
     LogChunk,
@@ -39,11 +31,8 @@ from pools.runtimes.ledger import Entry, Ledger
 from pools.runtimes.local import validate_name
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
-log = logging.getLogger(__name__)
-
+T = TypeVar("T")
 UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
-LOG_PATIENCE = timedelta(minutes=10)
-VANISHED = "the pod no longer exists in the cluster"
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
     Level.NAMESPACES, limits=("memory", "cpu"), images="kubernetes", seccomp=True, whole_devices=True
@@ -60,9 +49,8 @@ class KubernetesRuntime:
     def __init__(self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | Unusable]]) -> None:
         self.ledger = Ledger(root)
         self._copies = LogCopies(root / "copies")
-        self._followers = LogFollowers(self._copies)
+        self._pods = PodCalls(self.ledger, self._copies, self.notify)
         self._pools = pools
-        self._namespaces: set[tuple[str, str]] = set()
         ports = list(range(FIRST_PORT, LAST_PORT))
         random.shuffle(ports)
         self._ports = cycle(ports)
@@ -76,54 +64,9 @@ class KubernetesRuntime:
             return
         validate_name(order.workspace)
         access = self._access(order.pool)
-        cluster = access.cluster
-        namespace = namespace_name(cluster.installation, order.project)
+        namespace = namespace_name(access.cluster.installation, order.project)
         self.ledger.place(order.pod_id, _place(order.pool, namespace), order.workspace, received=False)
-        if refusal := find_refusal(order):
-            self._fail(order.pod_id, refusal)
-            return
-        with _failures(order.pool):
-            self._ensure_namespace(cluster, namespace, order.project)
-            self._create(order, access, namespace)
-
-    def _create(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
-        cluster, path = access.cluster, f"/api/v1/namespaces/{namespace}/pods"
-        node = order.instance_id.rpartition("/")[0]
-        manifest = pod_manifest(order, namespace, node, cluster.installation, access.settings)
-        try:
-            pod = cluster.api.create(path, manifest)
-        except ApiError as error:
-            if error.status == 409 and error.reason == "AlreadyExists":
-                pod = cluster.api.get(f"{path}/{order.pod_id}")
-                if not cluster.mirror.is_own(pod):
-                    raise RuntimeFailure(
-                        f"{namespace} has a pod {order.pod_id} that Berth did not create"
-                    ) from error
-            elif error.status == 404:
-                self._namespaces.discard((cluster.api.server, namespace))
-                raise
-            elif refusal := permanent_refusal(error):
-                self._fail(order.pod_id, refusal)
-                return
-            else:
-                raise
-        cluster.mirror.note(pod)
-        self.ledger.receive(order.pod_id)
-        self.notify()
-        for secret in secret_manifests(order, namespace, pod["metadata"]["uid"]):
-            try:
-                cluster.api.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
-            except ApiError as error:
-                if error.status != 409:
-                    raise
-
-    def _fail(self, pod_id: str, message: str) -> None:
-        """Record that the pod can never start."""
-        report = PodReport(
-            PodState.EXITED, ended_at=datetime.now(UTC), cause=PodCause.START_FAILED, message=message
-        )
-        self.ledger.end(pod_id, report)
-        self.notify()
+        self._call(order.pod_id, access, "start", partial(self._pods.start, order, access, namespace))
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         if self.ledger.log_path(pod_id).exists():
@@ -133,35 +76,18 @@ class KubernetesRuntime:
             self.ledger.stop_before_start(pod_id)
             self.notify()
             return
-        if entry.ended is not None:
-            return
-        access, path = self._access_of(entry), _path(entry, pod_id)
-        with _failures(_pool(entry)):
-            try:
-                pod = access.cluster.api.get(path)
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                self.ledger.stop_before_start(pod_id)  # a pod that was created is reported as vanished
-                self.notify()
-                return
-            self._stop(pod, pod_id, access.cluster, path, max(grace_seconds, 0))
+        if entry.ended is None:
+            access, path = self._access_of(entry), _path(entry, pod_id)
+            call = partial(self._pods.stop, pod_id, access.cluster, path, grace_seconds)
+            self._call(pod_id, access, f"stop in {grace_seconds} s", call)
 
-    def _stop(self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int) -> None:
-        """Delete an existing pod, with at most the grace period in its order.
-
-        The node deletes the log with the container, so the log is followed until then.
-        """
-        if read_report(pod).state is PodState.EXITED:
-            return
-        metadata, spec = pod["metadata"], pod["spec"]
-        if not spec.get("nodeName"):
-            cluster.api.delete(path, 0)
-            return
-        seconds = min(max(grace, 1), int(spec.get("terminationGracePeriodSeconds") or 1))
-        self._followers.follow(pod_id, cluster.api, f"{path}/log", seconds)
-        if not metadata.get("deletionTimestamp") or seconds < metadata.get("deletionGracePeriodSeconds", 0):
-            cluster.api.delete(path, seconds)
+    def _call(self, pod_id: str, access: PoolAccess, action: str, call: Callable[[], T]) -> T:
+        """Run a call in the cluster's worker. Raises RuntimeFailure if it fails or takes long."""
+        cluster = access.cluster
+        try:
+            return cluster.worker.run(pod_id, action, call)
+        except StillRunning:
+            raise RuntimeFailure(f"{cluster.api.server} has not responded to this call yet") from None
 
     # --- state
 
@@ -189,8 +115,8 @@ class KubernetesRuntime:
         if report.state is PodState.STARTING:
             message, since = unschedulable_message(pod)
             if message and since and datetime.now(UTC) - since > timedelta(seconds=UNSCHEDULABLE_SECONDS):
-                return self._give_up(pod_id, message)
-        return self._end(pod_id, report) if report.state is PodState.EXITED else report
+                return self._give_up(pod_id, message) or report
+        return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _missing_report(self, pod_id: str) -> PodReport:
         """Return the report of a pod that is missing from the mirror.
@@ -202,42 +128,32 @@ class KubernetesRuntime:
             return entry.ended
         if entry is None or not entry.received:
             return PodReport(PodState.UNKNOWN)  # `start` resumes the pod
-        if (pod := self._find_pod(pod_id, entry)) is not None:
+        access, path = self._access_of(entry), _path(entry, pod_id)
+        try:
+            pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))
+        except StillRunning:
+            return PodReport(PodState.STARTING)  # no news
+        if pod is not None:
             return self._report(pod_id, pod)
-        return self._end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))
+        return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))
 
-    def _find_pod(self, pod_id: str, entry: Entry) -> Mapping[str, Any] | None:
-        """Return the pod's object, or None if the API server has no such pod of this installation."""
-        cluster = self._access_of(entry).cluster
-        with _failures(_pool(entry)):
-            try:
-                pod = cluster.api.get(_path(entry, pod_id))
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                return None
-        return pod if cluster.mirror.is_own(pod) else None
-
-    def _give_up(self, pod_id: str, message: str) -> PodReport:
-        """Give up a pod that does not fit on its node because foreign pods were placed there first."""
+    def _give_up(self, pod_id: str, message: str) -> PodReport | None:
+        """End a pod that the cluster's scheduler cannot place. Return None while this takes long."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
-        with _failures(_pool(entry)):
-            self._access_of(entry).cluster.api.delete(_path(entry, pod_id), 0)
-        text = f"the cluster's scheduler could not place the pod: {message}"
-        return self._end(pod_id, PodReport(PodState.EXITED, cause=PodCause.LOST, message=text))
-
-    def _end(self, pod_id: str, report: PodReport) -> PodReport:
-        if report.ended_at is None:
-            report = replace(report, ended_at=datetime.now(UTC))
-        return self.ledger.end(pod_id, report)
+        access, path = self._access_of(entry), _path(entry, pod_id)
+        call = partial(self._pods.give_up, pod_id, access.cluster, path, message)
+        try:
+            return access.cluster.worker.run(pod_id, "give up", call)
+        except StillRunning:
+            return None
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
         """Record the end of a pod whose object was deleted, from its last state."""
         pod_id = pod["metadata"]["name"]
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is None:
-            self._end(pod_id, vanished_report(pod))
+            self._pods.end(pod_id, vanished_report(pod))
 
     # --- records, logs and workspaces
 
@@ -264,23 +180,10 @@ class KubernetesRuntime:
             return
         if entry.received:
             access, path = self._access_of(entry), _path(entry, pod_id)
-            self._save_log(pod_id, access.cluster, path)
-            with _failures(_pool(entry)):
-                access.cluster.api.delete(path, 0)
+            self._call(pod_id, access, "forget", partial(self._pods.forget, pod_id, access.cluster, path))
         if not self.ledger.log_path(pod_id).exists():
             self._copies.take(pod_id, self.ledger.log_path(pod_id))
         self.ledger.forget(pod_id)
-
-    def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log, unless its node has been unresponsive for a long time."""
-        try:
-            self._update_log(pod_id, cluster, path)
-        except RuntimeFailure as failure:
-            entry = self.ledger.find(pod_id)
-            ended_at = entry.ended.ended_at if entry is not None and entry.ended is not None else None
-            if ended_at is None or datetime.now(UTC) - ended_at < LOG_PATIENCE:
-                raise
-            log.warning("the end of the log of pod %s is lost: %s", pod_id, failure)
 
     def drop_log(self, pod_id: str) -> None:
         if self.ledger.find(pod_id) is None:
@@ -305,13 +208,8 @@ class KubernetesRuntime:
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:
             return final, True
-        self._update_log(pod_id, self._access_of(entry).cluster, _path(entry, pod_id))
+        self._pods.update_log(pod_id, self._access_of(entry).cluster, _path(entry, pod_id))
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
-
-    def _update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy new output from the pod's log. Raises RuntimeFailure if the cluster does not respond."""
-        with _failures(cluster.api.server):
-            self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return None, because Berth does not mount the workspaces of clusters."""
@@ -355,8 +253,9 @@ class KubernetesRuntime:
         return self._access(_pool(entry))
 
     def _own_pods(self, pool: str) -> dict[str, Mapping[str, Any]]:
-        with _failures(pool):
-            pods = self._access(pool).cluster.mirror.own_pods()
+        cluster = self._access(pool).cluster
+        with failures(pool):
+            pods = cluster.mirror.own_pods(cluster.worker.patience)
         return {name: pod for name, pod in pods.items() if pod["metadata"]["labels"].get(POOL_LABEL) == pool}
 
     def _entry(self, pod_id: str) -> Entry | None:
@@ -368,22 +267,6 @@ class KubernetesRuntime:
                     self._adopt(pool)
             entry = self.ledger.find(pod_id)
         return entry
-
-    def _ensure_namespace(self, cluster: Cluster, namespace: str, project: str) -> None:
-        key = cluster.api.server, namespace
-        if key not in self._namespaces:
-            ensure_namespace(cluster, namespace, project)
-            self._namespaces.add(key)
-
-
-@contextmanager
-def _failures(place: str) -> Iterator[None]:
-    try:
-        yield
-    except ApiError as error:
-        raise RuntimeFailure(f"the cluster of {place} refused a call: {error.message}") from error
-    except (Unreachable, ForeignNamespace) as error:
-        raise RuntimeFailure(str(error)) from error
 
 
 def _place(pool: str, namespace: str) -> str:

@@ -30,8 +30,12 @@ class SentOrders:
 
 @dataclass(slots=True)
 class StartMessages:
-    """Messages that this process wrote about starting workloads, and the last progress of their pods."""
+    """Messages that this process wrote about starting workloads, and the last progress of their pods.
 
+    `failures` says why pods could not be started in the last tick, by workload.
+    """
+
+    failures: dict[uuid.UUID, str] = field(default_factory=dict)
     shown: dict[uuid.UUID, tuple[str, datetime]] = field(default_factory=dict)
     progress: dict[uuid.UUID, tuple[tuple[str, ...], datetime]] = field(default_factory=dict)
 

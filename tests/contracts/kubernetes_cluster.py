@@ -1,17 +1,20 @@
 """A real Kubernetes cluster on this machine, for the tests that show on it what the fake shows.
 
-It is started with the scripts in `shared/tools/kubernetes` beside the checkout, or in `BERTH_KUBE_TOOLS`. If
-`BERTH_KUBE_WORK` is set, it is the directory of a cluster that runs already.
+`BERTH_KUBE_TOOLS` names a folder with `up.sh` and the binaries that it starts, and `BERTH_KUBE_WORK` the
+directory of a cluster that runs already. CONTRIBUTING.md describes both.
 """
 
 import base64
+import json
 import os
+import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import yaml
 
 from pools.kubernetes.api import Api, ApiError
@@ -19,14 +22,18 @@ from pools.kubernetes.credentials import parse_kubeconfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_SECONDS = 240
+GPU = "berth.dev/gpu"
 
 
 def missing_parts() -> str:
     """Return why this machine cannot start a cluster, or an empty string."""
     if _running_kubeconfig() is not None:
         return ""
-    if not (_tools() / "up.sh").exists():
-        return "no folder shared/tools/kubernetes beside the checkout; BERTH_KUBE_TOOLS can name another"
+    tools = os.environ.get("BERTH_KUBE_TOOLS")
+    if not tools:
+        return "neither BERTH_KUBE_TOOLS nor BERTH_KUBE_WORK is set"
+    if not Path(tools, "up.sh").exists():
+        return f"{tools} has no up.sh"
     if os.geteuid() != 0:
         return "starting a cluster requires root"
     if not Path("/sys/fs/cgroup/memory").is_dir():
@@ -40,7 +47,7 @@ def real_cluster(work: Path) -> Iterator[str]:
     if (kubeconfig := _running_kubeconfig()) is not None:
         yield flatten(kubeconfig)
         return
-    tools, environ = _tools(), {**os.environ, "WORK": str(work), "NODES": "2"}
+    tools, environ = Path(os.environ["BERTH_KUBE_TOOLS"]), {**os.environ, "WORK": str(work), "NODES": "2"}
     work.mkdir(parents=True, exist_ok=True)
     subprocess.run(["tar", "-C", str(work), "-xJf", str(tools / "binaries.tar.xz")], check=True)
     script = str(tools / "up.sh")
@@ -49,6 +56,21 @@ def real_cluster(work: Path) -> Iterator[str]:
         yield flatten(work / "run" / "kubeconfig")
     finally:
         subprocess.run(["bash", script, "down"], env=environ, check=False, timeout=START_SECONDS)
+
+
+def set_gpus(kubeconfig: str, node: str, count: int) -> None:
+    """Let a node offer devices, as a device plugin would. There is nothing behind them."""
+    connection = parse_kubeconfig(kubeconfig)
+    path = f"/status/capacity/{GPU.replace('/', '~1')}"
+    response = httpx.patch(
+        f"{connection.server}/api/v1/nodes/{node}/status",
+        content=json.dumps([{"op": "add", "path": path, "value": str(count)}]),
+        headers={
+            "Authorization": f"Bearer {connection.token}", "Content-Type": "application/json-patch+json",
+        },
+        verify=ssl.create_default_context(cadata=connection.ca), trust_env=False,
+    )  # fmt: skip
+    response.raise_for_status()
 
 
 def with_shipped_role(kubeconfig: str) -> str:
@@ -66,10 +88,12 @@ def with_shipped_role(kubeconfig: str) -> str:
 
 
 def _create(api: Api, document: dict[str, Any]) -> None:
-    """Create an object, unless it exists."""
+    """Create an object, unless it exists. Replace a role, which may be of another version."""
     group = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
     namespace = document["metadata"].get("namespace")
     place = f"{group}/namespaces/{namespace}" if namespace else group
+    if document["kind"] == "ClusterRole":
+        api.delete(f"{place}/clusterroles/{document['metadata']['name']}")
     try:
         api.create(f"{place}/{document['kind'].lower()}s", document)
     except ApiError as error:
@@ -87,10 +111,6 @@ def flatten(kubeconfig: Path) -> str:
     text = yaml.safe_dump(document)
     parse_kubeconfig(text)
     return str(text)
-
-
-def _tools() -> Path:
-    return Path(os.environ.get("BERTH_KUBE_TOOLS") or REPOSITORY.parent / "shared" / "tools" / "kubernetes")
 
 
 def _running_kubeconfig() -> Path | None:

@@ -24,6 +24,7 @@ class KubernetesStage:
 
     # Container runtimes pass on complete lines only, and replace CR LF by LF.
     line_end, line_break, measures_usage = b"\n", b"\n", False
+    patience = 60.0  # this machine may be slow
 
     def __init__(self, root: Path, connection: Connection, settings: KubernetesSettings, node: str) -> None:
         self.root, self._connection, self._settings, self._node = root, connection, settings, node
@@ -33,7 +34,7 @@ class KubernetesStage:
         self.restart()
 
     def restart(self) -> Runtime:
-        clusters = Clusters(lambda: self.installation)
+        clusters = Clusters(lambda: self.installation, self.patience)
         self._all.append(clusters)
         access: dict[str, PoolAccess] = {}
         self.runtime = KubernetesRuntime(self.root, lambda: access)

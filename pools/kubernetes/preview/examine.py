@@ -65,11 +65,8 @@ def _missing_permission(permission: Permission) -> Finding:
             f"Add the rule {permission.rule} to its ClusterRole.",
         )
     remedy = f"Add the rule {permission.rule} to its ClusterRole, or apply {ROLE}."
-    return error(
-        f"The account may not {permission.verb} {permission.resource} in all namespaces, "
-        f"so Berth cannot {permission.purpose}.",
-        remedy,
-    )
+    message = f"The account may not {permission.text}, so Berth cannot {permission.purpose}."
+    return (error if permission.is_required else warning)(message, remedy)
 
 
 def _preview_node(

@@ -10,14 +10,26 @@ from pools.kubernetes.api import Api, ApiError
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 THREADS = 8
+CLUSTER_WIDE = ("nodes", "namespaces")
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
+    """Permission for a verb on a resource, with its subresource, for example pods/log.
+
+    A pool works without a permission that is not required.
+    """
+
     verb: str
-    resource: str  # with the subresource, for example pods/log
+    resource: str
     purpose: str
     group: str = ""
+    is_required: bool = True
+
+    @property
+    def text(self) -> str:
+        place = "" if self.resource in CLUSTER_WIDE else " in all namespaces"
+        return f"{self.verb} {self.resource}{place}"
 
     @property
     def rule(self) -> str:
@@ -28,7 +40,7 @@ class Permission:
 PERMISSIONS = (
     Permission("list", "nodes", "find nodes"),
     Permission("watch", "nodes", "follow nodes"),
-    Permission("list", "namespaces", "find namespaces that are not Berth's"),
+    Permission("list", "namespaces", "find namespaces that are not Berth's", is_required=False),
     Permission("get", "namespaces", "check a project's namespace"),
     Permission("create", "namespaces", "create a project's namespace"),
     Permission("list", "pods", "find pods"),

@@ -53,6 +53,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     """Start every pod in state `starting`. Return a note for each failure."""
     assert_no_transaction()
     due_pods = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
+    context.start_messages.failures = {}
     if not due_pods:
         return []
     notes: list[str] = []
@@ -79,6 +80,12 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
         context.sent.started[pod.pk] = now
         crash_point("dispatch.started")
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
+    context.start_messages.failures = {
+        pod.workload_id: f"{pod.role} {pod.index} {failures[pod.pk]}."
+        for pod in reversed(due_pods)
+        if failures[pod.pk]
+    }
+    show_messages(context.start_messages.failures, now, context)
     return notes
 
 

@@ -53,7 +53,7 @@ def progress_messages(
     messages = {}
     for pk, entries in starting.items():
         context.start_messages.note_progress(pk, tuple(progress for _, progress in entries), now)
-        if text := _progress_text(entries):
+        if text := context.start_messages.failures.get(pk) or _progress_text(entries):
             messages[pk] = text
     return messages
 

@@ -34,6 +34,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, verb: str) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.cluster.answers.wait()
         if self.cluster.is_down:
             self.close_connection = True
             return
@@ -95,6 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._start_stream()
         try:
             for change in self.cluster.store.changes(kind, version, seconds):
+                self.cluster.answers.wait()
                 if self.cluster.is_down:
                     return
                 if change is not None:
@@ -172,6 +174,7 @@ def serve(cluster: FakeCluster) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
         cluster.is_down = True
+        cluster.answers.set()
         server.shutdown()
         server.server_close()
         thread.join()

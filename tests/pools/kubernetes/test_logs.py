@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes import logs
-from pools.kubernetes.log_stream import PENDING_MAX, copy_stream
-from pools.kubernetes.logs import LogCopies
+from pools.kubernetes.logs import copies as log_copies
+from pools.kubernetes.logs.copies import LogCopies
+from pools.kubernetes.logs.stream import PENDING_MAX, copy_stream
+from pools.runtimes.local_log import read_log
+from pools.runtimes.shim.podlog import read_gap
 
 STAMP = b"2026-01-01T00:00:0%d.000000000Z "
 
@@ -32,7 +34,7 @@ def test_endless_line_is_copied_in_parts(tmp_path: Path) -> None:
 def test_log_is_cut_with_a_record_if_one_second_exceeds_a_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "FETCH_BYTES", 100)
+    monkeypatch.setattr(log_copies, "FETCH_BYTES", 100)
     copies, text = LogCopies(tmp_path), b"".join(STAMP % 1 + b"one\n" for _ in range(20))
     following = STAMP % 2 + b"two\n"
 
@@ -44,3 +46,19 @@ def test_log_is_cut_with_a_record_if_one_second_exceeds_a_response(
         first, *_, record, last = copies.path("p-1").read_text().splitlines()
         assert (first, last) == ("one", "two")
         assert "2026-01-01T00:00:01 is missing" in record
+
+
+def test_copy_beyond_the_limit_keeps_its_start_its_end_and_its_offsets(tmp_path: Path) -> None:
+    copies, line = LogCopies(tmp_path / "copies", limit=65536), b"x" * 1023 + b"\n"
+    for part in range(10):
+        stamp = b"2026-01-01T00:00:%02d.000000000Z " % part
+        copies.append("p-1", (stamp + line) * 40)
+    path = copies.path("p-1")
+    assert path.stat().st_size == 10 * 40 * 1024
+    assert path.stat().st_blocks * 512 <= 2 * 65536, "the middle takes no disk space"
+    start, end = read_gap(str(path))
+    assert (start, end) == (16384, 10 * 40 * 1024 - 32768)
+    assert read_log(path, start, 10, False).offset == end
+    copies.take("p-1", tmp_path / "final")
+    assert read_log(tmp_path / "final", start, 10, True).offset == end
+    assert list((tmp_path / "copies").iterdir()) == []

@@ -75,9 +75,7 @@ def test_each_missing_permission_is_named_with_the_rule_that_grants_it(stage: St
     stage.cluster.forbid("watch", "nodes")
     findings = stage.preview().findings
     assert [finding.severity for finding in findings] == [Severity.ERROR] * 2
-    assert findings[0].message == (
-        "The account may not watch nodes in all namespaces, so Berth cannot follow nodes."
-    )
+    assert findings[0].message == ("The account may not watch nodes, so Berth cannot follow nodes.")
     assert '{apiGroups: [""], resources: [pods/log], verbs: [get]}' in findings[1].remedy
 
 
@@ -86,7 +84,7 @@ def test_missing_permission_to_list_nodes_is_a_finding_instead_of_an_error(stage
     shown = stage.preview()
     assert shown.nodes == ()
     assert [finding.message for finding in shown.findings] == [
-        "The account may not list nodes in all namespaces, so Berth cannot find nodes."
+        "The account may not list nodes, so Berth cannot find nodes."
     ]
 
 

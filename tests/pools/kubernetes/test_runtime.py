@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pools.kubernetes.mirror import Mirror
-from pools.runtimes.base import PodState, RuntimeFailure
+from pools.runtimes.base import PodCause, PodState, RuntimeFailure
 from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
-from tests.contracts.pods import running
+from tests.contracts.pods import ended, running
 from tests.fakes.kubernetes.store import Refusal
 
 
@@ -24,7 +24,7 @@ def test_pod_missing_from_a_late_watch_has_not_ended(
 ) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
-    monkeypatch.setattr(Mirror, "own_pods", lambda mirror: {})
+    monkeypatch.setattr(Mirror, "own_pods", lambda mirror, patience: {})
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.RUNNING
     stage.cluster.refusals["get", "pods"] = Refusal(500, "InternalError", "try again")
     with pytest.raises(RuntimeFailure):
@@ -45,3 +45,58 @@ def test_document_cannot_choose_the_visible_gpus(
     named = [variable for variable in variables if variable["name"] == "NVIDIA_VISIBLE_DEVICES"]
     assert [variable.get("value") for variable in named] == visible
     assert {"name": "RANK", "value": "0"} in variables
+
+
+QUOTA = (
+    'pods "p-1" is forbidden: exceeded quota: team, requested: {requested}, used: requests.nvidia.com/gpu=4, '
+    "limited: requests.nvidia.com/gpu=4"
+)
+
+
+def refuse_pods(stage: FakeKubernetesStage, message: str) -> None:
+    stage.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", message)
+
+
+def test_pod_waits_for_the_clusters_quota_and_says_what_is_used(stage: FakeKubernetesStage) -> None:
+    refuse_pods(stage, QUOTA.format(requested="requests.nvidia.com/gpu=1"))
+    with pytest.raises(RuntimeFailure) as raised:
+        stage.runtime.start(stage.long("p-1"))
+    assert str(raised.value) == (
+        f"the cluster's quota team for the namespace {stage.namespace} is exceeded "
+        "(nvidia.com/gpu: 1 requested, 4 of 4 used). Berth tries again until the quota has room"
+    )
+    stage.cluster.refusals.clear()
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+
+
+@pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        (QUOTA.format(requested="requests.nvidia.com/gpu=8"), "(nvidia.com/gpu: 8 requested, 4 of 4 used)"),
+        ('pods "p-1" is forbidden: maximum cpu usage per Pod is 1, but limit is 2', "maximum cpu usage per"),
+        ('pods "p-1" is forbidden: violates PodSecurity "restricted:latest"', "violates PodSecurity"),
+        ('admission webhook "images.example.org" denied the request: no tag', "denied the request: no tag"),
+    ],
+)
+def test_pod_that_the_cluster_never_accepts_fails_with_its_words(
+    stage: FakeKubernetesStage, message: str, part: str
+) -> None:
+    refuse_pods(stage, message)
+    stage.runtime.start(stage.long("p-1"))
+    report = ended(stage.runtime, "p-1")
+    assert report.cause is PodCause.START_FAILED
+    assert part in report.message
+
+
+def test_namespace_and_pod_of_others_are_left_alone(stage: FakeKubernetesStage) -> None:
+    stage.cluster.store.put("namespaces", {"metadata": {"name": stage.namespace}})
+    with pytest.raises(RuntimeFailure, match="exists and does not belong to this installation"):
+        stage.runtime.start(stage.long("p-1"))
+    labels = {"berth.dev/installation": stage.installation}
+    stage.cluster.store.put("namespaces", {"metadata": {"name": stage.namespace, "labels": labels}})
+    theirs = {"metadata": {"name": "p-1", "namespace": stage.namespace, "uid": "u"}, "spec": {}, "status": {}}
+    stage.cluster.store.put("pods", theirs)
+    with pytest.raises(RuntimeFailure, match="has a pod p-1 that Berth did not create"):
+        stage.runtime.start(stage.long("p-1"))
+    assert stage.cluster.pod("p-1")["metadata"]["uid"] == "u"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from pools.kubernetes.api import Api, ApiError, Unreachable
-from pools.kubernetes.logs import LogCopies
+from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import CONTAINER
 
 log = logging.getLogger(__name__)

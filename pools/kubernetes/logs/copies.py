@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from pools.runtimes.local import LOG_LIMIT
+from pools.runtimes.shim.podlog import PodLog, read_gap
 from pools.runtimes.shim.records import sync_directory
 
 FETCH_BYTES = 8 * 1024 * 1024
@@ -33,8 +35,10 @@ class Position:
 
 
 class LogCopies:
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    """Copies of logs in a directory. The middle of a copy that exceeds the limit is dropped, as on nodes."""
+
+    def __init__(self, root: Path, limit: int = LOG_LIMIT) -> None:
+        self._root, self._limit = root, limit
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def path(self, pod_id: str) -> Path:
@@ -52,6 +56,7 @@ class LogCopies:
                 if new:
                     os.pwrite(fd, new, position.size - len(new))
                     self._store(pod_id, position)
+                    self._trim(pod_id)
                 elif is_cut and position.since and fetched.startswith(position.since[:19].encode()):
                     position = self._skip_second(pod_id, fd, position)
                 else:
@@ -87,6 +92,7 @@ class LogCopies:
             if new:
                 os.pwrite(fd, new, position.size - len(new))
                 self._store(pod_id, position)
+                self._trim(pod_id)
             return position.size if new else None
 
     def continue_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
@@ -103,11 +109,15 @@ class LogCopies:
             os.ftruncate(fd, end)
             os.pwrite(fd, data, end)
             self._store(pod_id, replace(position, size=end + len(data)))
+            self._trim(pod_id)
             return end + len(data)
 
     def take(self, pod_id: str, target: Path) -> None:
         """Move the copy, which may be empty, to its final path."""
         with self._locked(pod_id):
+            gap = self._gap_path(pod_id)
+            if gap.exists():
+                gap.rename(f"{target}.gap")
             self.path(pod_id).rename(target)
             self._position_path(pod_id).unlink(missing_ok=True)
             sync_directory(str(target.parent))
@@ -115,6 +125,17 @@ class LogCopies:
     def drop(self, pod_id: str) -> None:
         self.path(pod_id).unlink(missing_ok=True)
         self._position_path(pod_id).unlink(missing_ok=True)
+        self._gap_path(pod_id).unlink(missing_ok=True)
+
+    def _trim(self, pod_id: str) -> None:
+        """Drop the middle of a copy that exceeds the limit. Offsets still count all bytes."""
+        path = str(self.path(pod_id))
+        log = PodLog(path, self._limit)
+        log.gap_end = max(log.head, read_gap(path)[1])
+        log.trim()
+
+    def _gap_path(self, pod_id: str) -> Path:
+        return self._root / f"{pod_id}.gap"
 
     @contextmanager
     def _locked(self, pod_id: str) -> Iterator[int]:

@@ -1,0 +1,183 @@
+"""Calls to the API server that concern single pods. They may take long, so they run in a worker.
+
+None of them reads the database, because a worker's threads have no connection of their own.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pools.kubernetes.api import ApiError, Unreachable
+from pools.kubernetes.cluster import Cluster, ForeignNamespace, PoolAccess, ensure_namespace
+from pools.kubernetes.logs.copies import LogCopies
+from pools.kubernetes.logs.stream import LogFollowers, fetch_log
+from pools.kubernetes.manifests import pod_manifest, secret_manifests
+from pools.kubernetes.refusals import find_refusal, permanent_refusal, temporary_refusal
+from pools.kubernetes.reports import read_report
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure
+from pools.runtimes.ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+LOG_PATIENCE = timedelta(minutes=10)
+VANISHED = "the pod no longer exists in the cluster"
+
+
+class PodCalls:
+    """Start, stop, check and delete pods of any cluster. `notify` is called when a pod's report changes."""
+
+    def __init__(self, ledger: Ledger, copies: LogCopies, notify: Callable[[], None]) -> None:
+        self._ledger, self._copies, self._notify = ledger, copies, notify
+        self._followers = LogFollowers(copies)
+        self._namespaces: set[tuple[str, str]] = set()
+
+    def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
+        """Create the pod and its secrets, unless the pod was stopped meanwhile."""
+        entry = self._ledger.find(order.pod_id)
+        if entry is None or entry.ended is not None:
+            return
+        if refusal := find_refusal(order):
+            self._fail(order.pod_id, refusal)
+            return
+        with failures(order.pool):
+            self._ensure_namespace(access.cluster, namespace, order.project)
+            self._create(order, access, namespace)
+
+    def _create(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
+        cluster, path = access.cluster, f"/api/v1/namespaces/{namespace}/pods"
+        node = order.instance_id.rpartition("/")[0]
+        manifest = pod_manifest(order, namespace, node, cluster.installation, access.settings)
+        try:
+            pod = cluster.api.create(path, manifest)
+        except ApiError as error:
+            if error.status == 409 and error.reason == "AlreadyExists":
+                pod = cluster.api.get(f"{path}/{order.pod_id}")
+                if not cluster.mirror.is_own(pod):
+                    raise RuntimeFailure(
+                        f"{namespace} has a pod {order.pod_id} that Berth did not create"
+                    ) from error
+            elif error.status == 404:
+                self._namespaces.discard((cluster.api.server, namespace))
+                raise
+            elif refusal := permanent_refusal(error, namespace):
+                self._fail(order.pod_id, refusal)
+                return
+            elif refusal := temporary_refusal(error, namespace):
+                raise RuntimeFailure(refusal) from error
+            else:
+                raise
+        cluster.mirror.note(pod)
+        self._ledger.receive(order.pod_id)
+        self._notify()
+        for secret in secret_manifests(order, namespace, pod["metadata"]["uid"]):
+            try:
+                cluster.api.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+
+    def _fail(self, pod_id: str, message: str) -> None:
+        """Record that the pod can never start."""
+        self._ledger.end(
+            pod_id,
+            PodReport(
+                PodState.EXITED, ended_at=datetime.now(UTC), cause=PodCause.START_FAILED, message=message
+            ),
+        )
+        self._notify()
+
+    def stop(self, pod_id: str, cluster: Cluster, path: str, grace_seconds: int) -> None:
+        with failures(cluster.api.server):
+            try:
+                pod = cluster.api.get(path)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                self._ledger.stop_before_start(pod_id)  # a pod that was created is reported as vanished
+                self._notify()
+                return
+            self._delete_running(pod, pod_id, cluster, path, max(grace_seconds, 0))
+
+    def _delete_running(
+        self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
+    ) -> None:
+        """Delete a pod that exists, with at most the grace period of its order.
+
+        The node removes the log with the container, so the log is followed until then.
+        """
+        if read_report(pod).state is PodState.EXITED:
+            return
+        metadata, spec = pod["metadata"], pod["spec"]
+        if not spec.get("nodeName"):
+            cluster.api.delete(path, 0)
+            return
+        seconds = min(max(grace, 1), int(spec.get("terminationGracePeriodSeconds") or 1))
+        self._followers.follow(pod_id, cluster.api, f"{path}/log", seconds)
+        if not metadata.get("deletionTimestamp") or seconds < metadata.get("deletionGracePeriodSeconds", 0):
+            cluster.api.delete(path, seconds)
+
+    def find(self, cluster: Cluster, path: str) -> Mapping[str, Any] | None:
+        """Return the pod's object, or None if the API server has no such pod of this installation."""
+        with failures(cluster.api.server):
+            try:
+                pod = cluster.api.get(path)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                return None
+        return pod if cluster.mirror.is_own(pod) else None
+
+    def give_up(self, pod_id: str, cluster: Cluster, path: str, message: str) -> PodReport:
+        """End a pod that does not fit on its node, because foreign pods were placed there first."""
+        with failures(cluster.api.server):
+            cluster.api.delete(path, 0)
+        text = f"the cluster's scheduler could not place the pod: {message}"
+        return self.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.LOST, message=text))
+
+    def end(self, pod_id: str, report: PodReport) -> PodReport:
+        if report.ended_at is None:
+            report = replace(report, ended_at=datetime.now(UTC))
+        return self._ledger.end(pod_id, report)
+
+    def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
+        """Copy the end of the log, and delete the pod's object."""
+        self._save_log(pod_id, cluster, path)
+        with failures(cluster.api.server):
+            cluster.api.delete(path, 0)
+
+    def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
+        """Copy the end of the log, unless its node has not responded for a long time."""
+        try:
+            self.update_log(pod_id, cluster, path)
+        except RuntimeFailure as failure:
+            entry = self._ledger.find(pod_id)
+            ended_at = entry.ended.ended_at if entry is not None and entry.ended is not None else None
+            if ended_at is None or datetime.now(UTC) - ended_at < LOG_PATIENCE:
+                raise
+            log.warning("the end of the log of pod %s is lost: %s", pod_id, failure)
+
+    def update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
+        """Copy what is new in the pod's log. Raises RuntimeFailure if the cluster does not respond."""
+        with failures(cluster.api.server):
+            self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
+
+    def _ensure_namespace(self, cluster: Cluster, namespace: str, project: str) -> None:
+        key = cluster.api.server, namespace
+        if key not in self._namespaces:
+            ensure_namespace(cluster, namespace, project)
+            self._namespaces.add(key)
+
+
+@contextmanager
+def failures(place: str) -> Iterator[None]:
+    """Convert errors of the API server to RuntimeFailure."""
+    try:
+        yield
+    except ApiError as error:
+        raise RuntimeFailure(f"the cluster of {place} refused a call: {error.message}") from error
+    except (Unreachable, ForeignNamespace) as error:
+        raise RuntimeFailure(str(error)) from error

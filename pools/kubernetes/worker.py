@@ -1,0 +1,104 @@
+"""Background calls to one cluster, so that a cluster which does not respond delays no other pool."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+log = logging.getLogger(__name__)
+
+THREADS = 8
+CALLS_MAX = 2000  # unfinished calls, beyond which no further ones are accepted
+PATIENCE = 0.5  # seconds that a caller waits for its call
+COOLDOWN = 10.0  # seconds without waiting, after a call that took longer
+T = TypeVar("T")
+
+
+class StillRunning(Exception):
+    """Raised if a call takes longer than its caller waits. It continues in the background."""
+
+
+@dataclass(slots=True)
+class _Call:
+    action: str
+    run: Callable[[], Any]
+    future: "Future[Any]" = field(default_factory=Future)
+    is_late: bool = False
+
+
+class Worker:
+    """Threads that run at most one call per pod at a time.
+
+    `on_late` is called when a call has finished for which its caller no longer waited.
+    """
+
+    def __init__(self, name: str, patience: float, on_late: Callable[[], None]) -> None:
+        self.patience = patience
+        self._name, self._on_late = name, on_late
+        self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._calls: dict[str, _Call] = {}
+        self._threads = 0
+        self._wait_from = 0.0  # time before which callers do not wait
+
+    def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
+        """Run a call for a pod once earlier calls for the pod have finished, and return its result.
+
+        The caller waits briefly, or not at all while the cluster is slow. If it raised StillRunning, the same
+        action for the pod returns the result, or raises the error, of the earlier call.
+        """
+        while True:
+            with self._lock:
+                current = self._calls.get(pod_id) or self._submit(pod_id, _Call(action, call))
+            if not self._has_finished(current):
+                raise StillRunning
+            with self._lock:
+                self._calls.pop(pod_id, None)
+            if current.action == action:
+                result: T = current.future.result()
+                return result
+            if (error := current.future.exception()) is not None:
+                log.info("a call to %s for pod %s failed: %s", self._name, pod_id, error)
+
+    def close(self) -> None:
+        """End the threads after their current calls. Other calls never finish."""
+        with self._lock:
+            self._calls.clear()
+            for _ in range(self._threads):
+                self._queue.put(None)
+
+    def _submit(self, pod_id: str, call: _Call) -> _Call:
+        if len(self._calls) >= CALLS_MAX:
+            raise StillRunning
+        self._calls[pod_id] = call
+        self._queue.put(call)
+        if self._threads < min(THREADS, len(self._calls)):
+            self._threads += 1
+            # Daemon threads: a call that hangs must not delay the end of the process.
+            threading.Thread(target=self._work, name=f"kubernetes-{self._threads}", daemon=True).start()
+        return call
+
+    def _has_finished(self, call: _Call) -> bool:
+        """Wait for the call if its cluster is not slow. Return whether it has finished."""
+        now = time.monotonic()
+        try:
+            call.future.exception(self.patience if now >= self._wait_from else 0)
+        except TimeoutError:
+            if now >= self._wait_from:
+                self._wait_from = time.monotonic() + COOLDOWN
+            call.is_late = True
+            return call.future.done()
+        return True
+
+    def _work(self) -> None:
+        while (call := self._queue.get()) is not None:
+            try:
+                call.future.set_result(call.run())
+            except Exception as error:
+                call.future.set_exception(error)
+            if call.is_late:
+                self._on_late()

@@ -1,0 +1,123 @@
+"""Test a cluster whose API server accepts calls and never responds.
+
+Calls have no time limit here, so a test that waits for one does not end.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pools.kubernetes import api
+from pools.models import Node
+from pools.runtimes.base import PodState, RuntimeFailure
+from projects.models import Phase, Quota
+from tests import factories
+from tests.cast import make_cast
+from tests.contracts.kubernetes_stage import FakeKubernetesStage
+from tests.contracts.pods import ended, poll_until, running
+from tests.fakes.kubernetes import FakeCluster, serve
+from tests.scheduler.stage import Stage
+
+IMAGE = f"ghcr.io/org/train@sha256:{'1' * 64}"
+
+
+class SilentStage(FakeKubernetesStage):
+    def fall_silent(self) -> None:
+        """Respond to no call from now on. Callers do not wait."""
+        self.cluster.answers.clear()
+        self.access["prod"].cluster.worker.patience = 0
+
+    def respond(self) -> None:
+        self.cluster.answers.set()
+
+
+def repeat(order: Callable[[], None]) -> None:
+    """Repeat an order, as the scheduler does, until it succeeds."""
+
+    def has_succeeded() -> bool:
+        try:
+            order()
+        except RuntimeFailure:
+            return False
+        return True
+
+    poll_until(has_succeeded)
+
+
+@pytest.fixture
+def k8s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentStage]:
+    monkeypatch.setattr(api, "TIMEOUT", httpx.Timeout(None))
+    cluster = FakeCluster()
+    with serve(cluster) as url:
+        stage = SilentStage(tmp_path / "runtime", cluster, url)
+        poll_until(stage.access["prod"].cluster.mirror.nodes)
+        poll_until(lambda: stage.runtime.list_pods() == ())
+        yield stage
+        cluster.answers.set()
+        stage.close()
+
+
+def test_orders_return_at_once_and_take_effect_later(k8s: SilentStage) -> None:
+    k8s.runtime.start(k8s.long("old"))
+    running(k8s.runtime, "old")
+    k8s.fall_silent()
+    names = [f"p-{number:02}" for number in range(30)]
+    for _ in range(2):
+        for name in names:
+            with pytest.raises(RuntimeFailure, match="has not responded to this call yet"):
+                k8s.runtime.start(k8s.long(name))
+        with pytest.raises(RuntimeFailure, match="has not responded"):
+            k8s.runtime.stop("old", 0)
+    assert k8s.runtime.get_reports(["old", "p-00"])["old"].state is PodState.RUNNING
+    assert k8s.runtime.list_pods() == ("old", *names)
+    k8s.respond()
+    for name in names:
+        repeat(lambda name=name: k8s.runtime.start(k8s.long(name)))
+        running(k8s.runtime, name)
+    repeat(lambda: k8s.runtime.stop("old", 0))
+    ended(k8s.runtime, "old")
+    pods = [pod["metadata"]["name"] for pod in k8s.cluster.store.of_kind("pods")]
+    assert sorted(pods) == names
+
+
+def test_pod_that_is_stopped_during_its_start_does_not_stay(k8s: SilentStage) -> None:
+    k8s.fall_silent()
+    with pytest.raises(RuntimeFailure):
+        k8s.runtime.start(k8s.long("p-1"))
+    with pytest.raises(RuntimeFailure):
+        k8s.runtime.stop("p-1", 0)
+    k8s.respond()
+    repeat(lambda: k8s.runtime.stop("p-1", 0))
+    ended(k8s.runtime, "p-1")
+    assert k8s.cluster.store.of_kind("pods") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_other_pools_start_workloads_meanwhile(k8s: SilentStage) -> None:
+    stage = Stage(make_cast())
+    stage.node(0)
+    remote = factories.pool("prod", provider="kubernetes", runtime="kubernetes")
+    node = stage.node(0, remote)
+    Node.objects.filter(pk=node.pk).update(instance_id="node-1/1")
+    stage.loop.context.runtimes = lambda pool: k8s.runtime if pool.pk == remote.pk else stage.runtime
+    for pool in (stage.cast.pool, remote):
+        for owner in ({"department": stage.cast.research}, {"project": stage.cast.vision}):
+            Quota.objects.create(pool=pool, gpu_milli=2000, **owner)
+    k8s.fall_silent()
+    far = stage.submit("far", pools=["prod"], image=IMAGE)
+    near = stage.submit("near", pools=["local"])
+    stage.tick(4, seconds=2)
+    assert stage.phase(near) == Phase.RUNNING
+    assert stage.phase(far) == Phase.STARTING
+    assert "could not be started yet" in far.message
+    assert "has not responded to this call yet" in far.message
+    k8s.respond()
+
+    def phase() -> str:
+        stage.tick(seconds=2)
+        return stage.phase(far)
+
+    poll_until(phase, lambda value: value == Phase.RUNNING)
+    assert "started" not in far.message
