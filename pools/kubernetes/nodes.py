@@ -1,4 +1,4 @@
-"""Usable capacity of a cluster's nodes, without foreign pods, and reasons not to use a node."""
+"""Capacity of a cluster's nodes after subtracting foreign pods, and reasons not to use a node."""
 
 import math
 from collections import defaultdict
@@ -13,7 +13,7 @@ from pools.kubernetes.settings import KubernetesSettings
 from pools.providers.base import Shape, SharedMachine
 
 INSTALLATION_LABEL = "berth.dev/installation"
-GONE_AFTER = timedelta(minutes=2)  # time after which a node that is not ready counts as gone
+GONE_AFTER = timedelta(minutes=2)  # a node that is not ready for this long counts as gone
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 ENDED = ("Succeeded", "Failed")
 Object = Mapping[str, Any]
@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Requests of pods: milli-CPU, MiB, whole devices, and their number."""
+    """Total requests of pods: milli-CPU, MiB, whole devices and the number of pods."""
 
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -40,9 +40,9 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A node of the cluster. `obstacle` is the reason that no pod may be placed on it, or empty.
+    """Node of the cluster. `obstacle` is the reason that the node accepts no pods, or empty.
 
-    `allocatable` counts pods, too. `unready_since` is set while the node does not report itself as ready.
+    `allocatable` includes a number of pods. `unready_since` is set while the node is not ready.
     """
 
     name: str
@@ -161,7 +161,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Parse a time of the API server, which is in UTC."""
+    """Parse a timestamp from the API server, which is in UTC."""
     return None if not text else datetime.fromisoformat(text)
 
 

@@ -34,7 +34,7 @@ class _Part(BaseModel):
 
 
 class PoolToleration(_Part):
-    """Taint of nodes that the pool may use nevertheless. Without a value or an effect, any matches."""
+    """Taint that the pool tolerates. Without a value or an effect, any value or effect matches."""
 
     key: Name
     value: Value | None = None
@@ -54,7 +54,7 @@ class NfsExport(_Part):
 
 
 class Workspaces(_Part):
-    """Storage of workspaces that all nodes mount. Each workload has a directory in it."""
+    """Storage for workspaces, mounted on all nodes. Each workload has its own directory."""
 
     nfs: NfsExport | None = None
     host_path: Path | None = None
@@ -69,10 +69,10 @@ class Workspaces(_Part):
 
 
 class KubernetesSettings(_Part):
-    """Settings of a pool. Credentials are the pool's kubeconfig, or Berth's own service account.
+    """Settings of a pool. The credentials are the pool's kubeconfig or Berth's own service account.
 
     `node_selector` selects the cluster's nodes by label, and `tolerations` permits some of their taints.
-    Without `workspaces`, a workload's workspace is lost with each of its pods.
+    Without `workspaces`, each pod's workspace is lost when the pod ends.
     """
 
     in_cluster: bool = Field(

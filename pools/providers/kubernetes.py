@@ -1,7 +1,7 @@
 """Nodes of a Kubernetes cluster.
 
-The cluster's nodes exist already. An order of a pool claims nodes, and a termination releases them: Berth
-neither creates nor changes nodes of the cluster. Claims are rows.
+The cluster's nodes already exist. A pool's order claims nodes, and a termination releases them. Berth neither
+creates nor changes the cluster's nodes. Claims are stored in the database.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

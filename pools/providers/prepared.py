@@ -1,4 +1,4 @@
-"""Install the environment on nodes of this machine before they are ready."""
+"""Install the environments of nodes on this machine before the nodes become ready."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

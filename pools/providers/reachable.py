@@ -1,4 +1,4 @@
-"""Readiness of nodes whose runtime needs its own processes, such as a raylet and an agent."""
+"""Readiness of nodes whose runtime depends on its own processes, such as a raylet and an agent."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Access to the clusters of Kubernetes pools, from their rows and encrypted credentials."""
+"""Access to the clusters of Kubernetes pools, based on pool rows and encrypted credentials."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ class KubernetesAccess:
         self._clusters = clusters
 
     def all_pools(self) -> Mapping[str, PoolAccess | Unusable]:
-        """Return the access to each pool's cluster, or the reason that there is none.
+        """Return the access to each pool's cluster, or the reason that it cannot be accessed.
 
         Clusters that no pool uses any more are closed.
         """

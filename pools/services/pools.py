@@ -114,7 +114,7 @@ def edit_pool(
 def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     """Return the pool as `edit_pool` would leave it, including its node count, without saving it.
 
-    Raises the same errors as `edit_pool` for invalid or contradictory values.
+    Raises the same errors as `edit_pool` for invalid or conflicting values.
     """
     edited = copy(pool)
     values, _ = split_keys(changes)
@@ -178,7 +178,7 @@ def drain_pool(*, actor: Any, pool: NodePool, reason: str = "") -> NodePool:
 def set_nodes_desired(
     *, actor: Any, pool: NodePool, nodes_desired: int, version: int | None = None
 ) -> NodePool:
-    """Set the node count manually. The autoscaler continues from there after its cooldown.
+    """Set the node count manually. The autoscaler resumes from this count after its cooldown.
 
     Raises Invalid if the number is not allowed, and PreconditionFailed if the pool is no longer at `version`.
     """
@@ -213,7 +213,7 @@ def _clamp_desired(pool: NodePool, actor: Any, cause: str = "limits changed") ->
 
 
 def _desired_within_bounds(pool: NodePool) -> int:
-    """Return the desired number of nodes, clamped to the limits. An expired pool desires no nodes."""
+    """Return the desired number of nodes, clamped to the limits. It is 0 for an expired pool."""
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
     return 0 if expired else pool_node_spec(pool).clamp(pool.nodes_desired)
 

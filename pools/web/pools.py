@@ -161,7 +161,7 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
 def _confirm_drains(
     request: Request, form: SettingsForm, edited: NodePool, nodes_to_drain: Sequence[NodeToDrain]
 ) -> HttpResponse:
-    """Show the completed form again with the nodes to drain, and ask for confirmation."""
+    """Show the completed form again, with the nodes to drain, and ask for confirmation."""
     data = request.POST.copy()
     data["confirmed"] = str(edited.nodes_desired)
     confirmation_form = SettingsForm(edited, data, auto_id="pool_%s")

@@ -1,4 +1,4 @@
-"""EC2 provider without state in memory. Each order is one launch, and tags identify the instances."""
+"""EC2 provider without in-memory state. Each order is one launch, and tags identify the instances."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -134,7 +134,7 @@ class AwsProvider:
         ordinal_by_id: Mapping[str, int],
         description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:
-        """Return the order's instances. Instances that no listing shows yet count as booting."""
+        """Return the order's instances. Instances that are not listed yet count as booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         result = []
         for instance_id, ordinal in instances.sorted_by_ordinal(ordinal_by_id):

@@ -57,7 +57,7 @@ class LocalRayNodes:
         return listed  # an ended instance is listed once more, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Request the instances' termination. Their devices are free once the instances have ended."""
+        """Request termination of the instances. Their devices become free once the instances have ended."""
         listed = {instance.instance_id: instance for instance in self.local.list_instances(pool)}
         for instance_id in sorted(listed.keys() & set(instance_ids)):
             _request_termination(self._home(pool, instance_id))
@@ -89,7 +89,10 @@ class LocalRayNodes:
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Return the address that raylets join. Empty for the head itself, and None if there is no head."""
+        """Return the address that raylets join.
+
+        It is empty for the head itself, and None if there is no head.
+        """
         if instance.ordinal == 0:
             return ""
         for other in self.local.list_instances(pool):
@@ -99,7 +102,7 @@ class LocalRayNodes:
         return None
 
     def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
-        """Let a node join the current head if its former one is gone. Its pods continue."""
+        """Let a node join the current head if its previous one is gone. Its pods keep running."""
         head = self._head(pool, instance) if instance.ordinal != 0 else None
         if not head or head == record["head"]:
             return
@@ -193,7 +196,7 @@ def _request_termination(home: Path) -> dict[str, str]:
 
 
 def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """Signal the process to end its pods and Ray. Kill the process and Ray if they take too long."""
+    """Signal the process to end its pods and Ray. Kill both if they take too long."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
     is_overdue = time.time() > float(ending["at"]) + END_SECONDS_MAX
@@ -208,7 +211,7 @@ def _is_running(record: dict[str, str]) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables that the process needs. Others may be secrets such as the database password."""
+    """Return the variables that the process needs. Others may be secrets, such as the database password."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE", *SETTINGS_OF_PODS)
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}
 
