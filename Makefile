@@ -28,7 +28,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh clean
+.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
 
 help:
 	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
@@ -56,7 +56,7 @@ test: $(DEV) chromium bubblewrap podman openssh
 	@$(MAKE) --jobs=2 check collect
 	@$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
-test-heavy: $(DEV) chromium bubblewrap podman openssh
+test-heavy: $(DEV) chromium bubblewrap podman openssh slurm
 	@[ -n '$(ARGS)' ] || $(MAKE) types-3.10
 	@$(PY) -m pytest -q -m heavy $(ARGS)
 	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
@@ -160,6 +160,15 @@ openssh:
 	@[ "$$(id -u)" != 0 ] || { command -v sshd || [ -e /usr/sbin/sshd ]; } >/dev/null || { \
 		echo "Installing an SSH server for the tests of SSH hosts ..."; \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends openssh-server; } \
+			>/dev/null 2>&1 || echo "It could not be installed, so these tests are skipped."; }
+
+# For the tests of Slurm pools, which only root can run; without these programs, they are skipped.
+slurm:
+	@[ "$$(id -u)" != 0 ] || { command -v slurmctld && command -v slurmd && command -v sbatch && \
+		command -v munged; } >/dev/null || { \
+		echo "Installing Slurm for the tests of Slurm pools ..."; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+			slurmctld slurmd slurm-client munge; } \
 			>/dev/null 2>&1 || echo "It could not be installed, so these tests are skipped."; }
 
 clean:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from pools.engine.budgets import UNLIMITED, Allowance, Budget, DisruptionReason, compute_allowance
+from pools.engine.durations import format_duration, parse_duration
 from pools.engine.schedule import InvalidSchedule, parse_schedule
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
@@ -17,7 +18,6 @@ KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
 BUDGETS_MAX = 50
 INT_MAX = 2**31 - 1
 DURATION_MIN, DURATION_MAX = 60, 31 * 24 * 3600
-DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
 NODES_ALLOWED = 'a number of nodes, or a percentage such as "10%"'
 DURATION_ALLOWED = f'{DURATION_MIN} to {DURATION_MAX} seconds, or a duration such as "8h" or "1h30m"'
@@ -78,7 +78,7 @@ def summarize(entry: Mapping[str, Any]) -> str:
     if not entry.get("schedule"):
         return f"at most {limit} at a time{cause}"
     zone = entry.get("zone", "UTC")
-    duration = _format_duration(entry["duration"])
+    duration = format_duration(entry["duration"])
     return f"at most {limit} at a time{cause}, from {entry['schedule']} ({zone}) for {duration}"
 
 
@@ -167,21 +167,8 @@ def _window_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _parse_duration(duration: object) -> int | None:
-    seconds: int | None = None
-    if isinstance(duration, int) and not isinstance(duration, bool):
-        seconds = duration
-    elif isinstance(duration, str) and duration and (match := DURATION.fullmatch(duration)):
-        days, hours, minutes, rest = (int(part or 0) for part in match.groups())
-        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    seconds = parse_duration(duration)
     return seconds if seconds is not None and DURATION_MIN <= seconds <= DURATION_MAX else None
-
-
-def _format_duration(seconds: int) -> str:
-    """Format a duration, such as 8h or 1h30m."""
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
-    return "".join(f"{number}{unit}" for number, unit in parts if number)
 
 
 def _parse_zone(name: object) -> tzinfo | None:

@@ -39,7 +39,7 @@ class Costs:
 def pool_costs(pool: NodePool, now: datetime) -> Costs:
     """Return the cost of the current nodes, and the costs of the last 24 hours and the last 30 days."""
     price = current_price(pool)
-    living = Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED)
+    living = Node.objects.filter(pool=pool, queued=False).exclude(state=NodeState.ENDED)
     gpus = living.aggregate(n=Coalesce(Sum("gpus"), 0))["n"]
     return Costs(
         price_per_gpu_hour=price,
@@ -57,7 +57,8 @@ def hours_by_pool(now: datetime) -> dict[int, tuple[float, float]]:
     )
     seconds = Extract(duration, "epoch")
     rows = (
-        Node.objects.order_by()
+        Node.objects.filter(queued=False)
+        .order_by()
         .values_list("pool_id")
         .annotate(
             nodes=Sum(seconds, output_field=FloatField()),
@@ -82,7 +83,8 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
 
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
     """Return the node-hours and GPU-hours in a period."""
-    nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), pool=pool, created_at__lt=end)
+    living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
+    nodes = living.filter(pool=pool, queued=False)  # a node in the provider's queue costs nothing
     duration = ExpressionWrapper(
         Least(Coalesce("ended_at", _datetime_value(end)), _datetime_value(end))
         - Greatest("created_at", _datetime_value(begin)),

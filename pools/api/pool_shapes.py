@@ -27,11 +27,11 @@ from pools.selectors import PoolState, pool_state
 INT_MAX = 2**31 - 1
 Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
-ProviderChoice = Literal["local", "static", "fake", "aws", "kubernetes", "ssh"]
+ProviderChoice = Literal["local", "static", "fake", "aws", "kubernetes", "ssh", "slurm"]
 RuntimeChoice = Literal["local", "fake", "ray", "kubernetes"]
 # Accept `fake`, although the schema does not list it. The service checks whether the pool may use it.
 AllowFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
-OfferedProvider = Annotated[Literal["local", "static", "aws", "kubernetes", "ssh"], AllowFake]
+OfferedProvider = Annotated[Literal["local", "static", "aws", "kubernetes", "ssh", "slurm"], AllowFake]
 OfferedRuntime = Annotated[Literal["local", "ray", "kubernetes"], AllowFake]
 PlacementChoice = Literal["binpack", "spread", "fragmentation", "auto"]
 ConsolidationChoice = Literal["never", "when_empty", "when_underutilised"]

@@ -23,6 +23,7 @@ class Phase(StrEnum):
 class Fleet:
     """A pool's nodes, identified by ordinal.
 
+    `queued` are the pending nodes whose order the provider has in a queue of its own.
     `retiring` nodes are drained on request, regardless of the desired size. `in_flight` is the number of
     nodes in the current order. `may_order` is False while a failed order backs off or the pool is paused.
     """
@@ -35,6 +36,7 @@ class Fleet:
     in_flight: int = 0
     may_order: bool = True
     may_drain: bool = True
+    queued: frozenset[int] = frozenset()
 
     @property
     def phase(self) -> Phase:
@@ -74,6 +76,13 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Command to end these nodes, which are still in the provider's queue."""
+
+    ordinals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UndoDrain:
     """Command to abort these drains, so that the nodes accept pods again."""
 
@@ -88,8 +97,11 @@ class Step:
     """
 
     fleet: Fleet
-    commands: tuple[Order | Drain | UndoDrain, ...] = ()
+    commands: tuple["Command", ...] = ()
     blocked: tuple[int, ...] = ()
+
+
+Command = Order | Drain | Withdraw | UndoDrain
 
 
 def next_step(
@@ -100,7 +112,7 @@ def next_step(
     `work_to_lose` maps ordinals to work. Nodes with the least work are drained first, as far as the
     disruption budgets allow.
     """
-    commands: list[Order | Drain | UndoDrain] = []
+    commands: list[Command] = []
     blocked: tuple[int, ...] = ()
     if fleet.desired > len(fleet.current) and fleet.draining:
         fleet, reverted = _undo_drains(fleet)
@@ -109,6 +121,9 @@ def next_step(
         order = _next_order(fleet)
         fleet = fleet.after_order(order)
         commands.append(order)
+    elif withdrawn := _surplus_in_queue(fleet):
+        fleet = replace(fleet, pending=fleet.pending - set(withdrawn), queued=fleet.queued - set(withdrawn))
+        commands.append(Withdraw(withdrawn))
     elif fleet.desired < len(fleet.current) and fleet.may_drain:
         chosen = surplus_nodes(fleet, work_to_lose or {})
         drainable, blocked = split_by_budget(chosen, work_to_lose or {}, allowance)
@@ -117,6 +132,15 @@ def next_step(
             fleet = replace(fleet, current=fleet.current - drained, draining=fleet.draining | drained)
             commands.append(Drain(drainable))
     return Step(fleet, tuple(commands), blocked)
+
+
+def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
+    """Return the queued nodes that the pool no longer needs, the highest ordinals first."""
+    if not fleet.may_drain:
+        return ()
+    surplus = max(fleet.effective_size - fleet.desired, 0)
+    candidates = fleet.queued if fleet.desired == 0 else fleet.queued - {HEAD}
+    return tuple(sorted(candidates, reverse=True)[:surplus])
 
 
 def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:

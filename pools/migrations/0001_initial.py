@@ -61,6 +61,7 @@ class Migration(migrations.Migration):
                             ("aws", "Aws"),
                             ("kubernetes", "Kubernetes"),
                             ("ssh", "SSH"),
+                            ("slurm", "Slurm"),
                         ],
                         default="local",
                         max_length=16,
@@ -513,6 +514,12 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         help_text="Reason a booting node is not ready yet, such as a failed probe pod.",
+                    ),
+                ),
+                (
+                    "queued",
+                    models.BooleanField(
+                        default=False, help_text="Whether the provider has the order in a queue of its own."
                     ),
                 ),
                 ("since", models.DateTimeField(help_text="Time of the last state change.")),

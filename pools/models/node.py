@@ -83,6 +83,10 @@ class Node(models.Model):
         help_text="Reason a booting node is not ready yet, such as a failed probe pod.",
     )
 
+    queued = models.BooleanField(
+        default=False, help_text="Whether the provider has the order in a queue of its own."
+    )
+
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(
         null=True, blank=True, help_text="Time at which the node became, or should become, ready."

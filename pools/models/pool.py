@@ -16,6 +16,7 @@ class NodePool(models.Model):
         AWS = "aws"
         KUBERNETES = "kubernetes"
         SSH = "ssh", "SSH"
+        SLURM = "slurm"
 
     class Runtime(models.TextChoices):
         LOCAL = "local"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 class InstanceState(StrEnum):
+    QUEUED = "queued"  # in a queue of the provider: costs nothing, and no machine boots yet
     BOOTING = "booting"
     READY = "ready"
     STOPPED = "stopped"  # stopped outside Berth: unusable as a node, but may still cost money

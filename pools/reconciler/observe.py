@@ -14,7 +14,7 @@ from pools.reconciler.rows import PassContext, clear_error, load_pool_nodes, loc
 from pools.services.failed_boots import orders_are_delayed, record_failed_boot, reset_failed_boots
 from pools.services.nodes import interrupt_node
 
-EXISTING = (InstanceState.BOOTING, InstanceState.READY)
+EXISTING = (InstanceState.QUEUED, InstanceState.BOOTING, InstanceState.READY)
 BOOTING_INTERVAL = timedelta(seconds=3)
 
 
@@ -84,7 +84,9 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
     if node.state not in PENDING:
         return has_stored
     has_stored |= _store_phases(node, instance) | _store_address(node, instance, context)
-    has_stored |= _store_reason(node, instance)
+    has_stored |= _store_reason(node, instance) | _store_queued(node, instance, context)
+    if node.queued:
+        return has_stored
     if _is_ready(node, instance, context):
         return _mark_ready(node, instance, context)
     if _is_overdue(node, pool, context):
@@ -126,6 +128,18 @@ def _store_reason(node: Node, instance: Instance) -> bool:
         return False
     node.not_ready_reason = instance.message
     node.save(update_fields=["not_ready_reason"])
+    return True
+
+
+def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
+    """Store whether the provider has the order in a queue of its own. A node is created once it leaves it."""
+    is_queued = instance.state is InstanceState.QUEUED
+    if node.queued == is_queued:
+        return False
+    node.queued = is_queued
+    if not is_queued:
+        node.created_at = context.now
+    node.save(update_fields=["queued", "created_at"])
     return True
 
 

@@ -166,12 +166,14 @@ def _create_node(
         devices=list(instance.devices),
         **capacity_columns(pool, instance, order.shape),
         taints=pool.taints,
+        queued=instance.state is InstanceState.QUEUED,
+        not_ready_reason="" if ready else instance.message,
         environment_id=order.environment or None,
         phases=list(instance.phases or ()),
         prepared_at=context.now if ready and order.environment else None,
         since=context.now,
         created_at=context.now,
-        ready_at=context.now if ready else expected,
+        ready_at=context.now if ready else None if instance.state is InstanceState.QUEUED else expected,
     )
     if ready:
         history.write(pool, ScalingKind.READY, "ready immediately", at=context.now, node=node)

@@ -13,7 +13,9 @@ from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState
 from pools.reconciler.rows import PassContext
 
-BILLABLE_STATES = (InstanceState.BOOTING, InstanceState.READY, InstanceState.STOPPED)
+BILLABLE_STATES = (
+    InstanceState.QUEUED, InstanceState.BOOTING, InstanceState.READY, InstanceState.STOPPED,
+)  # fmt: skip
 GRACE = timedelta(seconds=60)
 
 

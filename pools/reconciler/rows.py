@@ -63,6 +63,7 @@ def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
         desired=pool.nodes_desired,
         current=current,
         pending=pending,
+        queued=frozenset(node.ordinal for node in nodes if node.state in PENDING and node.queued),
         draining=by_scaling,
         retiring=frozenset(node.ordinal for node in nodes) - current - pending - by_scaling,
         in_flight=pool.provisioning["count"] if pool.provisioning else 0,

@@ -9,7 +9,7 @@ from pools.budgets import drain_allowance
 from pools.engine import reconciler as decisions
 from pools.engine.victims import Work
 from pools.models import Node, NodePool
-from pools.models.node import USABLE, NodeState
+from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.reconciler.rows import PassContext, build_fleet, load_living_nodes, lock_pool
 from pools.services.nodes import DRAIN_RESET
@@ -35,7 +35,7 @@ def take_step(pool_id: int, context: PassContext, work_to_lose: Mapping[int, Wor
 
 def _next_commands(
     pool: NodePool, nodes: Iterable[Node], context: PassContext, work_to_lose: Mapping[int, Work]
-) -> tuple[decisions.Order | decisions.Drain | decisions.UndoDrain, ...]:
+) -> tuple[decisions.Command, ...]:
     nodes = tuple(nodes)
     by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
     allowance = drain_allowance(pool, nodes, context.now)
@@ -43,7 +43,7 @@ def _next_commands(
 
 
 def _apply_command(
-    command: decisions.Order | decisions.Drain | decisions.UndoDrain,
+    command: decisions.Command,
     pool: NodePool,
     nodes: Mapping[int, Node],
     context: PassContext,
@@ -61,6 +61,8 @@ def _apply_command(
             pool.save(update_fields=["provisioning"])
         case decisions.Drain(ordinals):
             _drain_nodes([nodes[ordinal] for ordinal in ordinals], pool, context)
+        case decisions.Withdraw(ordinals):
+            _withdraw([nodes[ordinal] for ordinal in ordinals], pool, context)
         case decisions.UndoDrain(ordinals):
             for ordinal in ordinals:
                 _undo_drain(nodes[ordinal], pool, context)
@@ -76,6 +78,17 @@ def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) ->
     }
     moved = compare_and_set_all(
         nodes, "state", expected=USABLE, to=NodeState.DRAINING, since=context.now, **draining
+    )
+    reasons = [(node, reason) for node in moved]
+    history.write_many(pool, ScalingKind.DRAIN, reasons, at=context.now, after=pool.nodes_desired)
+
+
+def _withdraw(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
+    """Let the next pass terminate nodes that are in the provider's queue."""
+    reason = f"scaled down to {pool.nodes_desired} nodes while in the provider's queue"
+    ended = {"drain_started_at": context.now, "drain_reason": reason, "emptied_at": context.now}
+    moved = compare_and_set_all(
+        nodes, "state", expected=PENDING, to=NodeState.DRAINING, since=context.now, **ended
     )
     reasons = [(node, reason) for node in moved]
     history.write_many(pool, ScalingKind.DRAIN, reasons, at=context.now, after=pool.nodes_desired)

@@ -8,7 +8,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem
 
 KUBERNETES = "kubernetes"  # the name of a provider and of a runtime
-REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh")
+REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh", "slurm")
 
 
 @dataclass(frozen=True, slots=True)

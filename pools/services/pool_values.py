@@ -84,7 +84,7 @@ def _report_by_requested_field(values: Mapping[str, Any]) -> Iterator[None]:
 
 def check_pool(pool: NodePool) -> None:
     pool_node_spec(pool)
-    check_settings(pool.provider, pool.provider_settings)
+    check_settings(pool.provider, pool.provider_settings, pool.boot_timeout)
     check_runtime(pool.provider, pool.runtime)
     check_credentials(pool)
     misnamed = list(_name_problems(pool))

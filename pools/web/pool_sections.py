@@ -14,12 +14,14 @@ NAMES = {
     "ssh": "SSH hosts",
     "aws": "Amazon EC2",
     "kubernetes": "Kubernetes",
+    "slurm": "Slurm",
 }
 # How Berth uses a provider that has settings.
 EXPLANATIONS = {
     "aws": "Berth starts and terminates instances with the credentials of its own machine.",
     "kubernetes": "The pool uses nodes of your cluster. Berth creates no nodes.",
     "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
+    "slurm": "Each node is a job in the queue of your cluster, submitted as the user that runs Berth.",
 }
 CREDENTIALS = {"kubernetes": ("kubeconfig",), "ssh": ("private_key",)}
 

@@ -1,13 +1,23 @@
-"""One Ray cluster for all contract tests, stopped after the last test because it is never quite idle."""
+"""One Ray and one Slurm cluster for all contract tests, stopped after the last test."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.contracts.ray_cluster import RayCluster, ray_cluster
+from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
 
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     with ray_cluster(tmp_path_factory.mktemp("ray")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def slurm() -> Iterator[SlurmCluster]:
+    missing = missing_programs()
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
+    with slurm_cluster() as running:
         yield running

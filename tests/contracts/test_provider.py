@@ -1,7 +1,9 @@
 """Contract tests for every provider."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,12 +21,16 @@ from pools.providers.base import (
     ProviderError,
     ProviderErrorKind,
     ProvisionOrder,
+    ProvisionResult,
     Shape,
 )
+from pools.providers.commands import LocalCommands
 from pools.providers.hardware import Machine, simulated_devices
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.preview import Severity
+from pools.providers.slurm.provider import SlurmProvider
+from pools.providers.slurm.settings import slurm_settings
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.upkeep import SshUpkeep
 from pools.providers.ssh.visitor import Visitor
@@ -32,8 +38,11 @@ from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
 from pools.services.ssh.hosts import settings_digest
 from tests import factories
+from tests.contracts.slurm_cluster import SlurmCluster
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.provider import FakeProvider
+from tests.fakes.slurm import FakeSlurm
+from tests.journeys.installation import until
 from tests.pools.aws.ec2_account import ec2_account
 from tests.pools.stage import START, SYSTEM
 
@@ -42,10 +51,17 @@ def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small
     return ProvisionOrder(pool, count, token, start, Shape(4000, 8192, gpus=2), {"berth": "test"})
 
 
+INSTALLATIONS = itertools.count()
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=["local", "fake", "static", "ssh", "aws", "aws on bare moto", "kubernetes"])
+PROVIDERS = [
+    "local", "fake", "static", "ssh", "aws", "aws on bare moto", "kubernetes", "slurm",
+    pytest.param("real slurm", marks=pytest.mark.heavy),
+]  # fmt: skip
+
+
+@pytest.fixture(params=PROVIDERS)
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
@@ -62,6 +78,12 @@ def provider(
         case "kubernetes":
             with kubernetes_provider() as provider:
                 yield provider
+        case "slurm":
+            yield slurm_provider(FakeSlurm(tmp_path / "slurm").commands, tmp_path)
+        case "real slurm":
+            cluster: SlurmCluster = request.getfixturevalue("slurm")
+            yield slurm_provider(cluster.commands, cluster.root)
+            cluster.clear()
         case "aws":
             with ec2_account(monkeypatch) as place:
                 place.proxy.capacity["on-demand"] = 4
@@ -122,10 +144,37 @@ def ssh_provider() -> Provider:
     return SshProvider(lambda: START, SshUpkeep(lambda: START, lambda: "test", Visitor()))
 
 
+class StartedJobs(SlurmProvider):
+    """Slurm provider that waits until Slurm has started the jobs of an order."""
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        message = super().provision(order).message
+
+        def started() -> ProvisionResult | None:
+            result = super(StartedJobs, self).provision(order)
+            is_waiting = any(instance.state is InstanceState.QUEUED for instance in result.instances)
+            return None if is_waiting else replace(result, message=message)
+
+        result = until(started, 60)
+        assert result is not None
+        return result
+
+
+def slurm_provider(commands: LocalCommands, root: Path) -> Provider:
+    settings = slurm_settings({"partition": "gpu", "directory": str(root / "shared")})
+    variables = {"url": "http://127.0.0.1:9", "pool": "small", "token": "s3cret"}
+    return StartedJobs(
+        settings, commands, f"contract-{next(INSTALLATIONS)}", variables=lambda order: variables,
+        now=lambda: START,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def provider_with_limited_capacity(request: pytest.FixtureRequest, provider: Provider) -> Provider:
     if "bare moto" in request.node.name:
         pytest.skip("moto never runs out of machines")
+    if "slurm" in request.node.name:
+        pytest.skip("Slurm queues what exceeds its capacity")
     return provider
 
 

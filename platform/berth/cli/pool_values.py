@@ -34,9 +34,9 @@ class PoolValues:
             metavar="NODES", help="Number of nodes: 4 (fixed), 2:16 (elastic) or min=4,desired=2,max=16."
         ),
     ] = None
-    provider: Annotated[Text, typer.Option(help="Node provider: local, static, ssh, aws or kubernetes.")] = (
-        None
-    )
+    provider: Annotated[
+        Text, typer.Option(help="Node provider: local, static, ssh, aws, kubernetes or slurm.")
+    ] = None
     runtime: Annotated[Text, typer.Option(help="Pod runtime: local, ray or kubernetes.")] = None
     context: Annotated[
         Text, typer.Option(metavar="NAME", help="Context of your kubeconfig, for a pool on Kubernetes.")

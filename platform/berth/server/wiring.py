@@ -15,6 +15,7 @@ from berth.server.tracing.providers import trace_provider
 from pools.environments.local import LocalEnvironments
 from pools.environments.recipes import load_pending_recipes, load_recipe
 from pools.joining import secrets
+from pools.joining.pilot import pilot_variables
 from pools.joining.user_data import user_data
 from pools.kubernetes.cluster import Clusters
 from pools.kubernetes.runtime import KubernetesRuntime
@@ -23,11 +24,14 @@ from pools.providers.aws.clients import Clients
 from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
+from pools.providers.commands import LocalCommands
 from pools.providers.hardware import Machine, measure_this_machine
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.providers.reachable import ReachableNodes
+from pools.providers.slurm.provider import SlurmProvider
+from pools.providers.slurm.settings import slurm_settings
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.upkeep import SshUpkeep
 from pools.providers.ssh.visitor import Visitor
@@ -89,6 +93,13 @@ def _build_wiring(fakes: str) -> Wiring:
             NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
             NodePool.Provider.KUBERNETES.value: lambda pool: KubernetesProvider(
                 partial(access.for_pool, pool), partial(access.open, pool), clock.now
+            ),
+            NodePool.Provider.SLURM.value: lambda pool: SlurmProvider(
+                slurm_settings(pool.provider_settings),
+                LocalCommands(),
+                installation(),
+                variables=pilot_variables,
+                now=clock.now,
             ),
         },
         runtimes={

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import uuid
 
+from . import allocation
 from .ec2 import get_metadata
 from .state import STATE, read_file, write_private_file
 from .version import VERSION
@@ -21,13 +22,16 @@ DISK_STEP_MIB = 1024  # free disk space is rounded down so that small changes do
 def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
     """Return the hardware as the join endpoint expects it. Raises OSError without a route to the server."""
     gpus = query_gpus()
+    devices = allocation.allocated_gpus(gpus)
+    gpus = [gpu for gpu in gpus if gpu["uuid"] in devices]
+    address = os.environ.get("BERTH_NODE_ADDRESS") or (ec2_instance_id and get_metadata("local-ipv4"))
     return {
         "name": socket.gethostname().split(".")[0],
-        "address": get_metadata("local-ipv4") if ec2_instance_id else own_address(url),
-        "instance_id": ec2_instance_id,
-        "cpu": len(os.sched_getaffinity(0)) - reserved("BERTH_RESERVED_CPUS"),
-        "memory_mib": int(memory_mib() - reserved("BERTH_RESERVED_MEMORY_MIB")),
-        "devices": [gpu["uuid"] for gpu in gpus],
+        "address": address or own_address(url),
+        "instance_id": allocation.INSTANCE_ID or ec2_instance_id,
+        "cpu": allocation.cpus() - reserved("BERTH_RESERVED_CPUS"),
+        "memory_mib": int(allocation.memory_mib(memory_mib()) - reserved("BERTH_RESERVED_MEMORY_MIB")),
+        "devices": devices,
         "gpu_model": gpus[0]["name"] if gpus else "",
         "machine_id": machine_id(),
         "inventory": take_inventory(gpus),

@@ -7,6 +7,7 @@ import getpass
 import os
 import sys
 
+from .allocation import JobEnds
 from .managers import REJECTED, CannotInstall, unit
 from .run import run
 from .server import MachineRejected, Server, is_safe
@@ -40,6 +41,9 @@ def main() -> int:
     except MachineRejected as rejection:
         print("rejected: %s" % rejection, file=sys.stderr)
         return REJECTED
+    except JobEnds as end:
+        print("ended: %s" % end, file=sys.stderr)
+        return 0
     except (CannotInstall, ValueError) as error:
         print("berth-agent: %s" % error, file=sys.stderr)
         return 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
+from .allocation import INSTANCE_ID, EndSignals, JobEnds, allocated_gpus
 from .ec2 import detect_interruption, get_metadata
 from .hardware import measure, query_gpus, take_inventory
 from .scripts import EnvironmentScript, StartScript
@@ -17,24 +17,31 @@ REPORT_INTERVAL_SECONDS = 5.0
 
 
 def run(server: Server, pool: str) -> None:
-    """Report until the server rejects this machine. Then stop the node and raise MachineRejected."""
-    ec2_instance_id = get_metadata("instance-id")
+    """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
+
+    Raises JobEnds, after the same, if the agent's job is being ended.
+    """
+    ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
+    signals = EndSignals()
     secret = load_secret()
     while not secret:
+        if signals.is_last:
+            raise JobEnds(signals.reason)
         try:
             secret = join_pool(server, pool, ec2_instance_id)
         except OSError as error:
             # for example, a conflict: the machine may boot before Berth has recorded its order
             print("not joined yet: %s" % error, file=sys.stderr)
-            time.sleep(REPORT_INTERVAL_SECONDS)
+            signals.wait(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts inherit the environment
     environment, start = EnvironmentScript(server.url), StartScript()
     upgrade = Upgrade(server)
     gpus = query_gpus()  # once, because nvidia-smi may take seconds
+    gpus = [gpu for gpu in gpus if gpu["uuid"] in allocated_gpus(gpus)]
     while True:
         try:
             body: dict[str, object] = {
-                "interruption": detect_interruption() if ec2_instance_id else None,
+                "interruption": _interruption(signals, ec2_instance_id),
                 "booted": environment.report(), "started": start.report(),
                 "inventory": {**take_inventory(gpus), "upgrade_error": upgrade.error},
             }  # fmt: skip
@@ -43,12 +50,25 @@ def run(server: Server, pool: str) -> None:
             start.follow(answer)
             upgrade.follow(answer)
         except MachineRejected:
-            start.job.kill()
-            start.stop()
+            _stop_node(start)
             raise
         except OSError as error:
             print("no response: %s" % error, file=sys.stderr)
-        time.sleep(REPORT_INTERVAL_SECONDS)
+        if signals.is_last:
+            _stop_node(start)
+            raise JobEnds(signals.reason)
+        signals.wait(REPORT_INTERVAL_SECONDS)
+
+
+def _stop_node(start: StartScript) -> None:
+    start.job.kill()
+    start.stop()
+
+
+def _interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str, object] | None:
+    if signals.reason:
+        return {"reason": signals.reason, "at": None}
+    return detect_interruption() if ec2_instance_id else None
 
 
 def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:

@@ -2,12 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from berth.core.errors import Invalid
-from berth.core.problems import Problem
-from berth.core.spec.findings import convert_errors
+from pools.providers.validation import parse_settings
 
 OVERRIDES_MAX = 50  # overrides per launch: instance types times subnets
 
@@ -92,20 +90,4 @@ def aws_settings(value: Any) -> AwsSettings:
 
     Raises Invalid with the path of each problem within `provider_settings`.
     """
-    try:
-        return AwsSettings.model_validate(value)
-    except ValidationError as error:
-        problems = convert_errors(error, AwsSettings)
-    raise Invalid(
-        Problem(_settings_path(problem.path), problem.message, _received_value(problem), problem.allowed)
-        for problem in problems
-    )
-
-
-def _settings_path(path: str) -> str:
-    return f"provider_settings.{path}" if path else "provider_settings"
-
-
-def _received_value(problem: Problem) -> str:
-    """Return the rejected value, or an empty string if the problem concerns the settings as a whole."""
-    return problem.received if problem.path else ""
+    return parse_settings(AwsSettings, value)

@@ -1,0 +1,74 @@
+"""The part of this machine that a cluster's queue has allocated to the agent's job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+# Set by the pilot job in which the agent runs.
+INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
+
+
+class JobEnds(Exception):
+    """Raised if the job is being ended. All its processes are killed in a moment."""
+
+
+class EndSignals:
+    """Signals with which the cluster announces the end of the allocation.
+
+    USR1 is a notice. After TERM, the processes have little time left.
+    """
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._event = threading.Event()
+        if INSTANCE_ID:
+            signal.signal(signal.SIGUSR1, self._notice)
+            signal.signal(signal.SIGTERM, self._terminate)
+
+    def _notice(self, *_: object) -> None:
+        self.reason = "the cluster announces the end of the allocation"
+
+    def _terminate(self, *_: object) -> None:
+        self.reason = "the cluster ends the allocation now"
+        self._event.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but not longer than the job may run."""
+        self._event.wait(seconds)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the job is being ended."""
+        return self._event.is_set()
+
+
+def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
+    """Return the IDs of the devices that this process may use: all, or those of the job.
+
+    The cluster lists the devices by index or UUID. A job whose devices are confined sees only its own, and
+    their indexes then begin at 0.
+    """
+    uuids = [gpu["uuid"] for gpu in gpus]
+    if not INSTANCE_ID:
+        return uuids
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("ROCR_VISIBLE_DEVICES") or ""
+    names = [name.strip() for name in listed.split(",") if name.strip() not in ("", "NoDevFiles")]
+    return [uuids[int(name)] if name.isdigit() and int(name) < len(uuids) else name for name in names]
+
+
+def cpus() -> int:
+    """Return the number of CPUs that this process may use."""
+    count = len(os.sched_getaffinity(0))
+    return min(count, _number("SLURM_CPUS_ON_NODE") or count) if INSTANCE_ID else count
+
+
+def memory_mib(total: int) -> int:
+    """Return the memory that this process may use, of the machine's `total`."""
+    return min(total, _number("SLURM_MEM_PER_NODE") or total) if INSTANCE_ID else total
+
+
+def _number(variable: str) -> int:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else 0

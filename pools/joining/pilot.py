@@ -1,0 +1,22 @@
+"""Values with which a pilot job in a cluster's queue joins its pool."""
+
+from collections.abc import Mapping
+
+from pools.joining import secrets
+from pools.joining.server import reachable_server
+from pools.providers.base import ProvisionOrder
+
+
+def pilot_variables(order: ProvisionOrder) -> Mapping[str, str]:
+    """Return the shell variables of an order's pilot jobs. The token joins only nodes of this order.
+
+    Raises ProviderError if machines could not join with the current settings.
+    """
+    server = reachable_server()
+    return {
+        "url": server.url,
+        "pool": order.pool,
+        "token": secrets.for_order(order.pool, order.client_token),
+        "certificates": server.ca,
+        "plain_http": "1" if server.plain_http else "",
+    }

@@ -1,0 +1,1 @@
+"""Nodes in allocations of a Slurm cluster."""

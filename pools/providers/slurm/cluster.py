@@ -1,0 +1,77 @@
+"""The cluster's partitions and machines, as sinfo lists them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pools.providers.base import Shape
+from pools.providers.preview import PreviewedNode
+from pools.providers.slurm.jobs import parse_time
+
+FIELDS = (
+    "Partition", "Available", "DefaultTime", "Time", "NodeList", "StateLong", "CPUsState", "Memory",
+    "AllocMem", "Gres", "GresUsed", "Features", "Reason",
+)  # fmt: skip
+FORMAT = ",".join(f"{name}:|" for name in FIELDS)
+UNUSABLE = ("down", "drain", "fail", "maint", "unknown", "future", "error", "no_respond", "powered_down")
+_GPUS = re.compile(r"gpu(?::([A-Za-z][A-Za-z0-9_.-]*))?:(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Partition of the cluster. Times are in seconds, and None without a limit."""
+
+    name: str
+    is_default: bool
+    is_up: bool
+    default_time: int | None
+    time_limit: int | None
+    nodes: tuple[PreviewedNode, ...] = ()
+
+
+def parse_partitions(output: str) -> Iterator[Partition]:
+    """Yield the partitions in the output of sinfo, with their machines."""
+    rows: dict[str, list[dict[str, str]]] = {}
+    for line in output.splitlines():
+        values = [value.strip() for value in line.split("|")]
+        if len(values) > len(FIELDS):
+            row = dict(zip(FIELDS, values, strict=False))
+            rows.setdefault(row["Partition"], []).append(row)
+    for name, machines in rows.items():
+        first = machines[0]
+        yield Partition(
+            name.rstrip("*"), name.endswith("*"), first["Available"] == "up",
+            parse_time(first["DefaultTime"]), parse_time(first["Time"]),
+            tuple(_node(row) for row in machines if row["NodeList"]),
+        )  # fmt: skip
+
+
+def _node(row: dict[str, str]) -> PreviewedNode:
+    allocated, _, _, total = ([int(part) for part in row["CPUsState"].split("/")] + [0] * 4)[:4]
+    model, gpus = _gpus(row["Gres"])
+    _, used = _gpus(row["GresUsed"])
+    state = row["StateLong"].rstrip("*~#!%$@^-+")
+    reason = "" if row["Reason"] in ("none", "") else f": {row['Reason']}"
+    is_silent = row["StateLong"].endswith("*")
+    is_unusable = is_silent or any(word in state for word in UNUSABLE)
+    features = "" if row["Features"] in ("(null)", "") else f", {row['Features']}"
+    return PreviewedNode(
+        row["NodeList"], Shape(total * 1000, _number(row["Memory"]), gpus, model),
+        Shape(allocated * 1000, _number(row["AllocMem"]), used),
+        obstacle=f"Slurm reports {state}{reason}" if is_unusable else "", details=f"{state}{features}",
+    )  # fmt: skip
+
+
+def _gpus(text: str) -> tuple[str, int]:
+    """Return the model and number of GPUs in text such as gpu:a100:4(S:0-1),nvme:2."""
+    devices = _GPUS.findall(text)
+    models = [model for model, _ in devices if model]
+    return (models[0] if models else ""), sum(int(number) for _, number in devices)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def names(partitions: Sequence[Partition]) -> list[str]:
+    return [partition.name for partition in partitions]

@@ -1,0 +1,52 @@
+"""Classify what Slurm's programs print when they fail."""
+
+from pools.providers.base import ProviderError, ProviderErrorKind
+from pools.providers.commands import CommandResult
+
+Kind = ProviderErrorKind
+# The first entry that occurs in the output, in lower case, decides.
+MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    (Kind.TIMEOUT, (
+        "unable to contact slurm controller", "timed out", "zero bytes were transmitted",
+        "connection refused", "temporarily unable", "communication connection failure", "in standby mode",
+    )),
+    (Kind.CREDENTIALS, (
+        "permission denied", "access denied", "authentication", "munge", "invalid user",
+    )),
+    (Kind.QUOTA, ("submit limit", "submitlimit", "accounting/qos policy", "submitjoblimit")),
+    (Kind.SETTINGS, (
+        "invalid", "not available", "not permitted", "unrecognized option", "configuration source",
+        "not found", "more processors requested", "no such file", "read-only file system",
+    )),
+)  # fmt: skip
+
+
+def failure(program: str, result: CommandResult, place: str) -> ProviderError:
+    """Return the error for a program that failed, in Slurm's own words."""
+    if f"{program}: not found" in result.stderr or f"{program}: command not found" in result.stderr:
+        message = (
+            f"{program} is not installed on {place}, or not on its PATH. Set provider_settings.bin to the "
+            "directory of Slurm's programs"
+        )
+        return ProviderError(Kind.SETTINGS, message)
+    message = clean(result.stderr) or f"{program} exited with {result.exit_code}"
+    return ProviderError(_classify(message), message)
+
+
+def clean(errors: str) -> str:
+    """Return the lines that a program printed as one, without its name before each."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    texts = [_without_program(line) for line in lines]
+    return "; ".join(dict.fromkeys(texts))[:1000]
+
+
+def _without_program(line: str) -> str:
+    for mark in ("error: ", "fatal: ", "allocation failure: "):
+        if mark in line:
+            return line.partition(mark)[2]
+    return line
+
+
+def _classify(message: str) -> Kind:
+    text = message.lower()
+    return next((kind for kind, marks in MARKS if any(mark in text for mark in marks)), Kind.BROKEN)

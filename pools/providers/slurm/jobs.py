@@ -1,0 +1,178 @@
+"""Pilot jobs as Slurm lists them, and the instances that they are.
+
+A job's name identifies its installation, pool, order and ordinal, because each version of Slurm lists it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pools.engine.durations import format_duration
+from pools.providers.base import Instance, InstanceState, Interruption
+from pools.providers.slurm.reasons import HOPELESS_REASONS, describe_end, describe_reason
+
+FIELDS = (
+    "JobID", "State", "Reason", "TimeLimit", "TimeLeft", "exit_code", "restartcnt", "tres-per-node",
+    "NodeList", "Name",
+)  # fmt: skip
+# The suffix follows each value, which is not cut off without a width.
+FORMAT = ",".join(f"{name}:|" for name in FIELDS)
+PREFIX = "berth"
+QUEUED_STATES = ("PENDING",)
+STARTING_STATES = ("CONFIGURING",)
+RUNNING_STATES = ("RUNNING", "SIGNALING", "STAGE_OUT", "RESIZING")
+ENDING_STATES = ("COMPLETING", "STOPPED")
+UNUSABLE_STATES = ("SUSPENDED", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PilotName:
+    """Identity of a pilot job in Slurm."""
+
+    installation: str
+    pool: str
+    ordinal: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"{PREFIX}.{self.installation}.{self.pool}.{self.ordinal}.{self.token}"
+
+
+def safe_installation(name: str) -> str:
+    """Return the name of an installation in letters, digits and dashes. Different names stay different."""
+    return "".join(char if re.match(r"[A-Za-z0-9-]", char) else f"_{ord(char):x}_" for char in name)
+
+
+def parse_name(text: str) -> PilotName | None:
+    """Return the parts of a pilot job's name, or None for the name of another job."""
+    prefix, _, rest = text.partition(".")
+    parts = rest.rsplit(".", 3)
+    if prefix != PREFIX or len(parts) != 4 or not parts[2].isdecimal():
+        return None
+    installation, pool, ordinal, token = parts
+    return PilotName(installation, pool, int(ordinal), token)
+
+
+@dataclass(frozen=True, slots=True)
+class PilotJob:
+    """One pilot job. Durations are in seconds, and None if Slurm states none.
+
+    `exit_code` is 0 if a signal ended the job.
+    """
+
+    job_id: str
+    name: PilotName
+    state: str
+    reason: str = ""
+    time_limit: int | None = None
+    time_left: int | None = None
+    exit_code: int = 0
+    restarts: int = 0
+    gpus: int = 0
+    machine: str = ""
+
+    @property
+    def instance_id(self) -> str:
+        """Job ID and part of the order: Slurm starts again with the first ID after the highest."""
+        return f"{self.job_id}-{self.name.token[:8]}"
+
+    @property
+    def is_living(self) -> bool:
+        return self.state in (*QUEUED_STATES, *STARTING_STATES, *RUNNING_STATES, *UNUSABLE_STATES)
+
+
+def parse_jobs(output: str) -> Iterator[PilotJob]:
+    """Yield the pilot jobs of all installations in the output of squeue."""
+    for line in output.splitlines():
+        values = [value.strip() for value in line.rstrip().rstrip("|").split("|")]
+        if len(values) != len(FIELDS):
+            continue
+        row = dict(zip(FIELDS, values, strict=True))
+        name = parse_name(row["Name"])
+        if name is not None:
+            yield PilotJob(
+                row["JobID"], name, row["State"], row["Reason"], parse_time(row["TimeLimit"]),
+                parse_time(row["TimeLeft"]), _number(row["exit_code"]) >> 8, _number(row["restartcnt"]),
+                _trailing_number(row["tres-per-node"]), row["NodeList"],
+            )  # fmt: skip
+
+
+def parse_accounting(output: str) -> Iterator[PilotJob]:
+    """Yield the pilot jobs in the output of sacct, in the format JobID|State|JobName."""
+    for line in output.splitlines():
+        job_id, _, rest = line.partition("|")
+        state, _, text = rest.partition("|")
+        name = parse_name(text)
+        if name is not None and job_id.isdecimal() and state:
+            yield PilotJob(job_id, name, state.split()[0])  # "CANCELLED by 1000"
+
+
+def parse_time(text: str) -> int | None:
+    """Return the seconds of a time such as 1-02:30:00, or None for UNLIMITED and the like."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
+    """Return the instance that the job is. The end of its allocation is announced `notice_lead` before."""
+    state, message = _state(job, notice_lead)
+    interruption = None
+    if state is InstanceState.READY and job.time_left is not None and job.time_left <= notice_lead:
+        interruption = Interruption(
+            f"the Slurm allocation {job.job_id} ends at its time limit",
+            now + timedelta(seconds=job.time_left),
+        )
+    return Instance(
+        instance_id=job.instance_id, ordinal=job.name.ordinal, state=state, client_token=job.name.token,
+        devices=tuple(map(str, range(job.gpus))), interruption=interruption, prepared=False, message=message,
+    )  # fmt: skip
+
+
+def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
+    if job.is_living and job.time_limit is not None and job.time_limit <= notice_lead:
+        limit, lead = format_duration(job.time_limit), format_duration(notice_lead)
+        message = (
+            f"the time limit of Slurm job {job.job_id} is {limit}, which leaves no time for work: the end is "
+            f"announced {lead} before. Set time_limit, or lower notice_lead"
+        )
+        return InstanceState.STOPPED, message
+    if job.state in QUEUED_STATES and job.restarts:
+        return InstanceState.STOPPED, f"Slurm has requeued job {job.job_id}"
+    if job.state in QUEUED_STATES and job.reason in HOPELESS_REASONS:
+        return InstanceState.STOPPED, f"Slurm cannot start job {job.job_id}: {describe_reason(job.reason)}"
+    if job.state in QUEUED_STATES:
+        return InstanceState.QUEUED, f"Slurm job {job.job_id} is queued: {describe_reason(job.reason)}"
+    if job.state in STARTING_STATES:
+        return InstanceState.BOOTING, f"Slurm prepares {job.machine} for job {job.job_id}"
+    if job.state in RUNNING_STATES:
+        return InstanceState.READY, f"Slurm job {job.job_id} runs on {job.machine}"
+    if job.state in UNUSABLE_STATES:
+        return InstanceState.STOPPED, f"Slurm job {job.job_id} is {job.state.lower().replace('_', ' ')}"
+    if job.state in ENDING_STATES:
+        return InstanceState.ENDING, describe_end(job.job_id, job.state, job.exit_code, job.machine)
+    return InstanceState.GONE, describe_end(job.job_id, job.state, job.exit_code, job.machine)
+
+
+def sort_instances(instances: Iterable[Instance]) -> tuple[Instance, ...]:
+    return tuple(sorted(instances, key=lambda instance: (instance.ordinal, _job_number(instance))))
+
+
+def _job_number(instance: Instance) -> int:
+    return _number(instance.instance_id.partition("-")[0])
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def _trailing_number(text: str) -> int:
+    """Return the number of devices in a request such as gres:gpu:a100:2. Without a number, it is one."""
+    last = re.split(r"[:/=]", text)[-1]
+    if last.isdecimal():
+        return int(last)
+    return 1 if re.match(r"gres[:/]", text) else 0

@@ -1,0 +1,75 @@
+#!/bin/bash -l
+# Pilot job of Berth. It runs the agent of one node until the node or the allocation ends. It has no secret:
+# the token is in a private file, which is deleted first.
+umask 077
+fail() {
+  echo "berth: $2" >&2
+  exit "$1"
+}
+file=@FILE@
+[ -r "$file" ] || fail 71 "$file does not exist on $(hostname)"
+. "$file"
+rm -f "$file"
+state="${TMPDIR:-/tmp}/berth-$SLURM_JOB_ID"
+mkdir -m 700 "$state" || fail 72 "$state could not be created on $(hostname)"
+agent=
+clean() {
+  [ -z "$agent" ] || kill -KILL "$agent" 2> /dev/null
+  rm -rf "$state"
+}
+trap clean EXIT
+
+setup() {
+  :
+@SETUP@
+}
+setup || fail 75 "the setup exited with $?"
+
+if [ -n "$certificates" ]; then
+  echo "$certificates" > "$state/ca.pem"
+  export BERTH_CA="$state/ca.pem"
+fi
+export BERTH_URL="$url" BERTH_POOL="$pool" BERTH_MACHINE_STATE="$state"
+export BERTH_INSTANCE_ID="$SLURM_JOB_ID-$order" BERTH_NODE_WORKSPACES=@WORKSPACES@
+[ -z "$plain_http" ] || export BERTH_PLAIN_HTTP=1
+# The node's processes end with this one, even if it is killed.
+BERTH_ANCHOR="$$:$(sed 's/.*) //' /proc/$$/stat | cut -d ' ' -f 20)"
+export BERTH_ANCHOR
+mkdir -p "$BERTH_NODE_WORKSPACES"
+
+attempts=24
+until curl -fsS --max-time 30 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$state/berth-agent" \
+  "$BERTH_URL/api/v1/machines/agent"; do
+  attempts=$((attempts - 1))
+  [ "$attempts" -gt 0 ] || fail 73 "the agent could not be downloaded from $BERTH_URL on $(hostname)"
+  sleep 5
+done
+python=
+for candidate in python3 python3.13 python3.12 python3.11 python3.10 python3.9; do
+  if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2> /dev/null; then
+    python=$candidate
+    break
+  fi
+done
+[ -n "$python" ] || fail 74 "there is no Python 3.9 or newer on $(hostname)"
+
+# Slurm sends USR1 ahead of the end of the allocation, and TERM shortly before it kills all processes.
+ending=
+trap 'kill -USR1 "$agent" 2> /dev/null' USR1
+trap 'ending=yes; kill -TERM "$agent" 2> /dev/null' TERM
+while :; do
+  BERTH_JOIN_TOKEN="$token" "$python" "$state/berth-agent" run &
+  agent=$!
+  wait "$agent"
+  code=$?
+  while kill -0 "$agent" 2> /dev/null; do
+    wait "$agent"
+    code=$?
+  done
+  agent=
+  # The server has ended the node, or another attempt would fail as well.
+  [ "$code" = 3 ] && [ -s "$state/secret" ] && exit 0
+  [ "$code" = 2 ] || [ "$code" = 3 ] && exit "$code"
+  [ -z "$ending" ] || exit 0
+  sleep 5
+done

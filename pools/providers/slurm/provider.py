@@ -1,0 +1,139 @@
+"""Slurm provider without state in memory. Each node is a pilot job, whose name identifies it."""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from berth.core.words import format_count
+from pools.providers.base import (
+    Instance,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    ProvisionResult,
+    Shape,
+)
+from pools.providers.commands import CommandResult, Commands
+from pools.providers.preview import Preview
+from pools.providers.slurm import cluster, jobs, submission
+from pools.providers.slurm.errors import clean, failure
+from pools.providers.slurm.jobs import PilotJob, PilotName
+from pools.providers.slurm.preview import make_preview
+from pools.providers.slurm.settings import SlurmSettings
+
+QUERY_SECONDS = 30.0
+SUBMIT_SECONDS = 60.0
+HISTORY_DAYS = 2
+
+
+class SlurmProvider:
+    """Provider of pilot jobs in one partition.
+
+    `installation` separates installations that submit jobs as the same user. `variables` returns the values
+    with which the jobs of an order join.
+    """
+
+    machines_join = True
+
+    def __init__(
+        self, settings: SlurmSettings, commands: Commands, installation: str, *,
+        variables: Callable[[ProvisionOrder], Mapping[str, str]], now: Callable[[], datetime],
+    ) -> None:  # fmt: skip
+        self.settings, self.commands = settings, commands
+        self.installation = jobs.safe_installation(installation)
+        self._variables, self._now = variables, now
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        """Return the order's jobs, including those that have ended, or submit them.
+
+        Slurm lists ended jobs for some minutes. Later, the accounting database has them, if there is one.
+        """
+        existing = self._order_instances(order)
+        if existing:
+            return ProvisionResult(existing)
+        ended = self._ended_instances(order)
+        if ended:
+            return ProvisionResult(ended)
+        message = self._submit(order)
+        created = self._order_instances(order)
+        if not created:
+            raise ProviderError(ProviderErrorKind.TIMEOUT, "Slurm does not list the submitted jobs yet")
+        return ProvisionResult(created, message)
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        return self._instances(self._jobs(pool))
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        """Cancel jobs of this pool and installation that still exist. Ignore all other ids."""
+        living = [job for job in self._jobs(pool) if job.is_living and job.instance_id in instance_ids]
+        if not living:
+            return
+        ids, names = [job.job_id for job in living], [job.name for job in living]
+        result = self._run_script(submission.cancel_script(self.settings, ids, names), SUBMIT_SECONDS)
+        if result.exit_code:
+            raise failure("scancel", result, self.commands.place)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        """Examine the partition, and let Slurm check a job without submitting it."""
+        version = self._query("sinfo", "--version").strip()
+        listed = self._query("sinfo", "--Node", "--noheader", f"--Format={cluster.FORMAT}")
+        partitions = list(cluster.parse_partitions(listed))
+        order = ProvisionOrder(pool, 1, "preview", 0, shape)
+        result = self._run_script(submission.test_script(self.settings, order), QUERY_SECONDS)
+        refusal = clean(result.stderr) if result.exit_code else ""
+        source = f"{version} on {self.commands.place}"
+        return make_preview(self.settings, shape, partitions, source, refusal)
+
+    def _submit(self, order: ProvisionOrder) -> str:
+        """Submit the order's jobs. Return the reason if there are fewer. Raises ProviderError if none."""
+        ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
+        names = [self._name(order, ordinal) for ordinal in ordinals]
+        script = submission.submission_script(self.settings, order, names, self._variables(order))
+        result = self._run_script(script, SUBMIT_SECONDS + order.count)
+        if not result.exit_code:
+            return ""
+        error = failure("sbatch", result, self.commands.place)
+        if not result.stdout.strip() or error.kind is ProviderErrorKind.TIMEOUT:
+            raise error
+        accepted = format_count(len(result.stdout.split()), "job")
+        return f"Slurm accepted {accepted} of {order.count}: {clean(result.stderr)}"
+
+    def _order_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
+        return self._instances(job for job in self._jobs(order.pool) if job.name.token == order.client_token)
+
+    def _ended_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
+        """Return the order's jobs from the accounting database. Without a database, there are none."""
+        ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
+        names = ",".join(str(self._name(order, ordinal)) for ordinal in ordinals)
+        result = self._run(
+            "sacct", "--allocations", "--noheader", "--parsable2", f"--starttime=now-{HISTORY_DAYS}days",
+            "--format=JobID,State,JobName", f"--name={names}",
+        )  # fmt: skip
+        return self._instances(jobs.parse_accounting(result.stdout)) if not result.exit_code else ()
+
+    def _jobs(self, pool: str) -> list[PilotJob]:
+        """Return the pool's jobs, including those that ended a short while ago."""
+        output = self._query("squeue", "--me", "--states=all", "--noheader", f"--Format={jobs.FORMAT}")
+        listed = jobs.parse_jobs(output)
+        return [job for job in listed if (job.name.installation, job.name.pool) == (self.installation, pool)]
+
+    def _instances(self, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
+        now = self._now()
+        return jobs.sort_instances(jobs.to_instance(job, self.settings.notice_seconds, now) for job in listed)
+
+    def _name(self, order: ProvisionOrder, ordinal: int) -> PilotName:
+        return PilotName(self.installation, order.pool, ordinal, order.client_token)
+
+    def _query(self, program: str, *arguments: str) -> str:
+        """Return the output of a program. Raises ProviderError if it fails."""
+        result = self._run(program, *arguments)
+        if result.exit_code:
+            raise failure(program, result, self.commands.place)
+        return result.stdout
+
+    def _run(self, program: str, *arguments: str) -> CommandResult:
+        path = submission.path_line(self.settings)
+        return self._run_script(f"{path}exec {shlex.join([program, *arguments])}\n", QUERY_SECONDS)
+
+    def _run_script(self, script: str, seconds: float) -> CommandResult:
+        return self.commands.run(["sh", "-s"], stdin=script, seconds=seconds)

@@ -1,0 +1,75 @@
+"""Slurm's reasons and ends of jobs in words."""
+
+# Reasons for which Slurm never starts a job unless the job or the cluster changes.
+HOPELESS_REASONS = frozenset({
+    "AccountNotAllowed", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit",
+    "AssocMaxWallDurationPerJobLimit", "BadConstraints",
+    "InvalidAccount", "InvalidQOS", "PartitionNodeLimit", "PartitionTimeLimit",
+    "QOSMaxCpuPerJobLimit", "QOSMaxGRESPerJob", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit",
+    "QOSNotAllowed",
+})  # fmt: skip
+WORDS = {
+    "AccountNotAllowed": "the partition does not allow the account",
+    "BadConstraints": "no machine has what the job requests",
+    "BeginTime": "its earliest start time has not come",
+    "Dependency": "another job of the same order has not ended",
+    "InvalidAccount": "the account is not valid",
+    "InvalidQOS": "the QOS is not valid",
+    "JobHeldAdmin": "an administrator of Slurm holds it",
+    "JobHeldUser": "it is held",
+    "Licenses": "its licenses are in use",
+    "NodeDown": "a machine that it needs is down",
+    "None": "Slurm has not considered it yet",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is inactive",
+    "PartitionNodeLimit": "it requests more than the partition allows",
+    "PartitionTimeLimit": "its time limit exceeds the partition's",
+    "Priority": "jobs with a higher priority come first",
+    "QOSNotAllowed": "the partition does not allow the QOS",
+    "ReqNodeNotAvail": "machines that it needs are down, drained or reserved",
+    "Reservation": "it waits for its reservation",
+    "Resources": "it waits for resources to become free",
+}
+# The wording for groups of reasons, such as QOSMaxJobsPerUserLimit.
+PREFIXES = (
+    ("QOS", "a limit of the QOS is reached"),
+    ("AssocGrp", "a limit of the account's group is reached"),
+    ("Assoc", "a limit of the account or user is reached"),
+)
+# Exit codes of the pilot job's script.
+EXITS = {
+    71: "its private file is missing. Set provider_settings.directory to a directory that the login node and "
+    "all machines of the partition share",
+    72: "its temporary directory could not be created",
+    73: "it could not download the agent. Machines of the partition must reach BERTH_PUBLIC_URL",
+    74: "there is no Python 3.9 or newer. Load one in provider_settings.setup",
+    75: "provider_settings.setup failed",
+}
+ENDS = {
+    "BOOT_FAIL": "the machine failed to boot",
+    "CANCELLED": "it was cancelled",
+    "COMPLETED": "it has completed",
+    "COMPLETING": "it is ending",
+    "DEADLINE": "its deadline has passed",
+    "NODE_FAIL": "its machine failed",
+    "OUT_OF_MEMORY": "it ran out of memory",
+    "PREEMPTED": "Slurm preempted it",
+    "REVOKED": "Slurm revoked it",
+    "TIMEOUT": "its time limit is over",
+}
+
+
+def describe_reason(reason: str) -> str:
+    """Return the reason for which Slurm does not start a job, with Slurm's own word for it."""
+    word = reason.partition(",")[0].strip("()") or "None"
+    words = WORDS.get(word) or next((text for prefix, text in PREFIXES if word.startswith(prefix)), "")
+    return f"{words} ({reason.strip('()')})" if words else reason
+
+
+def describe_end(job_id: str, state: str, exit_code: int, machine: str) -> str:
+    """Return why a job has ended."""
+    place = f" on {machine}" if machine else ""
+    if state == "FAILED":
+        failure = EXITS.get(exit_code, f"it exited with {exit_code}")
+        return f"Slurm job {job_id} failed{place}: {failure}"
+    return f"Slurm job {job_id} has ended{place}: {ENDS.get(state, state)}"

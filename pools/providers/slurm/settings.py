@@ -1,0 +1,139 @@
+"""Validate the settings of a pool on Slurm."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from pools.engine.durations import format_duration, parse_duration
+from pools.providers.validation import parse_settings
+
+LONGEST = 366 * 24 * 3600
+SHORTEST_NOTICE = 60
+LONGEST_NOTICE = 65535  # the longest time before the end at which Slurm sends a signal
+DURATION_ALLOWED = "seconds, or a duration such as 24h or 1h30m"
+# Options that Berth sets from the pool, or that would break the link between a job and its node.
+RESERVED_OPTIONS = (
+    "account", "array", "batch", "chdir", "clusters", "comment", "constraint",
+    "cpus-per-task", "dependency", "error",
+    "exclusive", "export", "export-file", "get-user-env", "gpus", "gres", "hold", "job-name", "mem",
+    "mem-per-cpu", "nodes", "no-requeue", "ntasks", "output", "parsable", "partition", "qos", "quiet",
+    "requeue", "signal", "test-only", "time", "uid", "wait", "wrap",
+)  # fmt: skip
+
+
+def _check_duration(value: object) -> str:
+    seconds = parse_duration(value)
+    if seconds is None or not 1 <= seconds <= LONGEST:
+        raise PydanticCustomError("duration", "is not a duration", {"allowed": DURATION_ALLOWED})
+    return format_duration(seconds)
+
+
+def _check_notice(duration: str) -> str:
+    if not SHORTEST_NOTICE <= (parse_duration(duration) or 0) <= LONGEST_NOTICE:
+        allowed = f"{format_duration(SHORTEST_NOTICE)} to {format_duration(LONGEST_NOTICE)}"
+        raise PydanticCustomError("notice", "is outside its limits", {"allowed": allowed})
+    return duration
+
+
+def _check_option(option: str) -> str:
+    name = option.removeprefix("--").partition("=")[0]
+    # Slurm accepts abbreviated names of options, too.
+    if any(reserved.startswith(name) for reserved in RESERVED_OPTIONS):
+        allowed = "options for which the pool has no setting, such as --reservation=gpu-week"
+        raise PydanticCustomError("reserved_option", "is set by Berth", {"allowed": allowed})
+    return option
+
+
+Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@-]*$", max_length=200)]
+Constraint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:&|*!()\[\]-]+$", max_length=300)]
+Gres = Annotated[
+    str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*(:[0-9_.-]*[A-Za-z][A-Za-z0-9_.-]*)?$", max_length=100)
+]
+Directory = Annotated[str, StringConstraints(pattern=r"^(~|/[A-Za-z0-9_.@+-]+)(/[A-Za-z0-9_.@+-]+)*$")]
+Program = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./@+-]*$", max_length=500)]
+Option = Annotated[
+    str, StringConstraints(pattern=r"^--[a-z][a-z-]+(=[^\x00-\x1f\x7f]*)?$", max_length=300),
+    AfterValidator(_check_option),
+]  # fmt: skip
+Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]+$", max_length=1000)]
+Duration = Annotated[str, BeforeValidator(_check_duration)]
+
+
+class SlurmSettings(BaseModel):
+    """Settings of a pool whose nodes are Slurm jobs. Without a partition, Slurm's default applies."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    partition: Names | None = Field(None, description="Default: the cluster's default partition.")
+    account: Names | None = Field(None, description="Account of the jobs. Default: the user's.")
+    qos: Names | None = Field(None, title="QOS", description="Default: the account's.")
+    constraint: Constraint | None = Field(
+        None, description="Features of the machines, as for `sbatch`.", examples=["a100&ib"]
+    )
+    gres: Gres = Field(
+        "gpu",
+        title="GPU resource",
+        description="Generic resource of the GPUs, with or without a type. The GPUs per node are its number.",
+        examples=["gpu:a100"],
+    )
+    time_limit: Duration | None = Field(
+        None, description="Time limit of a job. Default: the partition's.", examples=["24h"]
+    )
+    notice_lead: Annotated[Duration, AfterValidator(_check_notice)] = Field(
+        "10m", description="Time before the end of the allocation at which its node is drained."
+    )
+    exclusive: bool = Field(True, title="Whole machines", description="Each job gets a machine of its own.")
+    directory: Directory = Field(
+        "~/.berth",
+        description="Directory for private files and logs, which all machines of the partition share.",
+    )
+    workspaces: Directory | None = Field(
+        None, description="Shared directory of the workspaces. Default: `workspaces` in the directory."
+    )
+    setup: Annotated[tuple[Line, ...], Field(max_length=50, strict=False)] = Field(
+        (), description="Shell commands of each job before the agent starts.", examples=["module load python"]
+    )
+    bin: Program | None = Field(
+        None, title="Programs", description="Directory of Slurm's programs. Default: those on the PATH."
+    )
+    options: Annotated[tuple[Option, ...], Field(max_length=20, strict=False)] = Field(
+        (), description="Further options of `sbatch`.", examples=["--reservation=gpu-week"]
+    )
+
+    @property
+    def shared_workspaces(self) -> str:
+        return self.workspaces or f"{self.directory}/workspaces"
+
+    @property
+    def notice_seconds(self) -> int:
+        return parse_duration(self.notice_lead) or 0
+
+    @property
+    def limit_seconds(self) -> int | None:
+        return parse_duration(self.time_limit)
+
+    @property
+    def limit_minutes(self) -> int | None:
+        """Time limit in minutes, Slurm's unit, rounded up."""
+        return None if self.limit_seconds is None else -(-self.limit_seconds // 60)
+
+
+def slurm_settings(value: Any) -> SlurmSettings:
+    """Parse a pool's settings. Raises Invalid with the path of each problem within `provider_settings`."""
+    return parse_settings(SlurmSettings, value)
+
+
+def check_time_limit(settings: SlurmSettings, boot_timeout: int) -> None:
+    """Raise Invalid if an allocation could end before its node has booted and worked."""
+    shortest = boot_timeout + settings.notice_seconds
+    if settings.limit_seconds is None or settings.limit_seconds > shortest:
+        return
+    message = (
+        f"leaves no time for work after a boot of up to {format_duration(boot_timeout)} (boot_timeout) and "
+        f"before the notice {settings.notice_lead} ahead of the end (notice_lead)"
+    )
+    allowed = f"more than {format_duration(shortest)}"
+    raise Invalid([Problem("provider_settings.time_limit", message, settings.time_limit or "", allowed)])

@@ -1,0 +1,126 @@
+"""The shell script that submits an order's pilot jobs.
+
+The script and the files that it writes contain the secret with which machines join. It is passed on standard
+input, because all users of a machine can see command lines, and the files are private.
+"""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from pools.providers.base import ProvisionOrder
+from pools.providers.slurm.jobs import PilotName
+from pools.providers.slurm.settings import SlurmSettings
+
+LOG_DAYS = 7
+# A name has a job ID on standard output, or the script fails. Files of earlier jobs that never started and
+# old logs are deleted.
+_SUBMIT = """set -eu
+umask 077
+{path}directory={directory}
+mkdir -p "$directory/pilots" "$directory/logs"
+find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
+submit() {{
+  cat > "$directory/pilots/$1"
+  if ! printf '%s\\n' "$script" | sed "s|@NAME@|$1|" |
+    sbatch {options} --job-name="$1" --output="$directory/logs/$1.log"; then
+    rm -f "$directory/pilots/$1"
+    exit 1
+  fi
+}}
+script=$(cat <<'BERTH_PILOT_SCRIPT'
+{pilot}
+BERTH_PILOT_SCRIPT
+)
+{calls}"""
+_CALL = """submit {name} <<'BERTH_PILOT_FILE'
+{variables}
+BERTH_PILOT_FILE
+"""
+_CANCEL = """{path}directory={directory}
+scancel {jobs}
+code=$?
+{files}exit $code
+"""
+
+
+def submission_script(
+    settings: SlurmSettings, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str]
+) -> str:
+    """Return the script. It prints the ID of each job, and fails if Slurm rejects one.
+
+    `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
+    """
+    values = {**variables, "order": order.client_token[:8]}
+    assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
+    return _SUBMIT.format(
+        path=path_line(settings), directory=shell_path(settings.directory), days=LOG_DAYS,
+        options=shlex.join(["--parsable", *job_options(settings, order)]), pilot=pilot_script(settings),
+        calls="".join(_CALL.format(name=name, variables=assignments) for name in names),
+    )  # fmt: skip
+
+
+def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequence[PilotName]) -> str:
+    """Return the script that cancels jobs and deletes the private files of those that never started."""
+    files = "".join(f'rm -f "$directory/pilots/{name}"\n' for name in names)
+    return _CANCEL.format(
+        path=path_line(settings), directory=shell_path(settings.directory), jobs=shlex.join(job_ids),
+        files=files,
+    )  # fmt: skip
+
+
+def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
+    """Return the script with which Slurm checks a job of an order without submitting it."""
+    options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
+    return f"{path_line(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
+
+
+def job_options(settings: SlurmSettings, order: ProvisionOrder) -> list[str]:
+    """Return the options of sbatch that describe what each job of an order requests."""
+    shape = order.shape
+    # Jobs with one name run one after the other, so that a job that was submitted twice starts once.
+    return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
+            "--nodes=1", "--ntasks=1", f"--cpus-per-task={math.ceil(shape.cpu_milli / 1000)}",
+            f"--mem={shape.memory_mib}M", f"--signal=B:USR1@{settings.notice_seconds}", "--chdir=/",
+            *([f"--gres={settings.gres}:{shape.gpus}"] if shape.gpus else [])]  # fmt: skip
+
+
+def _requests(settings: SlurmSettings) -> Iterator[str]:
+    named = {
+        "partition": settings.partition, "account": settings.account, "qos": settings.qos,
+        "constraint": settings.constraint, "time": settings.limit_minutes,
+    }  # fmt: skip
+    yield from (f"--{name}={value}" for name, value in named.items() if value is not None)
+    if settings.exclusive:
+        yield "--exclusive"
+
+
+def pilot_script(settings: SlurmSettings) -> str:
+    """Return the script of the jobs, which is the same for all. @NAME@ stands for the job's name."""
+    return (
+        _pilot_template()
+        .replace("@FILE@", f"{shell_path(settings.directory)}/pilots/@NAME@")
+        .replace("@WORKSPACES@", shell_path(settings.shared_workspaces))
+        .replace("@SETUP@", "\n".join(settings.setup))
+        .rstrip()
+    )
+
+
+@cache
+def _pilot_template() -> str:
+    return Path(__file__).with_name("pilot.sh").read_text(encoding="utf-8")
+
+
+def shell_path(directory: str) -> str:
+    """Quote a directory for a shell. A tilde stands for the home directory on the machine."""
+    home, _, rest = directory.partition("/")
+    if home != "~":
+        return shlex.quote(directory)
+    return '"$HOME"' + (f"/{shlex.quote(rest)}" if rest else "")
+
+
+def path_line(settings: SlurmSettings) -> str:
+    """Return the line that puts Slurm's programs on the PATH, or an empty string."""
+    return "" if settings.bin is None else f'PATH={shlex.quote(settings.bin)}:"$PATH"\n'

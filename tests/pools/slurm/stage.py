@@ -1,0 +1,74 @@
+"""A pool on a small Slurm, with the reconciler."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pools.models import Node, ScalingEvent
+from pools.models.node import NodeState
+from pools.providers.base import ProvisionOrder, Shape
+from pools.providers.slurm.provider import SlurmProvider
+from pools.providers.slurm.settings import slurm_settings
+from tests.fakes.slurm import FakeSlurm
+from tests.pools.stage import START, Stage, pool
+
+VARIABLES = {"url": "https://berth.example.org", "pool": "small", "token": "s3cret", "certificates": ""}
+
+
+def order(token: str = "0123456789ab", count: int = 2, start: int = 0, pool: str = "small") -> ProvisionOrder:
+    return ProvisionOrder(pool, count, token, start, Shape(4000, 8192, gpus=2))
+
+
+def slurm_provider(slurm: FakeSlurm, installation: str = "here", **settings: Any) -> SlurmProvider:
+    values = {"partition": "gpu", "directory": str(slurm.root / "shared"), **settings}
+    return SlurmProvider(
+        slurm_settings(values), slurm.commands, installation, variables=lambda order: VARIABLES,
+        now=lambda: START,
+    )  # fmt: skip
+
+
+@dataclass
+class SlurmStage(Stage):
+    """Stage whose provider is Slurm, with the stage's clock and kill points."""
+
+    slurm: Any = None
+
+    def join(self) -> None:
+        """Let each running machine join, as its pilot job does."""
+        Node.objects.filter(state__in=["requested", "booting"], queued=False).update(joined_at=self.now)
+
+    def settle(self, seconds: int = 15, passes: int = 12) -> None:
+        for _ in range(passes):
+            did = self.reconcile()
+            did |= self.empty_drains()
+            self.join()
+            self.pass_time(seconds)
+            if not did and not self.reconcile():
+                self.pass_time(60)
+                if not self.reconcile():
+                    return
+        raise AssertionError("the pool does not come to rest")
+
+    def check(self) -> None:
+        nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
+        assert len(self.slurm.queue()) == len(nodes) == self.nodes_desired
+
+    def errors(self) -> list[str]:
+        events = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
+        return [event.data["error"] for event in events]
+
+
+def slurm_stage(slurm: FakeSlurm, nodes: object = (0, 8), **settings: Any) -> SlurmStage:
+    directory = str(slurm.root / "shared")
+    slurm_pool = pool(
+        nodes, provider="slurm", runtime="ray", provider_settings={"directory": directory, **settings}
+    )
+    stage = SlurmStage(slurm_pool, slurm=slurm)
+    provider: Any = slurm_provider(slurm, **settings)
+    provider._now = lambda: stage.now
+    stage.provider = provider
+    return stage
+
+
+def make_slurm(tmp_path: Path) -> FakeSlurm:
+    return FakeSlurm(tmp_path / "slurm")

@@ -1,0 +1,195 @@
+"""Tests for a Slurm pool from demand to nodes and back."""
+
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import transaction
+
+from berth.core.errors import Invalid
+from pools.models import Node, ScalingEvent
+from tests.fakes.slurm import FakeSlurm
+from tests.pools.reconciler.test_reconciler_killed import KillAt
+from tests.pools.slurm.stage import make_slurm, slurm_stage
+from tests.pools.stage import Killed, pool
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> FakeSlurm:
+    return make_slurm(tmp_path)
+
+
+@pytest.mark.timeout(600)
+def test_reconciler_killed_at_any_step_of_a_slurm_order_recovers(tmp_path: Path) -> None:
+    places = set()
+    for n in range(1, 40):
+        with transaction.atomic():
+            slurm = make_slurm(tmp_path / str(n))
+            stage = slurm_stage(slurm)
+            stage.resize(2)
+            stage.kill = killer = KillAt(n)
+            with suppress(Killed):
+                stage.settle()
+            stage.kill = lambda where: None
+            stage.settle()
+            stage.check()
+            assert len(slurm.jobs) == 2, f"{len(slurm.jobs)} jobs for an order of 2: killed {killer.where}"
+            transaction.set_rollback(True)
+        if killer.left > 0:
+            break
+        places.add(killer.where)
+    assert {"before provision", "after provision", "before a commit", "after a commit"} <= places
+
+
+def test_job_in_slurms_queue_is_a_requested_node_with_slurms_reason(slurm: FakeSlurm) -> None:
+    """The boot timeout counts from the time at which Slurm starts the job."""
+    slurm.set(machines=["n0"])
+    stage = slurm_stage(slurm)
+    stage.resize(2)
+    stage.settle()
+    assert stage.states() == {0: "ready", 1: "requested"}
+    for _ in range(10):
+        stage.pass_time(stage.pool.boot_timeout)
+        stage.reconcile()
+    waiting = stage.node(1)
+    assert (waiting.state, waiting.queued) == ("requested", True)
+    assert (
+        waiting.not_ready_reason == "Slurm job 2 is queued: it waits for resources to become free (Resources)"
+    )
+    slurm.set(machines=["n0", "n1"])
+    stage.pass_time(15)
+    stage.reconcile()
+    started = stage.node(1)
+    assert (started.state, started.queued, started.created_at) == ("booting", False, stage.now)
+    stage.pass_time(stage.pool.boot_timeout)
+    stage.reconcile()
+    assert 1 not in stage.states() or stage.states()[1] == "requested"
+    assert "not ready within 900 s" in ScalingEvent.objects.filter(kind="lost").latest("pk").reason
+
+
+def test_queued_jobs_are_cancelled_when_the_pool_no_longer_needs_them(slurm: FakeSlurm) -> None:
+    slurm.set(machines=["n0", "n1"])
+    stage = slurm_stage(slurm)
+    stage.resize(4)
+    stage.settle()
+    assert len(slurm.queue()) == 4
+    stage.resize(2)
+    stage.settle()
+    assert stage.states() == {0: "ready", 1: "ready"}
+    assert len(slurm.queue()) == 2
+    assert not ScalingEvent.objects.filter(kind="boot_failed").exists()
+    stage.resize(0)
+    stage.settle()
+    assert slurm.queue() == []
+
+
+def test_end_of_the_allocation_drains_the_node_and_orders_another(slurm: FakeSlurm) -> None:
+    stage = slurm_stage(slurm, time_limit="2h", notice_lead="15m")
+    stage.resize(2)
+    stage.settle()
+    slurm.change(1, TimeLeft="14:00")
+    stage.pass_time(15)
+    stage.reconcile()
+    node = Node.objects.get(state="draining")
+    assert node.drain_reason == "the Slurm allocation 2 ends at its time limit"
+    assert node.interruption_at == stage.now + timedelta(minutes=14)
+    stage.settle()
+    stage.check()
+    assert [job["State"] for job in slurm.jobs] == ["RUNNING", "CANCELLED", "RUNNING"]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("NODE_FAIL", "its machine failed"),
+        ("PREEMPTED", "Slurm preempted it"),
+        ("CANCELLED", "it was cancelled"),
+    ],
+)
+def test_job_that_slurm_ended_is_a_lost_node_and_is_replaced(
+    slurm: FakeSlurm, state: str, reason: str
+) -> None:
+    stage = slurm_stage(slurm)
+    stage.resize(2)
+    stage.settle()
+    slurm.change(1, State=state)
+    stage.pass_time(15)
+    stage.reconcile()
+    event = ScalingEvent.objects.get(kind="lost")
+    assert event.reason == f"Slurm job 2 has ended on n1: {reason}"
+    stage.settle()
+    stage.check()
+
+
+def test_nodes_stay_while_slurm_does_not_respond(slurm: FakeSlurm) -> None:
+    stage = slurm_stage(slurm)
+    stage.resize(2)
+    stage.settle()
+    slurm.set(down=True)
+    stage.resize(3)
+    for _ in range(5):
+        stage.pass_time(60)
+        stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "ready"}
+    stage.pool.refresh_from_db()
+    assert "Unable to contact slurm controller" in stage.pool.last_error
+    assert set(stage.errors()) == {"timeout"}
+    slurm.set(down=False)
+    stage.settle()
+    stage.check()
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == ""
+
+
+def test_job_without_a_node_is_cancelled_after_the_grace_period(slurm: FakeSlurm) -> None:
+    stage = slurm_stage(slurm)
+    stage.resize(1)
+    stage.settle()
+    slurm.add("berth.here.small.7.lost-order")
+    slurm.add("berth.there.small.7.lost-order")
+    slurm.add("theirs")
+    stage.pass_time(15)
+    stage.settle()
+    assert sorted(slurm.queue())[1:] == ["berth.there.small.7.lost-order", "theirs"]
+    assert len(slurm.queue()) == 3
+
+
+def test_job_submitted_twice_for_one_order_is_cancelled(slurm: FakeSlurm) -> None:
+    stage = slurm_stage(slurm)
+    stage.resize(1)
+    stage.settle()
+    slurm.add(slurm.jobs[0]["Name"], State="PENDING", Reason="Dependency", NodeList="")
+    stage.pass_time(15)
+    stage.settle()
+    stage.check()
+    assert [job["State"] for job in slurm.jobs] == ["RUNNING", "CANCELLED"]
+
+
+def test_allocation_shorter_than_the_notice_is_a_failed_boot(slurm: FakeSlurm) -> None:
+    stage = slurm_stage(slurm)
+    stage.resize(1)
+    stage.reconcile()
+    slurm.change(0, TimeLimit="5:00", TimeLeft="5:00")
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.pool.refresh_from_db()
+    assert stage.pool.boot_failures == 1
+    assert "the time limit of Slurm job 1 is 5m, which leaves no time for work" in stage.pool.boot_error
+
+
+def test_time_limit_within_the_boot_and_the_notice_is_refused() -> None:
+    with pytest.raises(Invalid) as raised:
+        pool(provider="slurm", runtime="ray", provider_settings={"time_limit": "20m"})
+    [problem] = raised.value.problems
+    assert problem.path == "provider_settings.time_limit"
+    assert problem.allowed == "more than 25m"
+    assert pool(provider="slurm", runtime="ray", provider_settings={"time_limit": "20m"}, boot_timeout=300)
+
+
+def test_slurm_pool_runs_ray() -> None:
+    with pytest.raises(Invalid) as raised:
+        pool(provider="slurm", runtime="local", provider_settings={})
+    assert [problem.path for problem in raised.value.problems] == ["runtime"]

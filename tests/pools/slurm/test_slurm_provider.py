@@ -1,0 +1,152 @@
+"""Tests for orders of pilot jobs beyond the contract of all providers."""
+
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
+from pools.providers.commands import LocalCommands
+from pools.providers.slurm.submission import pilot_script
+from tests.fakes.slurm import FakeSlurm
+from tests.pools.slurm.stage import make_slurm, order, slurm_provider
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> FakeSlurm:
+    return make_slurm(tmp_path)
+
+
+def test_job_requests_what_the_pool_offers(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(
+        slurm, account="research", qos="high", constraint="a100&ib", gres="gpu:a100", time_limit="24h",
+        options=["--reservation=gpu-week"],
+    )  # fmt: skip
+    provider.provision(order(count=1))
+    [job] = slurm.jobs
+    assert {
+        "--partition=gpu", "--account=research", "--qos=high", "--constraint=a100&ib", "--gres=gpu:a100:2",
+        "--time=1440", "--cpus-per-task=4", "--mem=8192M", "--exclusive", "--no-requeue", "--export=NIL",
+        "--dependency=singleton", "--signal=B:USR1@600", "--reservation=gpu-week",
+        "--job-name=berth.here.small.0.0123456789ab",
+    } <= set(job["arguments"])  # fmt: skip
+
+
+def test_token_is_in_a_private_file_and_nowhere_that_others_can_read(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(slurm)
+    provider.provision(order(count=1))
+    [job] = slurm.jobs
+    assert "s3cret" not in job["script"] + " ".join(job["arguments"]) + job["Name"]
+    [file] = (slurm.root / "shared" / "pilots").iterdir()
+    assert "token=s3cret" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_environment_of_berth_reaches_no_program(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_SECRET_KEY", "s3cret-key")
+    printed = LocalCommands().run(["env"], seconds=10).stdout
+    assert "s3cret-key" not in printed
+    assert "PATH=" in printed
+
+
+def test_file_of_a_job_that_never_started_is_deleted_with_it(slurm: FakeSlurm) -> None:
+    slurm.set(machines=["n0"])
+    provider = slurm_provider(slurm)
+    created = provider.provision(order(count=2)).instances
+    assert [instance.state for instance in created] == [InstanceState.READY, InstanceState.QUEUED]
+    provider.terminate("small", [created[1].instance_id])
+    [file] = (slurm.root / "shared" / "pilots").iterdir()
+    assert ".small.0." in file.name
+    assert len(slurm.queue()) == 1
+
+
+def test_rejected_job_is_explained_in_slurms_words_and_leaves_no_file(slurm: FakeSlurm) -> None:
+    slurm.set(refusal="Invalid account or account/partition combination specified")
+    with pytest.raises(ProviderError) as raised:
+        slurm_provider(slurm, account="nope").provision(order())
+    assert raised.value.kind is ProviderErrorKind.SETTINGS
+    expected = "Batch job submission failed: Invalid account or account/partition combination specified"
+    assert raised.value.message == expected
+    assert list((slurm.root / "shared" / "pilots").iterdir()) == []
+
+
+def test_order_beyond_a_submit_limit_is_partly_filled_and_explained(slurm: FakeSlurm) -> None:
+    slurm.set(accepts=3)
+    provider = slurm_provider(slurm)
+    result = provider.provision(order(count=5))
+    assert [instance.ordinal for instance in result.instances] == [0, 1, 2]
+    assert result.message.startswith("Slurm accepted 3 jobs of 5: AssocMaxSubmitJobLimit; ")
+    with pytest.raises(ProviderError) as raised:
+        provider.provision(order("another", start=3))
+    assert raised.value.kind is ProviderErrorKind.QUOTA
+
+
+def test_repeated_order_asks_the_accounting_database_for_ended_jobs(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(slurm)
+    created = provider.provision(order()).instances
+    provider.terminate("small", [instance.instance_id for instance in created])
+    slurm.purge()
+    slurm.set(accounting=True)
+    again = provider.provision(order()).instances
+    assert [instance.instance_id for instance in again] == [instance.instance_id for instance in created]
+    assert {instance.state for instance in again} == {InstanceState.GONE}
+    assert len(slurm.jobs) == 2
+
+
+def test_jobs_of_others_and_of_another_berth_are_never_cancelled(slurm: FakeSlurm) -> None:
+    provider, other = slurm_provider(slurm), slurm_provider(slurm, "there")
+    theirs = other.provision(order(count=1)).instances
+    slurm.add("train.py")
+    slurm.add("berth.here.large.0.t9")
+    assert provider.list_instances("small") == ()
+    ids = [*(instance.instance_id for instance in theirs), "2", "2-t9", "3-t9", "x", ""]
+    provider.terminate("small", ids)
+    assert len(slurm.queue()) == 3
+    assert "scancel" not in slurm.calls
+
+
+def test_unreachable_slurm_is_a_timeout_and_submits_nothing_twice(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(slurm)
+    slurm.set(down=True)
+    for call in (lambda: provider.list_instances("small"), lambda: provider.provision(order())):
+        with pytest.raises(ProviderError) as raised:
+            call()
+        assert raised.value.kind is ProviderErrorKind.TIMEOUT
+        assert raised.value.message == "Unable to contact slurm controller (connect failure)"
+    slurm.set(down=False)
+    provider.provision(order())
+    assert len(provider.provision(order()).instances) == len(slurm.jobs) == 2
+
+
+def test_missing_programs_are_named_with_the_remedy(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(slurm)
+    (slurm.root / "bin" / "squeue").unlink()
+    (slurm.root / "bin" / "sh").symlink_to("/bin/sh")
+    provider.commands = LocalCommands({"PATH": str(slurm.root / "bin")}, "the login node")
+    with pytest.raises(ProviderError, match="squeue is not installed on the login node"):
+        provider.list_instances("small")
+
+
+def test_programs_are_found_in_the_configured_directory(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(slurm, bin=str(slurm.root / "bin"))
+    provider.commands = LocalCommands({"PATH": "/usr/bin:/bin", "HOME": str(slurm.root)})
+    assert len(provider.provision(order()).instances) == len(slurm.jobs) == 2
+
+
+def test_command_that_hangs_is_given_up(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pools.providers.slurm.provider.QUERY_SECONDS", 0.2)
+    (slurm.root / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(ProviderError) as raised:
+        slurm_provider(slurm).list_instances("small")
+    assert raised.value.kind is ProviderErrorKind.TIMEOUT
+
+
+def test_pilot_script_is_valid_and_names_the_private_file(slurm: FakeSlurm) -> None:
+    script = pilot_script(slurm_provider(slurm, setup=["module load python/3.11"]).settings)
+    assert subprocess.run(["bash", "-n"], input=script.encode(), check=False).returncode == 0
+    assert f"file={slurm.root}/shared/pilots/@NAME@\n" in script
+    assert "module load python/3.11\n" in script
+    home = pilot_script(slurm_provider(slurm, directory="~/.berth").settings)
+    assert 'file="$HOME"/.berth/pilots/@NAME@\n' in home
