@@ -9,6 +9,49 @@ import uuid
 from django.conf import settings
 from django.db import migrations, models
 
+# The scheduler reads workloads by `changed_in`, see scheduler/loop/observe/mirror.py. An update of other columns
+# leaves it as it is.
+NOTE_CHANGES = """
+CREATE FUNCTION projects_workload_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.changed_in = pg_current_xact_id()::text::bigint;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER projects_workload_inserted BEFORE INSERT ON projects_workload
+    FOR EACH ROW EXECUTE FUNCTION projects_workload_note_change();
+CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
+    FOR EACH ROW WHEN (
+        (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.since, OLD.next_phase, OLD.run, OLD.pools,
+         OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.started_at, OLD.last_checkpoint_at,
+         OLD.stale_since, OLD.backoff_until, OLD.max_runtime, OLD.preemptions, OLD.restarts, OLD.held,
+         OLD.changed_in)
+        IS DISTINCT FROM
+        (NEW.id, NEW.project_id, NEW.name, NEW.version, NEW.phase, NEW.since, NEW.next_phase, NEW.run, NEW.pools,
+         NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.started_at, NEW.last_checkpoint_at,
+         NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions, NEW.restarts, NEW.held,
+         NEW.changed_in)
+    ) EXECUTE FUNCTION projects_workload_note_change();
+
+CREATE FUNCTION projects_workload_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- A row that this transaction has ended before deleting it is still live for all others.
+    IF EXISTS (SELECT FROM gone WHERE changed_in = pg_current_xact_id()::text::bigint OR NOT held
+                AND phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')) THEN
+        INSERT INTO projects_workloaddeletion (deleted_in) VALUES (pg_current_xact_id()::text::bigint);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER projects_workload_deleted AFTER DELETE ON projects_workload REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION projects_workload_note_deletion();
+"""
+FORGET_CHANGES = """
+DROP TRIGGER projects_workload_deleted ON projects_workload;
+DROP FUNCTION projects_workload_note_deletion();
+DROP TRIGGER projects_workload_updated ON projects_workload;
+DROP TRIGGER projects_workload_inserted ON projects_workload;
+DROP FUNCTION projects_workload_note_change();
+"""
+
 
 class Migration(migrations.Migration):
     initial = True
@@ -556,6 +599,14 @@ class Migration(migrations.Migration):
                 ),
                 ("version", models.PositiveBigIntegerField(default=1, editable=False)),
                 (
+                    "changed_in",
+                    models.BigIntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="Transaction that last changed what the scheduler reads, set by the database.",
+                    ),
+                ),
+                (
                     "pool",
                     models.ForeignKey(
                         blank=True,
@@ -586,6 +637,7 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["-submitted_at", "-id"],
                 "indexes": [
+                    models.Index(fields=["changed_in"], name="workload_changed_in"),
                     models.Index(fields=["phase", "project"], name="workload_phase_project"),
                     models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
                     models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
@@ -2036,6 +2088,18 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="WorkloadDeletion",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("deleted_in", models.BigIntegerField(editable=False)),
+            ],
+        ),
+        migrations.CreateModel(
             name="RoleNode",
             fields=[
                 (
@@ -2653,4 +2717,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.RunSQL(NOTE_CHANGES, FORGET_CHANGES),
     ]

@@ -21,6 +21,7 @@ from projects.models.workloads import (
     RoleNode,
     Template,
     Workload,
+    WorkloadDeletion,
     WorkloadKind,
 )
 
@@ -64,5 +65,6 @@ __all__ = [
     "Template",
     "Workload",
     "WorkloadArray",
+    "WorkloadDeletion",
     "WorkloadKind",
 ]

@@ -128,10 +128,16 @@ class Workload(models.Model):
         help_text="Main pending reasons in order, each with its start and end.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
+    changed_in = models.BigIntegerField(
+        default=0,
+        editable=False,
+        help_text="Transaction that last changed what the scheduler reads, set by the database.",
+    )
 
     class Meta:
         ordering = ["-submitted_at", "-id"]
         indexes = [
+            models.Index(fields=["changed_in"], name="workload_changed_in"),
             models.Index(fields=["phase", "project"], name="workload_phase_project"),
             models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
             models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
@@ -204,6 +210,15 @@ class Workload(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class WorkloadDeletion(models.Model):
+    """Transaction that deleted live workloads, stored by the database."""
+
+    deleted_in = models.BigIntegerField(editable=False)
+
+    def __str__(self) -> str:
+        return str(self.deleted_in)
 
 
 class RoleNode(models.Model):

@@ -25,6 +25,9 @@ from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
+SNAPSHOT_PACE = (
+    1000  # workloads in the snapshots of one second; the snapshots of smaller clusters are all stored
+)
 
 
 @dataclass(slots=True)
@@ -65,6 +68,7 @@ class CycleMemory:
     explanations: ExplanationWriter = field(default_factory=ExplanationWriter)
     encoder: SnapshotEncoder = field(default_factory=SnapshotEncoder)  # encoded parts of stored snapshots
     recorded_at: datetime | None = None
+    snapshot_at: datetime | None = None  # time of the last stored snapshot
     notes: tuple[str, ...] = ()
 
 
@@ -122,7 +126,7 @@ def _record(
             written = True
             memory.recorded_at, memory.notes = view.at, all_notes
         crash_point("cycle.before_end")
-    if written:
+    if written and _is_snapshot_due(view, memory):
         _store_snapshot(run, context, memory)
     run.written = True
     crash_point("cycle.done")
@@ -157,8 +161,25 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
     log_context.bind_cycle(record.pk)
 
 
+def explain_more(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
+    """Write the next batch of pending reasons after `record_cycle`. Return whether rows changed."""
+    with fenced_transaction(context.held_lease):
+        return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
+
+
+def _is_snapshot_due(view: ClusterView, memory: CycleMemory) -> bool:
+    """Return whether enough time has passed since the last snapshot, which takes time by its size."""
+    size = len(view.snapshot.workloads)
+    return (
+        size <= SNAPSHOT_PACE
+        or memory.snapshot_at is None
+        or view.at - memory.snapshot_at >= timedelta(seconds=size / SNAPSHOT_PACE)
+    )
+
+
 def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
     """Store the snapshot after the transaction. A crash in between leaves a cycle that cannot be replayed."""
+    memory.snapshot_at = run.view.at
     snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:
         with fenced_transaction(context.held_lease):

@@ -71,7 +71,7 @@ class Scheduler(LeaderLoop):
         if trigger != TIMEOUT or time.monotonic() >= self._tick_at:
             self._tick(self.loop, trigger)
             if self._changed_at is not None and time.monotonic() - self._changed_at < DEFER_SECONDS:
-                return QUIET_SECONDS
+                return min(QUIET_SECONDS, max(0.0, self._tick_at - time.monotonic()))
         if self._must_reconcile or self._reconciling:
             self._reconcile_step(self.loop)
         elif self._cleaning and self.loop.run_step(self._cleaning) is None:
@@ -81,7 +81,7 @@ class Scheduler(LeaderLoop):
         return QUIET_SECONDS if self._must_reconcile else max(0.0, self._tick_at - time.monotonic())
 
     def _tick(self, loop: Loop, trigger: str) -> None:
-        if trigger == POD_TRIGGER and self._retries:
+        if trigger == POD_TRIGGER and (self._retries or loop.has_more):
             trigger = TIMEOUT  # a tick that only handles pod reports would not repeat the decision
         self._tick_at = 0.0  # due again if this tick raises an error
         changed = loop.tick(trigger, reconcile=False)
@@ -90,7 +90,9 @@ class Scheduler(LeaderLoop):
             self._changed_at = self._ticked_at
         self._must_reconcile = True
         self._retries = min(self._retries + 1, MAX_DOUBLINGS) if loop.must_retry else 0
-        self._tick_at = self._ticked_at + self._tick_pause(self._changed_at is not None)
+        self._tick_at = self._ticked_at
+        if not loop.has_more:
+            self._tick_at += self._tick_pause(self._changed_at is not None)
 
     def _tick_pause(self, changed: bool) -> float:
         """Return the number of seconds until the next tick if nothing wakes the process."""

@@ -7,7 +7,7 @@ decision, because they complete work that a crash interrupted.
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TypeVar
@@ -28,7 +28,14 @@ from scheduler.loop import log_context
 from scheduler.loop.commit import commit
 from scheduler.loop.commit.reservations import drop_stale_reservations
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.cycle_record import CycleMemory, CycleRun, CycleTimer, record_cycle, record_failure
+from scheduler.loop.cycle_record import (
+    CycleMemory,
+    CycleRun,
+    CycleTimer,
+    explain_more,
+    record_cycle,
+    record_failure,
+)
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
 from scheduler.loop.dispatch.arrays import advance_arrays
@@ -50,6 +57,7 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]  # True on change
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
+MAX_BUNDLES = 200  # maximum per tick, so that no tick takes long; the next tick decides about the others
 
 
 @dataclass(slots=True)
@@ -67,15 +75,19 @@ class Loop:
     _timer: CycleTimer = field(init=False)
     _runs: list[CycleRun] = field(default_factory=list)  # unrecorded runs and the newest run
     _notes: list[str] = field(default_factory=list)
+    _stale_bundles: int = 0  # number of the plan's first bundles that the last tick tried in vain
     _changed: bool = False
     must_retry: bool = False  # a step failed or a bundle was stale, so another tick must follow soon
+    has_more: bool = (
+        False  # this tick left bundles, starts or reports to the next one, which must follow at once
+    )
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
         """Run the five steps once. Return whether anything changed.
 
         With `reconcile=False`, the caller runs the slow last step and may delay it briefly.
         """
-        now, self._changed, self.must_retry = self.clock.now(), False, False
+        now, self._changed, self.must_retry, self.has_more = self.clock.now(), False, False, False
         with self._trace_tick(trigger):
             view = self.observe(now, trigger)  # rows -> a frozen view, or None if there is nothing to decide
             plan = self.decide(view)  # view -> plan, without side effects
@@ -94,6 +106,7 @@ class Loop:
         dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped)
+        self.has_more |= intake.has_more
         if trigger == POD_TRIGGER and not intake.ended and not dropped and not advanced:
             return None
         view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
@@ -113,11 +126,14 @@ class Loop:
         if view is None or plan is None:
             return
         record = self._timer.record(view, plan, self.context.held_lease)
+        first = self._stale_bundles if self._stale_bundles < len(plan.bundles) else 0
+        part = replace(plan, bundles=plan.bundles[first : first + MAX_BUNDLES])
+        self.has_more |= first + MAX_BUNDLES < len(plan.bundles)
 
         def step() -> CycleRun:
-            rendezvous = rendezvous_for_plan(view, plan, self.context)
+            rendezvous = rendezvous_for_plan(view, part, self.context)
             return CycleRun(
-                view, plan, commit(view, plan, self.context.held_lease, record, rendezvous), record
+                view, plan, commit(view, part, self.context.held_lease, record, rendezvous), record
             )
 
         run = self._cycle_step("commit", step)
@@ -126,6 +142,7 @@ class Loop:
             self._runs.append(run)
             self._changed |= bool(run.outcome.applied or run.outcome.stale)
             self.must_retry |= bool(run.outcome.stale)
+            self._stale_bundles = 0 if run.outcome.applied else first + len(part.bundles)
             if run.outcome.applied and self._advance_arrays(view.at):
                 wake("scheduler", "array")  # the next cycle places the tasks for which this one made room
 
@@ -133,6 +150,7 @@ class Loop:
         """Start and stop pods to match their rows."""
         with span("dispatch"):
             self._notes += start_pods(now, self.context)
+            self.has_more |= self.context.sent.starts_left
             self._notes += stop_pods(now, self.context)
 
     def reconcile(self) -> bool:
@@ -193,6 +211,8 @@ class Loop:
         for run in runs:
             if not run.written:
                 yield bool(self._try("records", self._record_step(run, notes)))
+        while runs and self.memory.explanations.has_more:
+            yield bool(self._try("records", lambda: explain_more(runs[-1], self.context, self.memory)))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
     def _record_step(self, run: CycleRun, notes: list[str]) -> Callable[[], bool]:

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from django.db import connection
 
+from berth.db import prepared
 from projects.models import WorkloadArray
 from projects.models.arrays import PENDING_MAX
 from projects.services.arrays.counts import count_tasks_by_array
@@ -31,6 +32,7 @@ ROOM = "least(%(most)s - released.pending, coalesce(array_.max_running, 21474836
 HAS_HELD = "EXISTS (SELECT FROM projects_workload AS task WHERE task.array_id = array_.id AND task.held)"
 _HAS_TASK = """EXISTS (SELECT FROM projects_workload AS task
     WHERE task.array_id = array_.id AND NOT task.superseded AND task.phase {})"""
+ANY_ACTIVE = "SELECT EXISTS (SELECT FROM projects_workloadarray WHERE state = 'active')"
 DUE = f"""
     SELECT array_.id FROM projects_workloadarray AS array_ {RELEASED}
      WHERE array_.state = 'active' AND CASE WHEN {HAS_HELD} THEN {ROOM} > 0 ELSE released.live = 0 END
@@ -68,6 +70,8 @@ END = f"""
 
 def due_arrays() -> list[uuid.UUID]:
     """Return the arrays that have a task to release or whose tasks have all ended."""
+    if prepared.fetch_one(ANY_ACTIVE, []) == (False,):
+        return []
     with connection.cursor() as cursor:
         cursor.execute(DUE, {"most": PENDING_MAX})
         return [pk for (pk,) in cursor.fetchall()]

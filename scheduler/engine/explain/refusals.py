@@ -70,6 +70,15 @@ class PoolRefusals:
             position += is_schedulable(gang_blockers)
             yield self._refusal(gang, gang_blockers, position, ())
 
+    def names(self) -> Iterator[str]:
+        """Yield the names of the workloads that `expand` yields, in any order and much faster."""
+        for group in self.groups:
+            for gang in group.gangs:
+                if gang.name not in self.served and (group.reasons or self.own_reasons.get(gang.name)):
+                    yield gang.name
+        for gang in self.ungrouped:
+            yield gang.name
+
     def _refusal(
         self, gang: Gang, gang_blockers: tuple[Blocker, ...], last: int, key: tuple[str, ...]
     ) -> Refusal:
@@ -190,7 +199,8 @@ class Refusals(Sequence[Refusal]):
         return self._expanded[at]
 
     def __len__(self) -> int:
-        return len(self._expanded)
+        """Return the number of refused workloads, without expanding the refusals."""
+        return len({name for pool in self._pools for name in pool.names()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and self._expanded == tuple(other)

@@ -26,6 +26,7 @@ from scheduler.loop.queries import PROJECTS
 log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
+MAX_STARTS = 200  # maximum per tick, so that no tick takes long
 
 STARTING = compiled_once(
     lambda: (
@@ -50,10 +51,11 @@ NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_rela
 
 
 def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
-    """Start every pod in state `starting`. Return a note for each failure."""
+    """Start the pods in state `starting`, some of them in the next tick. Return a note for each failure."""
     assert_no_transaction()
     due_pods = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
     context.start_messages.failures = {}
+    context.sent.starts_left = False
     if not due_pods:
         return []
     notes: list[str] = []
@@ -66,6 +68,9 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs(due_pods), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
+    due_pods.sort(key=lambda pod: pod.message != "")  # pods that failed to start must not hold up the others
+    due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
+    context.sent.starts_left = any(pod.message == "" for pod in later_pods)
     for pod in due_pods:
         if not context.leads():
             return [*notes, "This scheduler lost leadership while starting pods."]

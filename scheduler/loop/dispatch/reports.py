@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 REASONS = {PodCause.OUT_OF_MEMORY: OUT_OF_MEMORY, PodCause.WORKSPACE_FULL: WORKSPACE_FULL}
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
+MAX_CHANGES = 500  # maximum per tick, so that no tick takes long
 
 
 class NodeSummary(NamedTuple):
@@ -63,10 +64,11 @@ class Intake:
     ended: int = 0  # changed pods that have ended
     unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that are unknown to their runtimes
     notes: tuple[str, ...] = ()
+    has_more: bool = False  # whether changes are left to the next tick
 
 
 def record_reports(now: datetime, context: SchedulerContext) -> Intake:
-    """Query the runtimes about all live pods and update their rows. Idempotent."""
+    """Query the runtimes about all live pods and update rows, some of them in the next tick. Idempotent."""
     pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
     nodes = {row[0]: NodeSummary._make(row) for row in node_values}
@@ -80,16 +82,19 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
         for pod in pods
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
+    left, changes = len(changes) - MAX_CHANGES, changes[:MAX_CHANGES]
     show_messages(progress_messages(pods, reports, now, context), now, context)
     affected = {change.pod.workload_id for change in changes} | set(workloads_to_evaluate())
     warnings = find_warnings(pods, reports)
     if warnings:
         with fenced_transaction(context.held_lease):
             record_warnings(warnings)
+    rejections: list[str] = []
     if affected:
         with fenced_transaction(context.held_lease):
             workloads = lock_gangs(affected)
-            notes += _write_changes(changes, now)
+            rejections = _write_changes(changes, now)
+            notes += rejections
             crash_point("reports.written")
             notes += evaluate_gangs(workloads, now, context.specs)
             crash_point("reports.before_end")
@@ -102,7 +107,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
         and report.state is Reported.UNKNOWN
     )
     ended = sum(change.state not in LIVE_POD_STATES for change in changes)
-    return Intake(len(changes), ended, unknown, tuple(notes))
+    return Intake(len(changes), ended, unknown, tuple(notes), left > 0 and not rejections)
 
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:

@@ -8,9 +8,9 @@ from django.db.models import Q
 
 from projects.models import Phase, Workload, WorkloadArray
 from scheduler.engine import model
+from scheduler.loop.observe.mirror import WorkloadRow
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import NOTHING_TO_RUN, ParsedSpec
-from scheduler.loop.observe.workloads import WorkloadRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,17 @@ class Dependencies:
     stand_ins: tuple[model.Workload, ...]
 
 
+NO_DEPENDENCIES = Dependencies({}, {}, ())
+
+
 def find_dependencies(
     rows: Collection[WorkloadRow],
     specs: Mapping[uuid.UUID, ParsedSpec],
     visible: Collection[str],
     queues: Queues,
 ) -> Dependencies:
-    dependents = [
-        (row, spec.depends_on) for row in rows if (spec := specs[row.pk].spec) is not None and spec.depends_on
-    ]
-    if not dependents:
-        return Dependencies({}, {}, ())
+    """Return the dependencies of rows that have any. `visible` are the engine names in the snapshot."""
+    dependents = [(row, spec.depends_on) for row in rows if (spec := specs[row.pk].spec) is not None]
     newest = _newest_phases(dependents)
     unmet: dict[uuid.UUID, tuple[str, ...]] = {}
     unsubmitted: dict[uuid.UUID, tuple[str, ...]] = {}

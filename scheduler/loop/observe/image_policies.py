@@ -15,6 +15,9 @@ class ImagePolicies:
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._pools = list(pools)
+        self.settings = [  # all that refusals depend on
+            (pool.name, pool.runtime, pool.image_policy, pool.built_environment_id) for pool in self._pools
+        ]
         self._restricts = any(
             pool.image_policy or runtime_capabilities(pool.runtime).requires_images for pool in self._pools
         )

@@ -7,23 +7,16 @@ from datetime import datetime
 
 from berth.db.compiled import compiled_once
 from pools.models import NodePool
-from projects.models import Phase
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
-from scheduler.loop.observe.dependencies import find_dependencies
-from scheduler.loop.observe.image_policies import NONE, ImagePolicies
+from scheduler.loop.observe.image_policies import ImagePolicies
 from scheduler.loop.observe.isolation import ServedProjects, expected_to_lack, local_pools
+from scheduler.loop.observe.live_workloads import LiveWorkloads, Surroundings
 from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
 from scheduler.loop.observe.specs import SpecCache
-from scheduler.loop.observe.workloads import (
-    ObservedWorkload,
-    WorkloadCache,
-    WorkloadNames,
-    deferred_pool,
-    group_pods_by_workload,
-)
+from scheduler.loop.observe.workloads import ObservedWorkload
 from scheduler.models import Reservation
 from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_below_threshold
 
@@ -53,7 +46,7 @@ class ClusterView:
 class ObservationCache:
     """Values of unchanged rows, reused by the next observation. Not thread-safe."""
 
-    workloads: WorkloadCache = field(default_factory=WorkloadCache)
+    workloads: LiveWorkloads = field(default_factory=LiveWorkloads)
     nodes: NodeCache = field(default_factory=NodeCache)
     runtimes: ExpectedRuntimes = field(default_factory=ExpectedRuntimes)
 
@@ -71,30 +64,11 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     below_threshold = pools_below_threshold(pools.values(), nodes)
     holds_nodes = any(pool.reservation_after is not None for pool in pools.values())
     queues = load_queues(now, pools.values(), cache.runtimes.at(now) if holds_nodes else None)
-    rows = cache.workloads.rows.read()
-    names = {row.pk: f"{queues.project_names[row.project_id]}/{row.name}" for row in rows}
-    parsed = specs.get_all(names)
-    specs.keep_only(names)
-    dependencies = find_dependencies(rows, parsed, set(names.values()), queues)
     node_names = {node.pk: node.name for node in nodes}
     served = ServedProjects(nodes, local_pools(pools.values()))
     lacking = expected_to_lack(nodes)
-    pods = group_pods_by_workload(rows, cache.workloads.pods.read(), node_names)
-    policies = ImagePolicies(pools.values())
-    entries = []
-    for row in rows:
-        spec = parsed[row.pk].spec if row.phase == Phase.PENDING else None
-        workload_names = WorkloadNames(
-            names[row.pk],
-            queues.projects[row.project_id],
-            dependencies.unmet.get(row.pk, ()),
-            dependencies.unsubmitted.get(row.pk, ()),
-            parsed[row.pk],
-            NONE if spec is None else policies.refusals(spec.image),
-            None if spec is None else deferred_pool(row, spec, now),
-        )
-        entries.append(cache.workloads.convert(row, pods.get(row.pk, ()), workload_names, node_names, now))
-    cache.workloads.keep_only(rows)
+    live = cache.workloads
+    live.observe(Surroundings(now, queues, ImagePolicies(pools.values()), node_names, specs))
     return ClusterView(
         at=now,
         snapshot=model.Snapshot(
@@ -102,11 +76,11 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
             pools=tuple(engine_pool(pool, now, lacking.get(pool.pk, {})) for pool in pools.values()),
             nodes=cache.nodes.convert(nodes, pool_names, below_threshold, served.by_node(queues.projects)),
             queues=queues.queues,
-            workloads=(*(entry.workload for entry in entries), *dependencies.stand_ins),
-            reservations=_reservations(names),
+            workloads=(*live.engine_objects(), *live.stand_ins),
+            reservations=_reservations(live),
         ),
-        workloads={entry.names.name: entry.observed for entry in entries},
-        pods={key: pk for entry in entries for key, pk in entry.pod_ids},
+        workloads=dict(live.observed),
+        pods=live.pod_ids(),
         nodes={node.name: node.pk for node in nodes},
         pools=pools,
         queues=queues,
@@ -114,7 +88,9 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     )
 
 
-def _reservations(names: Mapping[uuid.UUID, str]) -> tuple[model.Reservation, ...]:
+def _reservations(live: LiveWorkloads) -> tuple[model.Reservation, ...]:
+    rows = list(RESERVATIONS())
+    names = live.names({row.workload_id for row in rows})
     return tuple(
         model.Reservation(
             workload=names[row.workload_id],
@@ -125,6 +101,6 @@ def _reservations(names: Mapping[uuid.UUID, str]) -> tuple[model.Reservation, ..
             milli=row.gpu_milli,
             expires=to_timestamp(row.expires_at) if row.expires_at else None,
         )
-        for row in RESERVATIONS()
+        for row in rows
         if row.workload_id in names and row.node.state in NODE_STATES
     )

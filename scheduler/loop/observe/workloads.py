@@ -1,12 +1,8 @@
-"""Convert live workloads and pods to engine objects.
-
-Only the columns that a decision needs are read. A workload whose rows have not changed keeps the same engine
-object, so that the engine detects this immediately.
-"""
+"""Convert the rows of a live workload and its pods to an engine object."""
 
 import uuid
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -15,32 +11,11 @@ from projects.models import Phase, PodState
 from scheduler.engine import model
 from scheduler.engine.from_spec import is_endless, scale_up_adds_nodes, to_timestamp
 from scheduler.loop.observe.image_policies import NONE, Refusals
-from scheduler.loop.observe.row_versions import RowQuery, VersionedRows
+from scheduler.loop.observe.mirror import WorkloadRow
+from scheduler.loop.observe.row_versions import RowQuery
 from scheduler.loop.observe.specs import ParsedSpec
 
 STUCK_AFTER = timedelta(seconds=60)  # time after the grace period until a stopping pod counts as stuck
-
-
-class WorkloadRow(NamedTuple):
-    pk: uuid.UUID
-    project_id: int
-    name: str
-    version: int
-    phase: str
-    since: datetime
-    next_phase: str
-    run: int
-    pools: list[str]
-    priority: int
-    preemptible: bool
-    submitted_at: datetime
-    started_at: datetime | None
-    last_checkpoint_at: datetime | None
-    stale_since: datetime | None
-    backoff_until: datetime | None
-    max_runtime: int | None
-    preemptions: int
-    restarts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +35,6 @@ class PodRow:
     warnings: int = 0
 
 
-WORKLOADS = RowQuery(
-    version="concat(work.id, ' ', work.xmin, work.ctid)",
-    columns=", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:])),
-    source="""FROM projects_workload AS work
-              WHERE work.phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')
-                AND NOT work.held""",
-    id="work.id",
-    order="work.id",
-    build_row=WorkloadRow._make,
-)
 PODS = RowQuery(
     version="concat(pod.id, ' ', pod.xmin, pod.ctid, ' ', held.xmin, held.ctid)",
     columns="""pod.id, pod.workload_id, pod.role, pod.index, pod.run, pod.node_id, pod.state, pod.since,
@@ -84,7 +49,6 @@ PODS = RowQuery(
     order="pod.workload_id, pod.role, pod.index",
     build_row=lambda columns: PodRow(*columns),
 )
-PodsByWorkload = Mapping[uuid.UUID, Sequence[PodRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,43 +84,6 @@ class WorkloadEntry(NamedTuple):
     pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # pairs of a pod's engine name and ID
 
 
-@dataclass(slots=True)
-class WorkloadCache:
-    """Workload entries from the last observation."""
-
-    rows: VersionedRows[WorkloadRow] = field(default_factory=lambda: VersionedRows(WORKLOADS))
-    pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
-    _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
-
-    def convert(
-        self,
-        row: WorkloadRow,
-        pods: Sequence[PodRow],
-        names: WorkloadNames,
-        nodes: Mapping[int, str],
-        now: datetime,
-    ) -> WorkloadEntry:
-        """Return the cached entry if nothing changed, otherwise a new entry."""
-        before = self._entries.get(row.pk)
-        node_names = [nodes.get(pod.node_id, "") for pod in pods]
-        if (
-            before is not None
-            and not _can_change_with_time(row, pods)
-            and before[:4] == (row, pods, names, node_names)
-        ):
-            return before
-        entry = _entry(row, pods, names, node_names, now)
-        if before is not None and before.workload == entry.workload:
-            entry = entry._replace(workload=before.workload)
-        self._entries[row.pk] = entry
-        return entry
-
-    def keep_only(self, rows: Sequence[WorkloadRow]) -> None:
-        """Forget workloads that have ended."""
-        if len(self._entries) > len(rows):
-            self._entries = {row.pk: self._entries[row.pk] for row in rows}
-
-
 def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | None:
     """Return the pool that a pending workload may not use yet, or None."""
     if spec.burst_after is None or now >= row.since + timedelta(seconds=spec.burst_after):
@@ -164,27 +91,12 @@ def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | 
     return spec.burst_pool
 
 
-def group_pods_by_workload(
-    rows: Sequence[WorkloadRow], pods: Iterable[PodRow], nodes: Container[int]
-) -> PodsByWorkload:
-    """Return, by workload, the succeeded pods of its current run and the live pods on usable nodes."""
-    runs = {row.pk: row.run for row in rows}
-    pods_by_workload: dict[uuid.UUID, list[PodRow]] = {}
-    for pod in pods:
-        run = runs.get(pod.workload_id)
-        if run is None:
-            continue
-        if pod.run == run if pod.state == PodState.SUCCEEDED else pod.node_id in nodes:
-            pods_by_workload.setdefault(pod.workload_id, []).append(pod)
-    return pods_by_workload
-
-
-def _can_change_with_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
+def can_change_with_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
     """Return whether the entry can change through time alone: a stopping pod eventually counts as stuck."""
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 
-def _entry(
+def convert(
     row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, nodes: Sequence[str], now: datetime
 ) -> WorkloadEntry:
     runs = row.phase in (Phase.RUNNING, Phase.STOPPING) and row.started_at is not None

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 
@@ -15,13 +15,14 @@ from projects.services.arrays.progress import lock_arrays_of
 from projects.services.workloads.unschedulable import REASON, report_unschedulable
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
-from scheduler.engine.plan import Blocker, Refusal
+from scheduler.engine.plan import Blocker, Reason, Refusal
 from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-MAX_POSITION_UPDATES = 2000  # maximum per cycle for workloads of which only the queue position changed
+MAX_UPDATES = 250  # maximum per cycle, for workloads that are pending for the same reasons as before
+BATCH_SIZE = 250  # maximum number of rows written in one transaction
 
 # Rows are locked in the order in which other transactions lock the tasks of an array.
 UPDATE_WORKLOADS = """
@@ -51,16 +52,45 @@ UPDATE_WORKLOADS = """
 
 QueueProgress = tuple[int, int, str]  # queue position, expected start and its reason
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
-State = tuple[int, QueueProgress]  # hash of the explanation without its progress
-Change = tuple[uuid.UUID, Refusal, Forecast, State]
+Reasons = tuple[Reason, ...]
+State = tuple[Reasons, int, QueueProgress]  # the hash covers the rest of the explanation
 NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # ID, reason, message, explanation
 
 
+class Change(NamedTuple):
+    """New explanation of a workload."""
+
+    pk: uuid.UUID
+    refusal: Refusal
+    expected: Forecast
+    state: State
+    before: State | None  # None if no explanation has been written
+
+    @property
+    def has_new_reasons(self) -> bool:
+        return self.before is None or self.before[0] != self.state[0]
+
+    @property
+    def is_announced(self) -> bool:
+        """Return whether more has changed than the queue position and the expected start."""
+        return self.before is None or self.before[:2] != self.state[:2]
+
+
 class ExplanationWriter:
-    """Writer that remembers the stored explanations and writes only changes."""
+    """Writer that remembers the stored explanations and writes only changes, in batches.
+
+    Most changes are of numbers, such as the queue position. A cycle writes these for the first workloads of
+    the queue only.
+    """
 
     def __init__(self) -> None:
         self._written: dict[uuid.UUID, State] = {}
+        self._unwritten: Sequence[Change] = ()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `write_batch` has more to write."""
+        return bool(self._unwritten)
 
     def write(
         self,
@@ -69,9 +99,9 @@ class ExplanationWriter:
         cycle: int | None,
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> int:
-        """Write explanations in the caller's transaction and return the number of rows written."""
-        changed: list[Change] = []
-        moved_up: list[Change] = []
+        """Write the first batch of explanations in the caller's transaction. Return the number of rows."""
+        urgent: list[Change] = []
+        updates: list[Change] = []
         current: dict[uuid.UUID, State] = {}
         hashes = _BlockerHashes()
         for refusal in refusals:
@@ -80,27 +110,38 @@ class ExplanationWriter:
                 continue
             expected = predicted.get(refusal.workload, Forecast(refusal.expected_start, ""))
             progress = (refusal.position or 0, expected.at or 0, expected.because)
-            state = (hash((refusal.pool, refusal.key, hashes.hash_of(refusal.blockers))), progress)
+            reasons = tuple(blocker.reason for blocker in refusal.blockers)
+            state = (
+                reasons,
+                hash((refusal.pool, refusal.key, hashes.hash_of(refusal.blockers))),
+                progress,
+            )
             before = self._written.get(workload.pk)
-            if before == state:
-                current[workload.pk] = state
-            elif before is not None and before[0] == state[0]:
-                moved_up.append((workload.pk, refusal, expected, state))
+            if before is not None:
                 current[workload.pk] = before
-            else:
-                changed.append((workload.pk, refusal, expected, state))
-        moved_up.sort(key=lambda change: change[3][1])
-        chosen = [*changed, *moved_up[:MAX_POSITION_UPDATES]]
-        rows = [_build_row(pk, refusal, expected) for pk, refusal, expected, _ in chosen]
-        unschedulable = {pk: message for pk, reason, message, _ in rows[: len(changed)] if reason == REASON}
+            if before != state:
+                change = Change(workload.pk, refusal, expected, state, before)
+                (urgent if change.has_new_reasons else updates).append(change)
+        updates.sort(key=lambda change: change.state[2])
+        self._written, self._unwritten = current, [*urgent, *updates[:MAX_UPDATES]]
+        return self.write_batch(view.at, cycle)
+
+    def write_batch(self, now: datetime, cycle: int | None) -> int:
+        """Write the next batch in the caller's transaction. Return the number of rows written."""
+        batch, self._unwritten = self._unwritten[:BATCH_SIZE], self._unwritten[BATCH_SIZE:]
+        rows = [_build_row(change.pk, change.refusal, change.expected) for change in batch]
+        unschedulable = {
+            pk: message
+            for change, (pk, reason, message, _) in zip(batch, rows, strict=True)
+            if reason == REASON and change.is_announced
+        }
         if unschedulable:
             lock_arrays_of(unschedulable)
-        _write_rows(rows, view.at, cycle)
-        report_unschedulable(unschedulable, actor=ACTOR, now=view.at)
-        current.update({pk: state for pk, _, _, state in chosen})
-        self._written = current
-        _announce_changes([pk for pk, *_ in changed])
-        return len(chosen)
+        _write_rows(rows, now, cycle)
+        report_unschedulable(unschedulable, actor=ACTOR, now=now)
+        self._written.update({change.pk: change.state for change in batch})
+        _announce_changes([change.pk for change in batch if change.is_announced])
+        return len(batch)
 
 
 def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:

@@ -9,12 +9,15 @@ from django.db import connection
 from scheduler.models import DeviceClaim
 
 RECOUNT = """
-    UPDATE projects_workload AS workload SET gpu_milli_now = coalesce((
-        SELECT sum(held.gpu_milli::bigint * cardinality(held.devices))
-          FROM scheduler_allocation AS held JOIN projects_pod AS pod ON pod.id = held.pod_id
-         WHERE pod.workload_id = workload.id AND held.released_at IS NULL
-    ), 0)
-    WHERE workload.id = ANY(%s)
+    UPDATE projects_workload AS workload SET gpu_milli_now = total.gpu_milli
+      FROM (SELECT current.id,
+                   coalesce(sum(held.gpu_milli::bigint * cardinality(held.devices)), 0) AS gpu_milli
+              FROM projects_workload AS current
+              LEFT JOIN projects_pod AS pod ON pod.workload_id = current.id
+              LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id AND held.released_at IS NULL
+             WHERE current.id = ANY(%s)
+             GROUP BY current.id) AS total
+     WHERE workload.id = total.id AND workload.gpu_milli_now <> total.gpu_milli
 """
 RELEASE = """
     WITH ended AS (

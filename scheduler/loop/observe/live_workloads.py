@@ -1,0 +1,172 @@
+"""Engine objects of all live workloads. Each observation converts only a few of them again.
+
+Most live workloads are pending, and nothing but their row, the name of their project and the image
+policies of pools affects how they look to the engine. They are settled: they are converted again only if
+one of these changes. All other workloads, such as those with pods or dependencies, are converted in each
+observation. A workload that looks the same as before keeps the same engine object, so that the engine
+immediately detects that nothing has changed.
+"""
+
+import uuid
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from berth.core.spec import WorkloadSpec
+from projects.models import Phase, PodState
+from scheduler.engine import model
+from scheduler.loop.observe.dependencies import NO_DEPENDENCIES, Dependencies, find_dependencies
+from scheduler.loop.observe.image_policies import NONE, ImagePolicies
+from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
+from scheduler.loop.observe.queues import Queues
+from scheduler.loop.observe.row_versions import VersionedRows
+from scheduler.loop.observe.specs import ParsedSpec, SpecCache
+from scheduler.loop.observe.workloads import (
+    PODS,
+    ObservedWorkload,
+    PodRow,
+    WorkloadEntry,
+    WorkloadNames,
+    can_change_with_time,
+    convert,
+    deferred_pool,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Values of this observation that workloads refer to."""
+
+    now: datetime
+    queues: Queues
+    policies: ImagePolicies
+    nodes: Mapping[int, str]  # name by ID
+    specs: SpecCache
+
+
+@dataclass(slots=True)
+class LiveWorkloads:
+    """The engine objects of live workloads as of the last observation. Not thread-safe."""
+
+    pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
+    observed: dict[str, ObservedWorkload] = field(default_factory=dict)  # by engine name
+    stand_ins: tuple[model.Workload, ...] = ()  # for dependencies that are not live
+    _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
+    _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
+    _unsettled: set[uuid.UUID] = field(default_factory=set)
+    _shared: object = None  # what all entries depend on
+    _ids: list[int] = field(default_factory=list)  # of all entries, sorted
+    _engine_objects: list[model.Workload] = field(default_factory=list)  # in the same order
+
+    def observe(self, around: Surroundings) -> None:
+        """Read the rows, and convert the workloads that may look different now."""
+        changed = self._mirror.read()
+        rows, pods = self._mirror.rows, self._group_pods(around.nodes)
+        due = changed | self._unsettled | pods.keys()
+        shared = (around.queues.projects, around.queues.project_names, around.policies.settings)
+        if shared != self._shared:
+            due, self._shared = due | rows.keys(), shared
+        due_rows = []
+        for pk in due:
+            if pk in rows:
+                due_rows.append(rows[pk])
+            else:
+                self._remove(pk)
+        names = {row.pk: f"{around.queues.project_names[row.project_id]}/{row.name}" for row in due_rows}
+        parsed = around.specs.get_all(names)
+        around.specs.keep_only(rows)
+        dependencies = self._find_dependencies(due_rows, names, parsed, around.queues)
+        self.stand_ins, self._unsettled = dependencies.stand_ins, set()
+        for row in due_rows:
+            spec = parsed[row.pk].spec
+            pending = spec if row.phase == Phase.PENDING else None
+            workload_names = WorkloadNames(
+                names[row.pk],
+                around.queues.projects[row.project_id],
+                dependencies.unmet.get(row.pk, ()),
+                dependencies.unsubmitted.get(row.pk, ()),
+                parsed[row.pk],
+                NONE if pending is None else around.policies.refusals(pending.image),
+                None if pending is None else deferred_pool(row, pending, around.now),
+            )
+            own_pods = pods.get(row.pk, ())
+            self._convert(row, own_pods, workload_names, around)
+            if not (row.phase == Phase.PENDING and not own_pods and _is_plain(spec)):
+                self._unsettled.add(row.pk)
+
+    def engine_objects(self) -> tuple[model.Workload, ...]:
+        """Return the workloads, sorted by ID."""
+        return tuple(self._engine_objects)
+
+    def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
+        """Return the IDs of the pods by engine name."""
+        return {name: pod for pk in self._unsettled for name, pod in self._entries[pk].pod_ids}
+
+    def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Return the engine names of those of these workloads that are live."""
+        return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
+
+    def _group_pods(self, nodes: Container[int]) -> dict[uuid.UUID, list[PodRow]]:
+        """Return, by workload, the succeeded pods of its current run and the live pods on usable nodes."""
+        by_workload: dict[uuid.UUID, list[PodRow]] = {}
+        for pod in self.pods.read():
+            row = self._mirror.rows.get(pod.workload_id)
+            if row is None:
+                continue
+            if pod.run == row.run if pod.state == PodState.SUCCEEDED else pod.node_id in nodes:
+                by_workload.setdefault(pod.workload_id, []).append(pod)
+        return by_workload
+
+    def _find_dependencies(
+        self,
+        rows: Sequence[WorkloadRow],
+        names: Mapping[uuid.UUID, str],
+        parsed: Mapping[uuid.UUID, ParsedSpec],
+        queues: Queues,
+    ) -> Dependencies:
+        dependents = [row for row in rows if (spec := parsed[row.pk].spec) is not None and spec.depends_on]
+        if not dependents:
+            return NO_DEPENDENCIES
+        settled = {entry.names.name for pk, entry in self._entries.items() if pk not in names}
+        return find_dependencies(dependents, parsed, settled.union(names.values()), queues)
+
+    def _convert(
+        self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: Surroundings
+    ) -> None:
+        """Convert a workload, unless everything that its entry depends on is the same as before."""
+        before = self._entries.get(row.pk)
+        node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
+        if (
+            before is not None
+            and not can_change_with_time(row, pods)
+            and before[:4] == (row, pods, names, node_names)
+        ):
+            return
+        entry = convert(row, pods, names, node_names, around.now)
+        if before is not None and before.workload == entry.workload:
+            entry = entry._replace(workload=before.workload)
+        if before is not None and before.names.name != names.name:
+            self._remove(row.pk)
+        self._entries[row.pk], self.observed[names.name] = entry, entry.observed
+        at = bisect_left(self._ids, row.pk.int)
+        if at < len(self._ids) and self._ids[at] == row.pk.int:
+            self._engine_objects[at] = entry.workload
+        else:
+            self._ids.insert(at, row.pk.int)
+            self._engine_objects.insert(at, entry.workload)
+
+    def _remove(self, pk: uuid.UUID) -> None:
+        """Forget a workload that is no longer live."""
+        entry = self._entries.pop(pk, None)
+        if entry is None:
+            return
+        if self.observed[entry.names.name] is entry.observed:
+            del self.observed[entry.names.name]  # a new workload may have the name of one that has ended
+        at = bisect_left(self._ids, pk.int)
+        del self._ids[at], self._engine_objects[at]
+
+
+def _is_plain(spec: WorkloadSpec | None) -> bool:
+    """Return whether a pending workload looks the same at any time, whatever happens to other workloads."""
+    return spec is None or (not spec.depends_on and spec.burst_after is None)

@@ -1,0 +1,117 @@
+"""Copy of the live workloads' rows that is brought up to date by reading only what has changed.
+
+A trigger sets `changed_in` of a workload to the transaction that writes it, if that transaction changes
+anything that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still
+open. The next read asks for the rows with `changed_in` at or after this horizon. It misses nothing,
+because what the last read could not see was written by a transaction that was open then or began later.
+Some rows are read twice, which does no harm.
+
+Everything is read anew in the first read, in a transaction (which sees rows that may be rolled back), after
+a live workload was deleted (which leaves no row), and when the database server has been restarted or is
+another one.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from projects.models.workloads import OBSERVED_PHASES
+
+
+class WorkloadRow(NamedTuple):
+    """Columns of a workload that a decision needs. The trigger on `projects_workload` lists the same."""
+
+    pk: uuid.UUID
+    project_id: int
+    name: str
+    version: int
+    phase: str
+    since: datetime
+    next_phase: str
+    run: int
+    pools: list[str]
+    priority: int
+    preemptible: bool
+    submitted_at: datetime
+    started_at: datetime | None
+    last_checkpoint_at: datetime | None
+    stale_since: datetime | None
+    backoff_until: datetime | None
+    max_runtime: int | None
+    preemptions: int
+    restarts: int
+
+
+COLUMNS = ", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:]))
+PHASES = ", ".join(f"'{phase}'" for phase in OBSERVED_PHASES)
+IS_LIVE = f"(work.phase IN ({PHASES}) AND NOT work.held)"
+MOMENT = """
+    SELECT pg_snapshot_xmin(seen)::text::bigint AS horizon, pg_snapshot_xmax(seen)::text::bigint AS after,
+           pg_postmaster_start_time() AS server
+      FROM pg_current_snapshot() AS seen
+"""
+# Both statements return at least one row, with the moment of the read.
+READ_ALL = f"""
+    SELECT moment.horizon, moment.server, false, true, {COLUMNS}
+      FROM ({MOMENT}) AS moment LEFT JOIN projects_workload AS work ON {IS_LIVE}
+"""  # noqa: S608
+READ_CHANGES = f"""
+    SELECT moment.horizon, moment.server,
+           EXISTS (SELECT FROM projects_workloaddeletion AS deletion
+                    WHERE deletion.deleted_in >= %(horizon)s AND deletion.deleted_in < moment.after),
+           {IS_LIVE}, {COLUMNS}
+      FROM ({MOMENT}) AS moment
+      LEFT JOIN projects_workload AS work
+           ON work.changed_in >= %(horizon)s AND work.changed_in < moment.after
+"""  # noqa: S608
+
+
+@dataclass(slots=True)
+class WorkloadMirror:
+    """The rows of live workloads as of the last read, by ID. An unchanged row keeps the same object."""
+
+    rows: dict[uuid.UUID, WorkloadRow] = field(default_factory=dict)
+    _horizon: int | None = None  # None if everything must be read
+    _server: datetime | None = None  # start time of the database server
+
+    def read(self) -> set[uuid.UUID]:
+        """Bring the rows up to date. Return the IDs of those that were added, changed or removed."""
+        horizon, self._horizon = self._horizon, None  # an error leaves doubt
+        if horizon is None or connection.in_atomic_block:
+            return self._read_all()
+        answer = _fetch(READ_CHANGES, {"horizon": horizon})
+        new_horizon, server, is_row_missing, *_ = answer[0]
+        if is_row_missing or server != self._server or new_horizon < horizon:
+            return self._read_all()
+        self._horizon = new_horizon
+        changed = set()
+        for _, _, _, is_live, *columns in answer:
+            row = WorkloadRow._make(columns)
+            if row.pk is None:
+                break  # nothing has changed
+            if is_live and self.rows.get(row.pk) != row:
+                self.rows[row.pk] = row
+            elif is_live or self.rows.pop(row.pk, None) is None:
+                continue
+            changed.add(row.pk)
+        return changed
+
+    def _read_all(self) -> set[uuid.UUID]:
+        before = self.rows
+        answer = _fetch(READ_ALL, {})
+        rows = [WorkloadRow._make(columns) for _, _, _, _, *columns in answer if columns[0] is not None]
+        self.rows = {row.pk: before[row.pk] if before.get(row.pk) == row else row for row in rows}
+        if not connection.in_atomic_block:
+            self._horizon, self._server = answer[0][:2]
+        changed = {pk for pk, row in self.rows.items() if before.get(pk) is not row}
+        return changed | (before.keys() - self.rows.keys())
+
+
+def _fetch(statement: str, values: dict[str, Any]) -> Sequence[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchall()

@@ -1,0 +1,193 @@
+"""Tests that the mirror of live workloads always equals a full read."""
+
+import random
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection, transaction
+
+from projects.models import Phase, Workload, WorkloadArray
+from scheduler.loop.observe import mirror as mirrors
+from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
+from tests.scheduler.stage import Stage
+
+STEPS, WRITERS = 250, 4
+OTHER_VALUES = {
+    "project_id": "(SELECT max(id) FROM projects_project)",
+    "name": "'other'",
+    "phase": "'reserved'",
+    "since": "since + interval '1 second'",
+    "next_phase": "'pending'",
+    "pools": "'{elsewhere}'",
+    "preemptible": "NOT preemptible",
+    "submitted_at": "submitted_at + interval '1 second'",
+    "started_at": "now()",
+    "last_checkpoint_at": "now()",
+    "stale_since": "now()",
+    "backoff_until": "now()",
+    "max_runtime": "77",
+}
+COPY = """
+    INSERT INTO projects_workload
+    SELECT (jsonb_populate_record(row, jsonb_build_object('id', %(id)s::text, 'name', %(id)s::text))).*
+      FROM projects_workload AS row WHERE row.name = 'template'
+"""
+
+
+def full() -> dict[uuid.UUID, WorkloadRow]:
+    fresh = WorkloadMirror()
+    fresh.read()
+    return fresh.rows
+
+
+class Writer:
+    """A connection with transactions of its own, which writes to its own workloads."""
+
+    def __init__(self, raw: psycopg.Connection[Any], chance: random.Random) -> None:
+        self.raw, self.chance = raw, chance
+        self.ids: list[uuid.UUID] = []
+        self.savepoint = False
+
+    def step(self) -> None:
+        actions = [self.add, self.add, self.move, self.move, self.end, self.hold, self.explain, self.delete]
+        actions += [self.commit, self.commit, self.roll_back, self.save, self.roll_back_to_savepoint]
+        self.chance.choice(actions)()
+
+    def _execute(self, statement: str, **values: Any) -> None:
+        self.raw.execute(statement, values)
+
+    def _update(self, assignments: str) -> None:
+        if self.ids:
+            pk = self.chance.choice(self.ids)
+            self._execute(f"UPDATE projects_workload SET {assignments} WHERE id = %(id)s", id=pk)
+
+    def add(self) -> None:
+        self.ids.append(uuid.uuid4())
+        self._execute(COPY, id=self.ids[-1])
+
+    def move(self) -> None:
+        phase = self.chance.choice(["pending", "reserved", "starting", "running"])
+        self._update(f"held = false, phase = '{phase}', version = version + 1")
+
+    def end(self) -> None:
+        self._update("held = false, phase = 'completed', ended_at = now()")
+
+    def hold(self) -> None:
+        self._update("priority = 77 - priority")
+
+    def explain(self) -> None:
+        self._update("explanation = '{}', explained_at = now(), message = message || '.'")
+
+    def delete(self) -> None:
+        if self.ids and self.chance.random() < 0.3:
+            self._execute("DELETE FROM projects_workload WHERE id = %(id)s", id=self.chance.choice(self.ids))
+
+    def commit(self) -> None:
+        self.raw.commit()
+        self.savepoint = False
+
+    def roll_back(self) -> None:
+        self.raw.rollback()
+        self.savepoint = False
+
+    def save(self) -> None:
+        self._execute("SAVEPOINT here")
+        self.savepoint = True
+
+    def roll_back_to_savepoint(self) -> None:
+        if self.savepoint:
+            self._execute("ROLLBACK TO SAVEPOINT here")
+
+
+@pytest.fixture
+def template(stage: Stage) -> Workload:
+    return stage.submit("template")
+
+
+@pytest.fixture
+def writers(template: Workload, request: pytest.FixtureRequest) -> Iterator[list[Writer]]:
+    values = connection.get_connection_params()
+    for key in ("cursor_factory", "context", "pool"):
+        values.pop(key, None)
+    chance = random.Random(request.getfixturevalue("seed"))
+    raws = [psycopg.connect(**values) for _ in range(WRITERS)]
+    yield [Writer(raw, chance) for raw in raws]
+    for raw in raws:
+        raw.close()
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 20))])
+def test_mirror_equals_a_full_read_while_transactions_overlap(writers: list[Writer], seed: int) -> None:
+    chance, mirror = random.Random(seed), WorkloadMirror()
+    before: dict[uuid.UUID, WorkloadRow] = {}
+    sizes = set()
+    for _ in range(STEPS):
+        chance.choice(writers).step()
+        if chance.random() < 0.5:
+            changed = mirror.read()
+            assert mirror.rows == full()
+            assert changed == {
+                pk for pk in before.keys() | mirror.rows.keys() if before.get(pk) != mirror.rows.get(pk)
+            }
+            before = dict(mirror.rows)
+            sizes.add(len(before))
+    assert len(sizes) > 3, "the writers did not change anything"
+
+
+def test_each_column_that_is_read_is_noted(template: Workload) -> None:
+    mirror = WorkloadMirror()
+    mirror.read()
+    for name in WorkloadRow._fields[1:]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"UPDATE projects_workload SET {name} = {OTHER_VALUES.get(name, f'{name} + 1')}")
+        assert mirror.read() == {template.pk}, name
+        assert mirror.rows == full()
+
+
+def test_held_task_is_not_live(template: Workload) -> None:
+    array = WorkloadArray.objects.create(project=template.project, name="sweep", spec={}, task_count=1)
+    Workload.objects.update(array=array, array_index=0)
+    mirror = WorkloadMirror()
+    mirror.read()
+    for held in (True, False, True):
+        Workload.objects.update(held=held)
+        assert mirror.read() == {template.pk}
+        assert mirror.rows.keys() == (set() if held else {template.pk})
+
+
+def test_explanations_are_not_read_as_changes(
+    template: Workload, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, fetched = WorkloadMirror(), []
+    mirror.read()
+    Workload.objects.update(explanation={"position": 3}, reason="Other", message="other", gpu_milli_now=5)
+    fetch = mirrors._fetch
+    monkeypatch.setattr(mirrors, "_fetch", lambda *values: fetched.append(fetch(*values)) or fetched[-1])
+    assert mirror.read() == set()
+    assert [row[4] for row in fetched[0]] == [None]
+
+
+def test_rows_of_a_transaction_that_is_rolled_back_are_forgotten(template: Workload) -> None:
+    mirror = WorkloadMirror()
+    mirror.read()
+    with transaction.atomic():
+        Workload.objects.update(priority=77, phase=Phase.PENDING)
+        assert mirror.read() == {template.pk}
+        transaction.set_rollback(True)
+    assert mirror.read() == {template.pk}
+    assert mirror.rows == full()
+
+
+def test_everything_is_read_after_the_server_was_replaced(template: Workload) -> None:
+    mirror = WorkloadMirror()
+    mirror.read()
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE projects_workload DISABLE TRIGGER USER")
+        cursor.execute("UPDATE projects_workload SET priority = 77")
+        cursor.execute("ALTER TABLE projects_workload ENABLE TRIGGER USER")
+    assert mirror.read() == set()
+    mirror._server = None
+    assert mirror.read() == {template.pk}

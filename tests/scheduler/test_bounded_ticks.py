@@ -1,0 +1,124 @@
+"""Tests that a tick does a bounded amount of work, and that the next ticks do the rest."""
+
+import pytest
+
+from pools.runtimes.base import RuntimeFailure
+from projects.models import Phase, Pod, PodState, Workload
+from scheduler.loop import tick
+from scheduler.loop.dispatch import pods, reports
+from scheduler.reports.explanations import writer
+from tests.scheduler.stage import Stage
+from tests.scheduler.statements import phases, submit_copies
+
+COUNT, MOST = 5, 2
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Add a node with room for all workloads."""
+    stage.node(2, cpu_milli=200_000, memory_mib=1_000_000)
+    return stage
+
+
+def live(state: str) -> int:
+    return Pod.objects.filter(state=state).count()
+
+
+def test_bundles_beyond_the_maximum_follow_in_the_next_ticks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    submit_copies(stage, COUNT)
+    for started in (2, 4, 5):
+        stage.loop.tick()
+        assert Workload.objects.exclude(phase=Phase.PENDING).count() == started
+        assert stage.loop.has_more == (started < COUNT)
+
+
+def test_stale_bundles_do_not_hold_up_the_bundles_behind_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    workloads = submit_copies(stage, COUNT)
+    now = stage.clock.now()
+    view = stage.loop.observe(now)
+    first = {bundle.workload for bundle in stage.loop.decide(view).bundles[:MOST]}
+    stale = [row.pk for row in workloads if row.handle in first]
+
+    def change_first(*arguments: object) -> dict[str, object]:
+        Workload.objects.filter(pk__in=stale).update(priority=60)
+        for pk in stale:
+            row = Workload.objects.get(pk=pk)
+            Workload.objects.filter(pk=pk).update(version=row.version + 1)
+        return {}
+
+    monkeypatch.setattr(tick, "rendezvous_for_plan", change_first)
+    for _ in range(4):
+        stage.loop.tick()
+    assert set(Workload.objects.filter(phase=Phase.PENDING).values_list("pk", flat=True)) == set(stale)
+
+
+def test_starts_beyond_the_maximum_follow_in_the_next_ticks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "MAX_STARTS", MOST)
+    submit_copies(stage, COUNT)
+    for started in (2, 4, 5):
+        stage.loop.tick()
+        assert len(stage.runtime.running()) == started
+        assert stage.loop.has_more == (started < COUNT)
+
+
+def test_pods_that_cannot_start_do_not_hold_up_the_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "MAX_STARTS", MOST)
+    submit_copies(stage, COUNT)
+    stage.runtime.next("start", RuntimeFailure("no"), RuntimeFailure("no"))
+    for _ in range(3):
+        stage.loop.tick()
+    assert len(stage.runtime.running()) >= COUNT - MOST
+
+
+def test_reports_beyond_the_maximum_follow_in_the_next_ticks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workloads = submit_copies(stage, COUNT)
+    stage.tick(2)
+    assert live(PodState.RUNNING) == COUNT
+    monkeypatch.setattr(reports, "MAX_CHANGES", MOST)
+    for row in workloads:
+        stage.finish(row)
+    for running in (3, 1, 0):
+        stage.loop.tick()
+        assert live(PodState.RUNNING) == running
+        assert stage.loop.has_more == (running > 0)
+    assert phases(workloads) == {Phase.COMPLETED}
+
+
+def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "BATCH_SIZE", MOST)
+    role = {"name": "worker", "replicas": 1, "gpu": 2}
+    for number in range(2 * COUNT):
+        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    stage.tick()
+    pending = Workload.objects.filter(phase=Phase.PENDING)
+    assert pending.count() > MOST
+    assert not pending.filter(explained_at=None).exists()
+
+
+def test_only_the_first_workloads_get_new_numbers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_UPDATES", 1)
+    role = {"name": "worker", "replicas": 1, "gpu": 2}
+    for number in range(2 * COUNT):
+        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    stage.tick(2 * COUNT)
+    head, *others = Workload.objects.filter(phase=Phase.PENDING).order_by("explanation__queue_position")
+    assert len(others) > 2
+    Workload.objects.filter(pk=head.pk).update(phase=Phase.CANCELLED, ended_at=stage.clock.now())
+    before = stage.clock.now()
+    stage.clock.advance(1)
+    stage.tick()
+    explained = set(Workload.objects.filter(phase=Phase.PENDING, explained_at__gt=before))
+    assert explained
+    assert explained <= set(others[:2])  # the new head may have new reasons, and another one gets new numbers
