@@ -1,4 +1,4 @@
-"""Decide what to do next with a host that Berth reaches over SSH."""
+"""Decide the next task for a host that Berth reaches over SSH."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,19 +10,19 @@ RETRY_MAX = timedelta(minutes=10)
 
 
 class Task(StrEnum):
-    SCAN = "scan"  # read the host key, which an admin has to accept
+    SCAN = "scan"  # read the host key, which an admin must accept
     INSTALL = "install"  # check the host, then install or restart the agent
     UNINSTALL = "uninstall"
-    FORGET = "forget"  # nothing was ever installed on it
+    FORGET = "forget"  # nothing was ever installed on the host
 
 
 class HostState(StrEnum):
-    UNVERIFIED = "unverified"  # its key has not been accepted
+    UNVERIFIED = "unverified"  # its host key has not been accepted
     PENDING = "pending"  # not visited yet
     INSTALLING = "installing"
     JOINED = "joined"
     SILENT = "silent"  # its agent no longer reports
-    FAILING = "failing"  # the last visit failed; another one follows
+    FAILING = "failing"  # the last visit failed; another one will follow
     REMOVING = "removing"
 
 
@@ -30,8 +30,9 @@ class HostState(StrEnum):
 class Host:
     """State of a host and of its agent.
 
-    `is_touched`: an installation began, so that files may be left. `is_current`: the current settings are
-    installed. `silent_for` is the time since the last report of the host's machine, or None if it has none.
+    `is_touched` means that an installation has begun, so files may be left behind. `is_current` means that
+    the current settings are installed. `silent_for` is the time since the last report of the host's machine,
+    or None if there is none.
     """
 
     is_pinned: bool = True
@@ -51,8 +52,8 @@ class Host:
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
     """Return the next task, or None if there is nothing to do now.
 
-    `watched_for` is the time for which this process has been watching: agents cannot report while Berth is
-    stopped, so their silence before does not count.
+    `watched_for` is how long this process has been watching. Agents cannot report while Berth is stopped, so
+    earlier silence does not count.
     """
     if host.is_visited_now or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None
@@ -68,11 +69,11 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
 def _removal(host: Host) -> Task | None:
     if not host.is_touched:
         return Task.FORGET
-    return Task.UNINSTALL if host.silent_for is None else None  # its node is still drained
+    return Task.UNINSTALL if host.silent_for is None else None  # its node is still being drained
 
 
 def retry_delay(failures: int) -> timedelta:
-    """Return the delay after this number of consecutive failures."""
+    """Return the delay after this many consecutive failures."""
     doublings = min(max(failures - 1, 0), 10)
     return min(RETRY_FIRST * (1 << doublings), RETRY_MAX)
 

@@ -32,7 +32,7 @@ def for_machine(key: int, version: int) -> str:
 
 
 def for_host(key: int, version: int) -> str:
-    """Return the join token of one installation of the agent on a host that Berth reaches over SSH."""
+    """Return the join token for one installation of the agent on an SSH host."""
     return _sign("host", f"{key}-{version}")
 
 

@@ -10,7 +10,10 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 
 @dataclass(frozen=True, slots=True)
 class ReachableServer:
-    """URL of this server, and the certificates that verify it, or an empty string for those of the system."""
+    """URL of this server, and the certificates that verify it.
+
+    Empty certificates mean those of the system.
+    """
 
     url: str
     ca: str

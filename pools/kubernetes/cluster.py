@@ -71,7 +71,7 @@ class Clusters:
 
     @contextmanager
     def open(self, connection: Connection) -> Iterator[Cluster]:
-        """Yield a cluster of its own, and close it afterwards."""
+        """Yield a separate cluster object, and close it afterwards."""
         cluster = self._connect(connection)
         try:
             yield cluster

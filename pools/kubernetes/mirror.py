@@ -55,7 +55,7 @@ class Mirror:
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return all pods that are placed or belong to this installation. Raises Unreachable.
 
-        The first list may take `patience` seconds from the first read on. Later readers do not wait for it.
+        The first list may take up to `patience` seconds after the first read. Later readers do not wait.
         """
         return self._read("pods", patience)
 

@@ -61,7 +61,7 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The cluster's nodes that a pool selects, by name, and the usage of foreign pods on each node."""
+    """Cluster nodes that a pool selects, by name, and the usage of foreign pods on each node."""
 
     nodes: Mapping[str, ClusterNode]
     foreign: Mapping[str, Usage]
@@ -71,7 +71,7 @@ class Inventory:
         return self.foreign.get(node.name, NO_USAGE)
 
     def shape(self, node: ClusterNode) -> Shape:
-        """Return what Berth may use of the node, and all of its devices."""
+        """Return the node's capacity that Berth may use, and all of its devices."""
         total, foreign = node.allocatable, self.usage(node)
         return Shape(
             max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),
@@ -87,7 +87,10 @@ def read_inventory(
     nodes: Iterable[Object], pods: Iterable[Object], settings: KubernetesSettings,
     is_own: Callable[[Object], bool],
 ) -> Inventory:  # fmt: skip
-    """Return the nodes that match the pool's selector. `is_own` tells which pods are the pool's own."""
+    """Return the nodes that match the pool's selector.
+
+    `is_own` tells whether a pod is one of the pool's own.
+    """
     selected = {
         node["metadata"]["name"]: read_node(node, settings)
         for node in nodes
@@ -102,7 +105,7 @@ def read_inventory(
 
 
 def fits(node: ClusterNode, shape: Shape) -> bool:
-    """Return whether the node without foreign pods has what a node of the pool needs."""
+    """Return whether the node, without foreign pods, is large enough for a node of the pool."""
     total = node.allocatable
     fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
     return fits and total.gpus >= shape.gpus

@@ -1,6 +1,6 @@
-"""Calls to the API server that concern single pods. They may take long, so they run in a worker.
+"""API server calls for single pods. They may take a long time, so they run in a worker.
 
-None of them reads the database, because a worker's threads have no connection of their own.
+None of them reads the database, because a worker's threads have no database connection.
 """
 
 import logging
@@ -28,7 +28,10 @@ VANISHED = "the pod no longer exists in the cluster"
 
 
 class PodCalls:
-    """Start, stop, check and delete pods of any cluster. `notify` is called when a pod's report changes."""
+    """Starts, stops, checks and deletes pods of any cluster.
+
+    `notify` is called when a pod's report changes.
+    """
 
     def __init__(self, ledger: Ledger, copies: LogCopies, notify: Callable[[], None]) -> None:
         self._ledger, self._copies, self._notify = ledger, copies, notify
@@ -36,7 +39,7 @@ class PodCalls:
         self._namespaces: set[tuple[str, str]] = set()
 
     def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
-        """Create the pod and its secrets, unless the pod was stopped meanwhile."""
+        """Create the pod and its secrets, unless the pod has since been stopped."""
         entry = self._ledger.find(order.pod_id)
         if entry is None or entry.ended is not None:
             return
@@ -97,7 +100,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                self._ledger.stop_before_start(pod_id)  # a pod that was created is reported as vanished
+                self._ledger.stop_before_start(pod_id)  # the pod that was created is reported as vanished
                 self._notify()
                 return
             self._delete_running(pod, pod_id, cluster, path, max(grace_seconds, 0))
@@ -107,7 +110,7 @@ class PodCalls:
     ) -> None:
         """Delete a pod that exists, with at most the grace period of its order.
 
-        The node removes the log with the container, so the log is followed until then.
+        The node deletes the log with the container, so the log is followed until then.
         """
         if read_report(pod).state is PodState.EXITED:
             return
@@ -132,7 +135,7 @@ class PodCalls:
         return pod if cluster.mirror.is_own(pod) else None
 
     def give_up(self, pod_id: str, cluster: Cluster, path: str, message: str) -> PodReport:
-        """End a pod that does not fit on its node, because foreign pods were placed there first."""
+        """Give up a pod that does not fit on its node because foreign pods were placed there first."""
         with failures(cluster.api.server):
             cluster.api.delete(path, 0)
         text = f"the cluster's scheduler could not place the pod: {message}"
@@ -150,7 +153,7 @@ class PodCalls:
             cluster.api.delete(path, 0)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log, unless its node has not responded for a long time."""
+        """Copy the end of the log, unless its node has been unresponsive for a long time."""
         try:
             self.update_log(pod_id, cluster, path)
         except RuntimeFailure as failure:
@@ -161,7 +164,7 @@ class PodCalls:
             log.warning("the end of the log of pod %s is lost: %s", pod_id, failure)
 
     def update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy what is new in the pod's log. Raises RuntimeFailure if the cluster does not respond."""
+        """Copy new output from the pod's log. Raises RuntimeFailure if the cluster does not respond."""
         with failures(cluster.api.server):
             self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
 

@@ -1,4 +1,4 @@
-"""Orders that no cluster can run, and responses of the API server in words."""
+"""Orders that no cluster can run, and explanations of API server responses."""
 
 import re
 
@@ -41,13 +41,13 @@ def permanent_refusal(error: ApiError, namespace: str) -> str:
 
 
 def temporary_refusal(error: ApiError, namespace: str) -> str:
-    """Return what the pod waits for, or an empty string for other errors."""
+    """Return what the pod is waiting for, or an empty string for other errors."""
     quota = ExceededQuota.parse(error.message) if error.status == 403 else None
     return "" if quota is None else f"{quota.text(namespace)}. Berth tries again until the quota has room"
 
 
 class ExceededQuota:
-    """Resources of a pod that a ResourceQuota of the cluster has no room for."""
+    """Resources that a pod requests beyond the free part of a ResourceQuota of the cluster."""
 
     def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class ExceededQuota:
 
     @property
     def is_too_small(self) -> bool:
-        """Whether the quota has no room for the pod even if it is unused."""
+        """Whether the quota is too small for the pod even when it is unused."""
         try:
             return any(
                 parse_quantity(amount) > parse_quantity(self._limited[resource])

@@ -82,7 +82,7 @@ class KubernetesRuntime:
             self._call(pod_id, access, f"stop in {grace_seconds} s", call)
 
     def _call(self, pod_id: str, access: PoolAccess, action: str, call: Callable[[], T]) -> T:
-        """Run a call in the cluster's worker. Raises RuntimeFailure if it fails or takes long."""
+        """Run a call in the cluster's worker. Raises RuntimeFailure if it fails or takes too long."""
         cluster = access.cluster
         try:
             return cluster.worker.run(pod_id, action, call)
@@ -132,13 +132,13 @@ class KubernetesRuntime:
         try:
             pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))
         except StillRunning:
-            return PodReport(PodState.STARTING)  # no news
+            return PodReport(PodState.STARTING)  # no change
         if pod is not None:
             return self._report(pod_id, pod)
         return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))
 
     def _give_up(self, pod_id: str, message: str) -> PodReport | None:
-        """End a pod that the cluster's scheduler cannot place. Return None while this takes long."""
+        """End a pod that the cluster's scheduler cannot place. Return None while this is in progress."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         access, path = self._access_of(entry), _path(entry, pod_id)

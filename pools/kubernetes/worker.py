@@ -1,4 +1,4 @@
-"""Background calls to one cluster, so that a cluster which does not respond delays no other pool."""
+"""Background calls to one cluster, so that an unresponsive cluster does not delay other pools."""
 
 import logging
 import queue
@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 log = logging.getLogger(__name__)
 
 THREADS = 8
-CALLS_MAX = 2000  # unfinished calls, beyond which no further ones are accepted
+CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are refused
 PATIENCE = 0.5  # seconds that a caller waits for its call
-COOLDOWN = 10.0  # seconds without waiting, after a call that took longer
+COOLDOWN = 10.0  # seconds without waiting after a call that took longer
 T = TypeVar("T")
 
 
 class StillRunning(Exception):
-    """Raised if a call takes longer than its caller waits. It continues in the background."""
+    """Raised if a call takes longer than its caller waits. The call continues in the background."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Call:
 class Worker:
     """Threads that run at most one call per pod at a time.
 
-    `on_late` is called when a call has finished for which its caller no longer waited.
+    `on_late` is called when a call finishes after its caller stopped waiting.
     """
 
     def __init__(self, name: str, patience: float, on_late: Callable[[], None]) -> None:
@@ -43,13 +43,13 @@ class Worker:
         self._lock = threading.Lock()
         self._calls: dict[str, _Call] = {}
         self._threads = 0
-        self._wait_from = 0.0  # time before which callers do not wait
+        self._wait_from = 0.0  # callers do not wait before this time
 
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
-        """Run a call for a pod once earlier calls for the pod have finished, and return its result.
+        """Run a call for a pod after earlier calls for it have finished, and return its result.
 
-        The caller waits briefly, or not at all while the cluster is slow. If it raised StillRunning, the same
-        action for the pod returns the result, or raises the error, of the earlier call.
+        The caller waits briefly, or not at all while the cluster is slow. After StillRunning, repeating the
+        same action for the pod returns the result of the earlier call or raises its error.
         """
         while True:
             with self._lock:
@@ -65,7 +65,7 @@ class Worker:
                 log.info("a call to %s for pod %s failed: %s", self._name, pod_id, error)
 
     def close(self) -> None:
-        """End the threads after their current calls. Other calls never finish."""
+        """End the threads after their current calls. Pending calls never run."""
         with self._lock:
             self._calls.clear()
             for _ in range(self._threads):
@@ -78,7 +78,7 @@ class Worker:
         self._queue.put(call)
         if self._threads < min(THREADS, len(self._calls)):
             self._threads += 1
-            # Daemon threads: a call that hangs must not delay the end of the process.
+            # Daemon threads, because a hanging call must not delay the end of the process.
             threading.Thread(target=self._work, name=f"kubernetes-{self._threads}", daemon=True).start()
         return call
 

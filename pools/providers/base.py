@@ -158,9 +158,9 @@ class Provider(Protocol):
         ...
 
     def preview(self, pool: str, shape: Shape) -> "Preview":
-        """Examine what a pool with nodes of this shape would use, without changing anything.
+        """Preview what a pool with nodes of this shape would use, without changing anything.
 
-        The pool may not exist yet. Raises ProviderError if nothing can be examined; whatever else is wrong is
-        a finding. Return an empty preview if there is nothing to examine before nodes are ordered.
+        The pool may not exist yet. Raises ProviderError if nothing can be examined; all other problems are
+        findings. Return an empty preview if there is nothing to examine before nodes are ordered.
         """
         ...

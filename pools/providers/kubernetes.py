@@ -34,10 +34,11 @@ REASONS_SHOWN = 5
 
 
 class KubernetesProvider:
-    """Provider of one pool.
+    """Provider for one pool.
 
-    `access` returns the access to the pool's cluster, which all pools with the same credentials share, and
-    `connect` opens one that is closed after use. Both raise ProviderError if the cluster cannot be called.
+    `access` returns the access to the pool's cluster, which all pools with the same credentials share.
+    `connect` opens a separate access that is closed after use. Both raise ProviderError if the cluster cannot
+    be used.
     """
 
     machines_join = False

@@ -68,7 +68,7 @@ class StaticProvider:
                 mark_departed_if_unused(key, now)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Return an empty preview, because machines join a pool after it was created."""
+        """Return an empty preview, because machines join a pool after its creation."""
         return Preview()
 
     def _take_machines(self, order: ProvisionOrder) -> list[MachineUse]:

@@ -45,7 +45,7 @@ def runtime_capabilities(runtime: str) -> Capabilities:
 
 
 def default_runtime(provider: str) -> str:
-    """Return the runtime of a pool for which none is named."""
+    """Return the default runtime for a pool."""
     if provider == KUBERNETES:
         return KUBERNETES
     return "ray" if provider in REMOTE_PROVIDERS else "local"

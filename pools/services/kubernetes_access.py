@@ -16,7 +16,7 @@ from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 KUBERNETES = NodePool.Provider.KUBERNETES.value
-UNUSABLE = (Invalid, UnsealError, LookupError, OSError, ValueError)  # errors of settings and credentials
+UNUSABLE = (Invalid, UnsealError, LookupError, OSError, ValueError)  # errors in settings and credentials
 COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 
 
@@ -66,7 +66,7 @@ class KubernetesAccess:
 
     @contextmanager
     def open(self, pool: NodePool) -> Iterator[PoolAccess]:
-        """Yield an access to the cluster of a pool that may not be stored. Raises ProviderError."""
+        """Yield an access to the cluster of a pool that may not be stored yet. Raises ProviderError."""
         try:
             settings, connection = _parse(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         except UNUSABLE as error:

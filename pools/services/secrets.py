@@ -135,7 +135,7 @@ def _check(name: str, content: SecretContent) -> None:
 
 
 def private_key_problem(text: str) -> str:
-    """Return the reason that the text is not a private SSH key without a passphrase, or an empty string."""
+    """Return why the text is not a private SSH key without a passphrase, or an empty string."""
     content = text.strip().encode() + b"\n"
     is_openssh = b"OPENSSH PRIVATE KEY" in content
     load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key

@@ -221,7 +221,7 @@ class PoolForm(Form):
         return str(self.cleaned_data["provider"])
 
     def paths(self) -> dict[str, str]:
-        """Return the form field of each path of a problem, where their names differ."""
+        """Return the form field for each path of a problem, where their names differ."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
 

@@ -16,7 +16,7 @@ NAMES = {
     "kubernetes": "Kubernetes",
     "slurm": "Slurm",
 }
-# How Berth uses a provider that has settings.
+# How Berth uses each provider that has settings.
 EXPLANATIONS = {
     "aws": "Berth starts and terminates instances with the credentials of its own machine.",
     "kubernetes": "The pool uses nodes of your cluster. Berth creates no nodes.",
@@ -32,7 +32,7 @@ def provider_choices() -> list[tuple[str, str]]:
 
 
 def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
-    """Return the sections, with one for the settings of each of these providers."""
+    """Return the form sections, including one for the settings of each of these providers."""
     return (
         Section("General", ("name", "provider", "runtime")),
         *(

@@ -55,7 +55,7 @@ def create(request: Request) -> HttpResponse:
 
 
 def _preview(form: PoolForm) -> dict[str, Any]:
-    """Return what the provider finds for the pool of the form, for the template."""
+    """Return the preview of the form's pool, for the template."""
     preview = services.preview_pool(
         provider_for=load_wiring().provider_for, name=form.cleaned_data["name"], **form.values()
     )

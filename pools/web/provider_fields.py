@@ -1,4 +1,4 @@
-"""Form fields for the settings of each provider, derived from the model of these settings."""
+"""Form fields for the settings of each provider, derived from the settings model."""
 
 from collections.abc import Mapping
 from types import NoneType, UnionType
@@ -14,7 +14,7 @@ from pools.web.environment_fields import LinesField
 
 
 class YamlField(forms.CharField):
-    """Text area for a value with parts, as YAML."""
+    """Text area for a structured value in YAML."""
 
     def __init__(self, *, example: str = "", **kwargs: Any) -> None:
         attrs = {"rows": 3, "spellcheck": "false", "class": "mono", "placeholder": example}
@@ -33,7 +33,7 @@ def provider_fields(provider: str) -> dict[str, forms.Field]:
 
 
 def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings whose fields are filled and differ from the default."""
+    """Return the settings whose fields are filled in and differ from the default."""
     values = {name: cleaned.get(f"{provider}_{name}") for name in _settings(provider)}
     return {
         name: value
@@ -43,14 +43,14 @@ def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]
 
 
 def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's values of stored settings."""
+    """Return the form's initial values for stored settings."""
     fields = provider_fields(provider)
     names = [name for name in _settings(provider) if name in stored]
     return {f"{provider}_{name}": _shown(fields[f"{provider}_{name}"], stored[name]) for name in names}
 
 
 def paths(provider: str) -> dict[str, str]:
-    """Return the field of each setting by its path in the document of a pool."""
+    """Return the field of each setting by its path in a pool document."""
     return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings(provider)}
 
 

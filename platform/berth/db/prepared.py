@@ -41,7 +41,7 @@ def _cursor() -> Any:
     The database prepares a statement that such a cursor runs for the second time, see `prepare_threshold` in
     the settings. Other cursors send complete statements, which are never prepared.
     """
-    connection: Any = connections[DEFAULT_DB_ALIAS]  # the proxy would look it up with each attribute
+    connection: Any = connections[DEFAULT_DB_ALIAS]  # the proxy would look it up for each attribute
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     connection.validate_thread_sharing()

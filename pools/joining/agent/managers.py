@@ -59,7 +59,7 @@ class CannotInstall(Exception):
 
 
 class Systemd:
-    """Service that starts with the machine. Stopping it does not stop its pods."""
+    """Service that starts with the machine. Stopping the service does not stop the pods."""
 
     installed = "The agent is installed and starts with the machine. Its log: journalctl -u berth-agent"
 
@@ -82,7 +82,7 @@ class Systemd:
 
 
 class Supervisor:
-    """Shell loop that restarts the agent. Nothing starts it when the machine boots."""
+    """Shell loop that restarts the agent. It is not started when the machine boots."""
 
     installed = "The agent is installed and runs until the machine stops."
 
@@ -105,7 +105,7 @@ class Supervisor:
 
 
 def find_manager(*, detached: bool) -> Systemd | Supervisor:
-    """Return what keeps the agent running here. Raises CannotInstall with the remedy if nothing can."""
+    """Return the manager for this machine. Raises CannotInstall with a remedy if none is usable."""
     if os.geteuid() != 0:
         raise CannotInstall("Only root can manage services. Repeat the command with sudo.")
     if os.path.isdir(SYSTEMD_RUNS):

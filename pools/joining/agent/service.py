@@ -29,9 +29,10 @@ def install(
 ) -> str:
     """Join the pool, and install, enable and start the service. Return a sentence for the user.
 
-    With `join_later`, the service joins once it runs, with the token in its environment file. With `rejoin`,
-    an installed agent joins again, and its pods continue. With `detached`, a supervisor replaces systemd if
-    the machine does not run it. Raises CannotInstall, and MachineRejected if the server rejects the machine.
+    With `join_later`, the service joins when it starts, using the token in its environment file. With
+    `rejoin`, an installed agent joins again, and its pods continue. With `detached`, a supervisor is used if
+    the machine does not run systemd. Raises CannotInstall, and MachineRejected if the server rejects the
+    machine.
     """
     manager = find_manager(detached=detached)
     with _lock():
@@ -85,7 +86,7 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Join again without the former agent, which would stop its pods once its secret is revoked."""
+    """Join again after stopping the old agent, which would stop its pods once its secret is revoked."""
     manager.stop()
     try:
         _join(server, pool)
@@ -104,7 +105,7 @@ def _join(server: Server, pool: str) -> None:
 
 @contextlib.contextmanager
 def _lock() -> Iterator[None]:
-    """Exclude other installations. Raises CannotInstall if one is running."""
+    """Prevent concurrent installations. Raises CannotInstall if one is running."""
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     with open(os.path.join(STATE, "lock"), "w") as file:
         try:
@@ -115,7 +116,7 @@ def _lock() -> Iterator[None]:
 
 
 def _store_agent(*, keep_token: bool) -> None:
-    """Write the settings, then copy the agent to its place, from which the service runs it."""
+    """Write the settings, then copy the agent to the path from which the service runs it."""
     write_private_file(ENVIRONMENT_FILE, environment_file(keep_token=keep_token))
     with open(sys.argv[0], "rb") as file:
         write_private_file(AGENT_FILE, file.read())

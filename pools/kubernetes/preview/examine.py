@@ -20,9 +20,9 @@ Object = Mapping[str, Any]
 
 
 def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
-    """Return the cluster's nodes for a pool with this shape, and what would prevent their use.
+    """Return the cluster's nodes for a pool with this shape, and any problems with using them.
 
-    `claimed_by` maps the uids of nodes that pools of Berth use to these pools. Raises ApiError or Unreachable
+    `claimed_by` maps the UIDs of nodes that Berth's pools use to those pools. Raises ApiError or Unreachable
     if the API server does not respond or rejects the account.
     """
     api, settings = access.cluster.api, access.settings
@@ -133,7 +133,7 @@ def _node_findings(
 
 
 def _namespace_findings(access: PoolAccess, namespaces: Sequence[Object]) -> Iterable[Finding]:
-    """Yield a finding for namespaces with names of this installation that do not belong to it."""
+    """Yield a finding for foreign namespaces whose names this installation would use."""
     installation = access.cluster.installation
     prefix = namespace_name(installation, "")
     foreign = sorted(

@@ -1,6 +1,6 @@
-"""Permissions that Berth needs in a cluster, and a check of the account that a pool uses.
+"""Permissions that Berth needs in a cluster, and a check of a pool's account.
 
-`deploy/kubernetes/role.yaml` grants exactly these.
+`deploy/kubernetes/role.yaml` grants exactly these permissions.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +15,9 @@ CLUSTER_WIDE = ("nodes", "namespaces")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Permission for a verb on a resource, with its subresource, for example pods/log.
+    """Permission for a verb on a resource with its subresource, for example pods/log.
 
-    A pool works without a permission that is not required.
+    Pools also work without permissions that are not required.
     """
 
     verb: str
@@ -33,7 +33,7 @@ class Permission:
 
     @property
     def rule(self) -> str:
-        """Return the rule of a role that grants this permission, in YAML."""
+        """Return the role rule that grants this permission, in YAML."""
         return f'{{apiGroups: ["{self.group}"], resources: [{self.resource}], verbs: [{self.verb}]}}'
 
 
@@ -51,7 +51,7 @@ PERMISSIONS = (
     Permission("get", "pods/log", "read logs"),
     Permission("create", "secrets", "pass secrets to pods"),
 )
-# Clusters grant this one to every account by default.
+# Clusters grant this permission to every account by default.
 REVIEW = Permission("create", "selfsubjectaccessreviews", "check permissions", "authorization.k8s.io")
 
 

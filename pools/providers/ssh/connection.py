@@ -1,7 +1,7 @@
 """Connections to SSH servers whose host keys are pinned.
 
-Nothing of the user's SSH configuration is used: no agent, no known_hosts, no passwords. Import this module
-only where a connection is made, because asyncssh costs 34 MiB of memory.
+The user's SSH configuration is ignored: no agent, known_hosts or passwords. Import this module only where
+connections are made, because asyncssh uses 34 MiB of memory.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ CHUNK = 1 << 16
 HOST_KEY_ALGORITHMS = ("ssh-ed25519", "ecdsa-sha2-nistp???", "rsa-sha2-???")
 TIMEOUTS = Timeouts()
 
-logging.getLogger("asyncssh").setLevel(logging.WARNING)  # it reports each step of each connection
+logging.getLogger("asyncssh").setLevel(logging.WARNING)  # asyncssh logs each step of each connection
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Result of a command. The exit code is 128 plus the number of the signal that ended it, if one did."""
+    """Result of a command. If a signal ended the command, the exit code is 128 plus the signal's number."""
 
     exit_code: int
     output: str
     errors: str
 
     def check(self, action: str) -> str:
-        """Return the output. Raises SshError with the end of the errors if the command failed."""
+        """Return the output. Raises SshError with the end of the error output if the command failed."""
         if self.exit_code:
             reason = (self.errors.strip() or self.output.strip())[-500:]
             message = f"{action} failed with exit code {self.exit_code}" + (f": {reason}" if reason else "")
@@ -45,13 +45,13 @@ class Finished:
 
 
 class Connection:
-    """An open connection. All methods raise SshError."""
+    """Open connection. All methods raise SshError."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, name: str, timeouts: Timeouts) -> None:
         self._connection, self._name, self._timeouts = connection, name, timeouts
 
     async def run(self, command: str, stdin: bytes = b"", timeout: float | None = None) -> Finished:
-        """Run a shell command. It has no terminal, and may continue on the server after a timeout."""
+        """Run a shell command. It has no terminal and may continue on the server after a timeout."""
         limit = self._timeouts.command if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -64,7 +64,7 @@ class Connection:
             raise SshError(SshErrorKind.UNREACHABLE, message) from None
 
     async def upload(self, content: bytes, path: str, *, mode: int = 0o600) -> None:
-        """Replace a file atomically. This needs only a shell, not SFTP."""
+        """Replace a file atomically. This requires only a shell, not SFTP."""
         target, draft = shlex.quote(path), shlex.quote(path + ".new")
         command = f"umask 077; cat > {draft} && chmod {mode:o} {draft} && mv -f {draft} {target}"
         (await self.run(command, content)).check(f"writing {path} on {self._name}")
@@ -81,14 +81,14 @@ class Connection:
 
 @asynccontextmanager
 async def connect(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> AsyncIterator[Connection]:
-    """Connect and log in. Raises SshError, also if the host key is not the pinned one."""
+    """Connect and log in. Raises SshError, for example if the host key is not the pinned one."""
     async with AsyncExitStack() as stack:
         opened = await _in_time(endpoint, timeouts, _open(endpoint, stack))
         yield Connection(opened, endpoint.name, timeouts)
 
 
 async def scan_host_key(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> str:
-    """Return the host key that the server presents, without logging in to it. Raises SshError.
+    """Return the host key that the server presents, without logging in. Raises SshError.
 
     The keys of bastions must be pinned.
     """
@@ -126,7 +126,7 @@ async def _open(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHClient
 
 
 def import_private_key(text: str) -> asyncssh.SSHKey:
-    """Return the private key. Raises SshError with the remedy if it cannot be used."""
+    """Parse the private key. Raises SshError with a remedy if it cannot be used."""
     try:
         return asyncssh.import_private_key(text)
     except asyncssh.KeyImportError as error:
@@ -139,7 +139,7 @@ def import_private_key(text: str) -> asyncssh.SSHKey:
 
 
 class _Client(asyncssh.SSHClient):
-    """Remembers the key of a server that does not present the pinned one."""
+    """SSH client that remembers the key of a server that does not present the pinned one."""
 
     presented = ""
 
@@ -149,7 +149,7 @@ class _Client(asyncssh.SSHClient):
 
 
 class _ErrorsOf:
-    """Raise errors of asyncssh and of the network as SshError with the name of the server."""
+    """Context manager that raises errors of asyncssh and the network as SshError with the server's name."""
 
     def __init__(self, endpoint: Endpoint, client: _Client | None = None) -> None:
         self._endpoint, self._client = endpoint, client
@@ -209,11 +209,11 @@ async def _write(process: Any, stdin: bytes) -> None:
             await process.stdin.drain()
         process.stdin.write_eof()
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the command ended without reading everything
+        pass  # the command ended without reading all of its input
 
 
 def _preferring(pinned: asyncssh.SSHKey) -> str:
-    """Return the algorithms to offer: those of the pinned key, then all others, to see a changed key."""
+    """Return the algorithms to offer: the pinned key's first, then all others, to detect a changed key."""
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 
 

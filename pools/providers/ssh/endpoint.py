@@ -1,6 +1,6 @@
-"""Address and credentials of an SSH server, and the errors of connections to it.
+"""Address and credentials of an SSH server, and connection errors.
 
-This module does not import asyncssh, which costs 34 MiB of memory.
+This module does not import asyncssh, which uses 34 MiB of memory.
 """
 
 import base64
@@ -14,9 +14,9 @@ PORT = 22
 
 
 class SshErrorKind(StrEnum):
-    UNREACHABLE = "unreachable"  # no connection, or it was lost
+    UNREACHABLE = "unreachable"  # no connection, or the connection was lost
     TIMEOUT = "timeout"  # the server accepted the connection or the command, but did not respond in time
-    HOST_KEY = "host_key"  # the server presented another key than the one that is pinned
+    HOST_KEY = "host_key"  # the server presented a key other than the pinned one
     LOGIN = "login"  # the server refused the user or the key
     KEY = "key"  # the private key cannot be used
     COMMAND = "command"  # the command failed
@@ -35,9 +35,9 @@ class SshError(Exception):
 class Endpoint:
     """An SSH server with the user and the private key for the login.
 
-    `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth connects to no server
-    without one. `private_key` is the text of the key. `bastion` is the server through which the connection
-    is made.
+    `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects to a
+    server without one. `private_key` is the text of the key. `bastion` is the server through which the
+    connection is made.
     """
 
     address: str
@@ -64,7 +64,7 @@ class Timeouts:
 
 
 def normalize_host_key(text: str) -> str:
-    """Return a public key without its comment. Raises ValueError with the reason if it is not one."""
+    """Return a public key without its comment. Raises ValueError with the reason if it is invalid."""
     fields = text.split()
     if len(fields) < 2:
         raise ValueError("is not a public key")

@@ -8,7 +8,7 @@ from typing import Any
 
 PYTHON_MIN = (3, 9)
 REQUIRED_PROGRAMS = ("base64", "curl", "tar")
-# One line per fact. Without root, and without sudo that asks for no password, agents are not detected.
+# One line per fact. Without root or passwordless sudo, agents are not detected.
 PROBE = """LC_ALL=C
 export LC_ALL
 if [ "$(id -u)" = 0 ]; then as=; echo root=root
@@ -46,7 +46,7 @@ CA = """cat > @HOME@/ca.pem <<'BERTH_CA'
 @CA@
 BERTH_CA
 """
-# Leaves an agent of another installation or pool, and all other files, as they are.
+# This leaves an agent of another installation or pool, and all other files, unchanged.
 UNINSTALL = """set -eu
 home=@HOME@
 export BERTH_MACHINE_STATE="$home"
@@ -61,7 +61,7 @@ rmdir "$home" 2> /dev/null || :
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """Properties of a host. `root` is `root`, `sudo`, or empty if Berth cannot become root."""
+    """Properties of a host. `root` is `root` or `sudo`, or empty if Berth cannot become root."""
 
     root: str = ""
     python: str = ""
@@ -83,7 +83,7 @@ class HostFacts:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def problems(self, installation: str) -> list[str]:
-        """Return the reasons that the host cannot be used, with their remedies."""
+        """Return why the host cannot be used, with remedies."""
         problems = []
         if not self.root:
             problems.append("the user is not root and cannot use sudo without a password")

@@ -1,6 +1,6 @@
-"""Run visits of many hosts at once, in a thread of their own.
+"""Run visits to many hosts concurrently in a separate thread.
 
-A host that hangs occupies nothing but its own visit, which has time limits.
+A hanging host blocks only its own visit, which has time limits.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pools.engine.ssh_hosts import Task
 from pools.providers.ssh.endpoint import SshError, SshErrorKind
 from pools.providers.ssh.scripts import HostFacts
 
-VISITS_MAX = 200  # at the same time; further ones wait
+VISITS_MAX = 200  # concurrent visits; further visits wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Visitor:
-    """Visits that run or have ended, by the key of the host. Each host has at most one."""
+    """Visits that are running or have ended, by host key. Each host has at most one."""
 
     def __init__(self) -> None:
         self._visits: dict[int, tuple[Task, Future[Any]]] = {}
@@ -37,7 +37,7 @@ class Visitor:
         self._slots: asyncio.Semaphore | None = None
 
     def start(self, host: int, task: Task, visit: Coroutine[Any, Any, Any]) -> None:
-        """Start a visit, unless the host has one whose outcome was not collected yet."""
+        """Start a visit, unless the host already has one whose outcome has not been collected."""
         with self._lock:
             if host in self._visits:
                 visit.close()
@@ -50,7 +50,7 @@ class Visitor:
             return frozenset(self._visits)
 
     def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
-        """Return the outcomes of visits of these hosts that have ended, and forget these visits."""
+        """Return the outcomes of ended visits to these hosts, and forget these visits."""
         with self._lock:
             ended = [host for host in hosts if host in self._visits and self._visits[host][1].done()]
             visits = {host: self._visits.pop(host) for host in ended}

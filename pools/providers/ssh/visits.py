@@ -1,6 +1,6 @@
-"""Visits to a host: scan its key, measure it, install the agent, uninstall it.
+"""Visits to a host: scan its key, measure it, install the agent, or uninstall the agent.
 
-Each visit can be repeated at any time, also after an earlier one was interrupted.
+Each visit can be repeated at any time, even if an earlier one was interrupted.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ TIMEOUTS = Timeouts()
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The agent to install on a host, with its settings and the certificate of the server."""
+    """Agent to install on a host, with its settings and the server's certificate."""
 
     home: str
     agent: bytes = field(repr=False)
@@ -34,12 +34,12 @@ class Installation:
 
 
 async def scan(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> str:
-    """Return the host key that the host presents. Raises SshError."""
+    """Return the key that the host presents. Raises SshError."""
     return await scan_host_key(endpoint, timeouts)
 
 
 async def measure(endpoint: Endpoint, home: str, timeouts: Timeouts = TIMEOUTS) -> HostFacts:
-    """Return the properties of the host without changing it. Raises SshError."""
+    """Return the host's properties without changing the host. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         return await _probe(connection, endpoint, home)
 
@@ -61,7 +61,7 @@ async def install(
 async def uninstall(
     endpoint: Endpoint, home: str, installation: str, timeouts: Timeouts = TIMEOUTS
 ) -> HostFacts:
-    """Delete the agent and its files if this installation of Berth installed them. Raises SshError."""
+    """Delete the agent and its files if this Berth installation installed them. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         facts = await _probe(connection, endpoint, home)
         if not facts.root:

@@ -77,7 +77,7 @@ class ApiView(APIView):
         return True
 
     def is_slow_dry_run(self, request: Request) -> bool:
-        """Return whether the request only examines other systems, which no transaction may wait for."""
+        """Return whether the request only examines other systems. No transaction may wait for them."""
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:

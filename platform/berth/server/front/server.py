@@ -64,19 +64,22 @@ def pool_database_connections(size: int) -> None:
         database = connections.settings[DEFAULT_DB_ALIAS]
         database["OPTIONS"]["pool"] = {"min_size": 1, "max_size": size, "timeout": DATABASE_WAIT_SECONDS}
         database["CONN_MAX_AGE"] = 0  # pooled connections are returned after each request
-        database["CONN_HEALTH_CHECKS"] = False  # would cost a round trip for each request
+        database["CONN_HEALTH_CHECKS"] = False  # would cost one round trip per request
         connection_created.connect(replace_closed_connection)
 
 
 def replace_closed_connection(connection: Any, **more: object) -> None:
-    """Take another connection from the pool if PostgreSQL has closed this one, for example by a restart."""
+    """Take another connection from the pool if PostgreSQL has closed this one, for example in a restart."""
     if not is_open(connection.connection):
         connection.close()  # the pool opens a new one
         connection.connect()
 
 
 def is_open(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether PostgreSQL has not closed the connection. An idle connection costs no round trip."""
+    """Return whether PostgreSQL has left the connection open.
+
+    Checking an idle connection costs no round trip.
+    """
     try:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)

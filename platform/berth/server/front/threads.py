@@ -1,4 +1,4 @@
-"""Threads that run the synchronous code of HTTP requests, one request at a time each."""
+"""Threads that run the synchronous code of HTTP requests. Each handles one request at a time."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,8 +14,8 @@ IDLE_THREADS_MAX = 8
 class RequestThreads:
     """ASGI middleware that lends a thread to each request.
 
-    Django runs all synchronous code of a request in one thread. Without this, it starts a thread for each
-    request, and another that waits for the end of the first.
+    Django runs all synchronous code of a request in one thread. Without this middleware, it starts one thread
+    for each request and another that waits for the first to end.
     """
 
     def __init__(self, app: App) -> None:
@@ -30,12 +30,12 @@ class RequestThreads:
         finally:
             if thread.is_idle and len(self._idle) < IDLE_THREADS_MAX:
                 self._idle.append(thread)
-            else:  # an aborted request may still run
+            else:  # an aborted request may still be running
                 thread.shutdown(wait=False)
 
 
 class RequestThread(ThreadPoolExecutor):
-    """A thread that starts with its first call."""
+    """Thread that starts with its first call."""
 
     def __init__(self) -> None:
         super().__init__(max_workers=1, thread_name_prefix="request")

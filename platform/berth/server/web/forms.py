@@ -21,10 +21,10 @@ EXAMPLES: tuple[tuple[type[forms.Field], str], ...] = (
 
 @dataclass(frozen=True)
 class Section:
-    """Part of a long form, with the names of its fields.
+    """Section of a long form, with the names of its fields.
 
-    A folded section opens if one of its fields has an error. With `shown_for`, which is a field and a value,
-    the section is shown only while the field has this value.
+    A collapsed section opens if one of its fields has an error. `shown_for` is a field and a value: the
+    section is shown only while the field has this value.
     """
 
     title: str
@@ -50,7 +50,7 @@ class Form(forms.Form):
     """Form whose fields replace Django's general messages with specific ones."""
 
     def sections(self) -> Sequence[Section]:
-        """Return the parts of the form, or nothing to show its fields as one list."""
+        """Return the sections of the form, or nothing to show its fields in a single list."""
         return ()
 
     def shown_sections(self) -> list[ShownSection]:
