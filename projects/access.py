@@ -18,6 +18,7 @@ from django.db.models import Model, Q, QuerySet
 from berth.core.errors import Forbidden, NotFound
 from pools.models import Node, NodePool
 from projects.actor import Actor, GrantedRole
+from projects.missing_roles import explain_missing_role
 from projects.models import (
     ApiToken,
     Department,
@@ -181,6 +182,18 @@ def has_admin_role(actor: Actor) -> bool:
     return memberships.filter(role__in=(Role.PROJECT_ADMIN, Role.DEPARTMENT_ADMIN)).exists()
 
 
+def may_submit_anywhere(actor: Actor) -> bool:
+    """Return whether the user may submit workloads to any project."""
+    if REQUIRED_SCOPES[Action.SUBMIT] not in actor.scopes:
+        return False
+    if actor.is_system or is_platform_admin(actor):
+        return True
+    roles = (*SUBMITTER_ROLES, Role.DEPARTMENT_ADMIN)
+    if actor.roles is not None:
+        return any(role.name in roles for role in actor.roles)
+    return Membership.objects.filter(user=_active_user(actor), role__in=roles).exists()
+
+
 def may(actor: Actor, action: Action, obj: Any = None) -> bool:
     if REQUIRED_SCOPES[action] not in actor.scopes:
         return False
@@ -199,7 +212,8 @@ def require(actor: Actor, action: Action, obj: Any = None) -> None:
         missing = REQUIRED_SCOPES[action]
         if missing not in actor.scopes:
             raise Forbidden(f"This token lacks the scope {missing}.", allowed=[missing])
-        raise Forbidden(f"Your role does not allow you to {_describe_action(action)}.")
+        refusal = f"Your role does not allow you to {_describe_action(action)}."
+        raise Forbidden(f"{refusal} {explain_missing_role(action, obj)}")
 
 
 def _active_user(actor: Actor) -> User | None:

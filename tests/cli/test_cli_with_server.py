@@ -190,9 +190,11 @@ def test_preview_without_token_or_permission_exits_with_255(
     words = ["quota", "preview", "--set", "research/vision:local.gpu=1"]
     assert berth(*words).returncode == 255
     refused = berth(*words, **as_dave)
-    assert (refused.returncode, refused.stderr) == (
-        255, "berth: Your role does not allow you to set this quota.\n",
-    )  # fmt: skip
+    assert refused.returncode == 255
+    assert refused.stderr == (
+        "berth: Your role does not allow you to set this quota. You need the role department_admin in the "
+        "department research, which its administrators can grant.\n"
+    )
 
 
 def test_replay_repeats_the_decisions_of_a_cycle(berth: Berth, cast: Cast, tmp_path: Path) -> None:

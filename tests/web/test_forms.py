@@ -168,8 +168,17 @@ def test_invalid_document_shows_error_and_keeps_the_text(
 
 def test_viewer_cannot_submit_and_keeps_the_text(sign_in) -> None:
     answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
-    assert "does not allow you to submit" in answer.content.decode()
+    text = answer.content.decode()
+    assert "does not allow you to submit" in text
+    assert "You need the role member in the project vision, which carol can grant." in text
     assert answer.context["text"] == DOCUMENT
+
+
+def test_only_users_who_may_submit_see_the_submit_page_in_the_menu(sign_in) -> None:
+    for name, sees_submit in (("dave", True), ("bob", True), ("erin", False), ("frank", False)):
+        text = sign_in(name).get("/workloads").content.decode()
+        assert ('class="nav-link" href="/submit"' in text) is sees_submit, name
+        assert ("Submit workload" in text) is sees_submit, name
 
 
 def test_cloned_document_starts_with_a_new_name(cast: Cast, sign_in) -> None:

@@ -8,6 +8,7 @@ class NavigationEntry:
     title: str
     path: str
     icon: str
+    is_for_submitters: bool = False
 
     def contains(self, path: str) -> bool:
         return (
@@ -15,7 +16,8 @@ class NavigationEntry:
         )
 
 
-GROUPS: tuple[tuple[str, tuple[NavigationEntry, ...]], ...] = (
+Groups = tuple[tuple[str, tuple[NavigationEntry, ...]], ...]
+GROUPS: Groups = (
     (
         "Work",
         (
@@ -23,7 +25,7 @@ GROUPS: tuple[tuple[str, tuple[NavigationEntry, ...]], ...] = (
             NavigationEntry("Workloads", "/workloads", "workloads"),
             NavigationEntry("Services", "/services", "services"),
             NavigationEntry("Queue", "/queue", "queue"),
-            NavigationEntry("Submit", "/submit", "submit"),
+            NavigationEntry("Submit", "/submit", "submit", is_for_submitters=True),
             NavigationEntry("Templates", "/templates", "template"),
         ),
     ),
@@ -52,3 +54,11 @@ GROUPS: tuple[tuple[str, tuple[NavigationEntry, ...]], ...] = (
         ),
     ),
 )
+
+
+def navigation_groups(*, may_submit: bool) -> Groups:
+    """Return the groups of pages, without those that the user cannot use."""
+    return tuple(
+        (title, tuple(entry for entry in entries if may_submit or not entry.is_for_submitters))
+        for title, entries in GROUPS
+    )

@@ -13,10 +13,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
-from berth.server.web.navigation import GROUPS
+from berth.server.web.navigation import navigation_groups
 from berth.server.web.pages import Request, signed_in
 from pools.models.node import NodeState
-from projects.access import visible_nodes, visible_pools
+from projects.access import may_submit_anywhere, visible_nodes, visible_pools
 from projects.actor import Actor
 from projects.selectors import arrays, projects, templates, workloads
 from projects.service_selectors import services
@@ -55,7 +55,7 @@ def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
 
     Without words, only the pages are listed.
     """
-    yield HitGroup("Pages", list(_pages(words)))
+    yield HitGroup("Pages", list(_pages(actor, words)))
     if not words:
         return
     found_workloads = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
@@ -125,8 +125,8 @@ def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
     )
 
 
-def _pages(words: Iterable[str]) -> Iterator[Hit]:
-    for group, entries in GROUPS:
+def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
+    for group, entries in navigation_groups(may_submit=may_submit_anywhere(actor)):
         for entry in entries:
             if all(word.lower() in entry.title.lower() for word in words):
                 yield Hit(entry.title, entry.path, entry.icon, group)

@@ -14,7 +14,8 @@ from berth.core.amounts import MILLI
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.lists.tables import Column, Listing
-from berth.server.web.navigation import GROUPS
+from berth.server.web.navigation import navigation_groups
+from projects.access import may_submit_anywhere
 from projects.web.services.conditions import use_condition_titles
 from scheduler.reports.evictions.rendering import KIND_TITLES
 
@@ -119,7 +120,18 @@ def bar(value: Bar, size: str = "") -> dict[str, Any]:
 
 @register.inclusion_tag("web/parts/navigation.html", takes_context=True)
 def navigation(context: Context) -> dict[str, Any]:
-    return {"groups": GROUPS, "path": context["request"].path, "request": context["request"]}
+    request = context["request"]
+    groups = navigation_groups(may_submit=may_submit(context))
+    return {"groups": groups, "path": request.path, "request": request}
+
+
+@register.simple_tag(takes_context=True)
+def may_submit(context: Context) -> bool:
+    """Return whether the user may submit workloads to any project. It is determined once per request."""
+    request = context["request"]
+    if not hasattr(request, "may_submit"):
+        request.may_submit = may_submit_anywhere(request.actor)
+    return bool(request.may_submit)
 
 
 @register.filter
