@@ -4,6 +4,7 @@ from typing import Any, TypedDict, Unpack
 
 from django.db.models import Model
 
+from berth.db.new_rows import new_row
 from projects.actor import Actor
 from projects.models import Audit, Department, Project
 
@@ -28,7 +29,8 @@ def build_entry(actor: Actor, action: str, obj: Model, **values: Unpack[EntryVal
     project, department = values.get("project"), values.get("department")
     if project is not None:
         department = project.department
-    return Audit(
+    return new_row(
+        Audit,
         actor=actor.name,
         action=action,
         object_type=obj._meta.model_name or "",

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from berth.db.bulk_rows import insert_rows
+from berth.db.new_rows import new_row
 from projects.models import Event, Workload
 
 
@@ -18,7 +19,8 @@ def build(
     kind: str, workload: Workload, message: str, *, actor: str, data: dict[str, Any] | None = None
 ) -> Event:
     """Return an unsaved event."""
-    return Event(
+    return new_row(
+        Event,
         kind=kind,
         project_id=workload.project_id,
         workload_id=workload.pk,

@@ -13,6 +13,7 @@ from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.manifest import is_manifest
+from berth.db.new_rows import new_row
 from berth.db.references import join_transaction
 from berth.db.wake import wake
 from projects.access import Action, require
@@ -126,12 +127,13 @@ def prepare(
     check_deadline(spec, at)
     tree = build_tree(spec)
     accepting = pools_for_image(spec, resolve_pools(view, spec, at), view.pools)
-    workload = Workload(
+    workload = new_row(
+        Workload,
         id=uuid.uuid4(),
-        project=project,
+        project_id=project.pk,
         name=spec.name,
         kind=spec.kind,
-        submitted_by=view.actor.user,
+        submitted_by_id=view.actor.user and view.actor.user.pk,
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
         pools=pools_with_secrets(view, spec, project, accepting),
@@ -147,6 +149,7 @@ def prepare(
         submitted_at=at,
         gpu_milli_min=minimum_demand(tree).gpu,
     )
+    workload.project, workload.submitted_by = project, view.actor.user
     if workload.gpu_milli_min > MAX_GANG_GPU:
         raise Invalid(
             [

@@ -1,0 +1,36 @@
+"""Create unsaved rows faster than with keyword arguments, with which a model takes four times as long."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from django.db.models import Model
+
+M = TypeVar("M", bound=Model)
+Defaults = list[tuple[str, Callable[[], Any] | None, Any]]
+
+
+def new_row(model: type[M], **values: Any) -> M:
+    """Return an unsaved row. Keys are attributes of columns, such as `project_id` instead of `project`.
+
+    Missing values are the model's defaults. Raises TypeError for an unknown key.
+    """
+    arguments = [
+        values.pop(name) if name in values else constant if default is None else default()
+        for name, default, constant in _defaults(model)
+    ]
+    if values:
+        raise TypeError(f"{model.__name__} has no column named {min(values)}")
+    return model(*arguments)
+
+
+@cache
+def _defaults(model: type[Model]) -> Defaults:
+    """Return the attribute of each column with a function for its default, or with a constant default."""
+    return [_default(cast("Any", field)) for field in model._meta.concrete_fields]
+
+
+def _default(field: Any) -> tuple[str, Callable[[], Any] | None, Any]:
+    if field.has_default() and callable(field.default):
+        return field.attname, field.default, None
+    return field.attname, None, field.get_default()
