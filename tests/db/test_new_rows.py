@@ -12,8 +12,10 @@ from projects.models import Audit, Event, Pod, RoleNode, Workload
 
 
 def values(row: Model) -> dict[str, Any]:
-    found = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
-    return {name: type(value) if isinstance(value, DatabaseDefault) else value for name, value in found.items()}
+    columns = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    return {
+        name: type(value) if isinstance(value, DatabaseDefault) else value for name, value in columns.items()
+    }
 
 
 @pytest.mark.parametrize("model", [Audit, Event, Pod, RoleNode, Workload])

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -78,17 +79,18 @@ def store(
     # Sort the rows so that two requests that store the same names wait for each other instead of deadlocking.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
-        to_json([_values(row, WORKLOAD_COLUMNS) for row in rows]).decode(),
+        to_json(_values(rows, WORKLOAD_COLUMNS)).decode(),
         to_json([node for row, tree in workloads for node in _nodes(row.pk, tree)]).decode(),
-        to_json([_values(row, EVENT_COLUMNS) for row in events]).decode(),
-        to_json([_values(row, AUDIT_COLUMNS) for row in entries]).decode(),
+        to_json(_values(events, EVENT_COLUMNS)).decode(),
+        to_json(_values(entries, AUDIT_COLUMNS)).decode(),
     ]
     return {row[0] for row in prepared.fetch_all(INSERT, parameters)}
 
 
-def _values(row: Model, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the row's values by column, which is also the attribute's name."""
-    return {name: getattr(row, name) for name in columns}
+def _values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return each row's values by column, which is also the name of the attribute."""
+    values = attrgetter(*columns)
+    return [dict(zip(columns, values(row), strict=True)) for row in rows]
 
 
 def _nodes(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ from berth.core.spec.manifest import is_manifest
 from berth.db.new_rows import new_row
 from berth.db.references import join_transaction
 from berth.db.wake import wake
-from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine import admission
 from projects.models import Audit, Event, Phase, Project, Workload
@@ -45,6 +44,7 @@ class Draft:
     workload: Workload
     spec: WorkloadSpec
     tree: GroupShape
+    demand: Amounts  # of the smallest possible gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,14 @@ def prepare(
     """
     where = "metadata.namespace" if is_manifest(document) else "project"
     project = resolve_project(view, spec, project, where)
-    require(view.actor, Action.SUBMIT, project)
+    view.require_submit(project)
     check_array_use(spec, is_array=is_array)
     check_runnable(spec)
     services.check_service(spec)
     at = now or timezone.now()
     check_deadline(spec, at)
     tree = build_tree(spec)
+    demand = minimum_demand(tree)
     accepting = pools_for_image(spec, resolve_pools(view, spec, at), view.pools)
     workload = new_row(
         Workload,
@@ -147,7 +148,7 @@ def prepare(
         message="Waiting for the next scheduling cycle.",
         since=at,
         submitted_at=at,
-        gpu_milli_min=minimum_demand(tree).gpu,
+        gpu_milli_min=demand.gpu,
     )
     workload.project, workload.submitted_by = project, view.actor.user
     if workload.gpu_milli_min > MAX_GANG_GPU:
@@ -161,7 +162,7 @@ def prepare(
                 )
             ]
         )
-    return Draft(workload, spec, tree)
+    return Draft(workload, spec, tree, demand)
 
 
 def store_drafts(view: SubmissionView, drafts: Sequence[Draft]) -> list[Submission | None]:
@@ -206,12 +207,13 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
     """Return quota warnings, or none if there are none for at least one of the workload's pools."""
-    requested = minimum_demand(draft.tree)
     warnings: list[list[str]] = []
     for pool in draft.workload.pools:
         project, department, oversold = view.allowances(draft.workload.project, pool)
         path = [project, department]
-        warnings.append(admission.submission_warnings(requested, draft.workload.preemptible, path, oversold))
+        warnings.append(
+            admission.submission_warnings(draft.demand, draft.workload.preemptible, path, oversold)
+        )
         if not warnings[-1]:
             return []
     return warnings[0] if warnings else []

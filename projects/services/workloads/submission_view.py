@@ -16,7 +16,7 @@ from berth.core.spec import WorkloadSpec
 from berth.db import prepared
 from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING
-from projects.access import Action, can_see, may
+from projects.access import Action, can_see, may, require
 from projects.actor import Actor
 from projects.engine.admission import Allowance, oversold
 from projects.models import Department, Project, ProjectSecret, Workload, WorkloadArray
@@ -95,6 +95,7 @@ class SubmissionView:
         self._locks = locks
         self._projects: dict[str, Project | None] = {}
         self._allowances: dict[int, DepartmentAllowances] = {}
+        self._submittable: set[int] = set()
 
     def load_projects(self, names: Iterable[str]) -> None:
         """Read the projects with these names, the quotas of their departments, and all pools."""
@@ -119,6 +120,12 @@ class SubmissionView:
         self.load_projects([name])
         project = self._projects[name]
         return project if project is not None and can_see(self.actor, project) else None
+
+    def require_submit(self, project: Project) -> None:
+        """Raise NotFound or Forbidden unless the user may submit workloads to the project."""
+        if project.pk not in self._submittable:
+            require(self.actor, Action.SUBMIT, project)
+            self._submittable.add(project.pk)
 
     def refresh_project(self, project: Project) -> Project:
         """Return the current row of a project. Raises NotFound if it has been deleted."""

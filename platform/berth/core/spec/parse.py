@@ -13,6 +13,7 @@ from berth.core.spec.roles import RoleSpec
 from berth.core.spec.rules import check_role, check_rules
 from berth.core.spec.workload import WorkloadSpec
 
+SCALARS = frozenset({str, int, float, bool, type(None)})
 DEPTH_MAX = 24  # enough for eight nested groups and the contents of a role
 
 
@@ -54,6 +55,8 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
     for _ in range(most):
         next_level: list[object] = []
         for value in level:
+            if type(value) in SCALARS:  # much faster than the checks below
+                continue
             if isinstance(value, Mapping):
                 next_level.extend(value.values())
             elif isinstance(value, list | tuple):
