@@ -27,6 +27,7 @@ NAME = "services"
 LEASE_SECONDS = 15.0
 THREADS = 8
 BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
+EMPTY_SECONDS = 5.0  # time between two looks for services while there are none; a new one wakes the process
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,5 +104,7 @@ class ServiceLoop(LeaderLoop):
         return fenced_transaction(held)
 
     def _pause_seconds(self) -> float:
-        next_due = min(self._due.values(), default=time.monotonic() + IDLE_SECONDS)
+        if not self._due:
+            return EMPTY_SECONDS
+        next_due = min(self._due.values())
         return min(max(next_due - time.monotonic(), 0.05), IDLE_SECONDS)

@@ -23,6 +23,7 @@ from scheduler.registries import DigestResolver, HttpResolver
 NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
+EMPTY_SECONDS = 10.0  # time between two ticks while no workload is live
 QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
 DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
 RETRY_SECONDS = 0.05  # delay before the first retry of a tick that left work undone; doubled for each retry
@@ -96,7 +97,9 @@ class Scheduler(LeaderLoop):
 
     def _tick_pause(self, changed: bool) -> float:
         """Return the number of seconds until the next tick if nothing wakes the process."""
-        seconds = BUSY_SECONDS if changed else IDLE_SECONDS
+        assert self.loop is not None
+        idle_seconds = EMPTY_SECONDS if self.loop.is_empty else IDLE_SECONDS
+        seconds = BUSY_SECONDS if changed else idle_seconds
         return min(seconds, RETRY_SECONDS * 2.0 ** (self._retries - 1)) if self._retries else seconds
 
     def _reconcile_step(self, loop: Loop) -> None:

@@ -82,6 +82,11 @@ class Loop:
         False  # this tick left bundles, starts or reports to the next one, which must follow at once
     )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the newest cycle observed no live workload."""
+        return bool(self._runs) and not self._runs[-1].view.workloads
+
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
         """Run the five steps once. Return whether anything changed.
 

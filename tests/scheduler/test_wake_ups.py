@@ -17,7 +17,7 @@ from berth.db.wake import Waiter, WakeResult, wake
 from projects.models import Phase, Pod, Quota, Workload
 from scheduler.loop import tick
 from scheduler.loop.dispatch.sweep import MIN_ENDED_AGE
-from scheduler.loop.leader import QUIET_SECONDS, Scheduler
+from scheduler.loop.leader import EMPTY_SECONDS, IDLE_SECONDS, QUIET_SECONDS, Scheduler
 from tests.scheduler.stage import Stage
 from tests.second_connection import run_on_second_connection
 
@@ -104,6 +104,17 @@ def rounds(stage: Stage) -> Iterator[Rounds]:
         made.run_until_rest("start")
         yield made
     crash_points.set_listener(None)
+
+
+def test_timed_ticks_are_rarer_while_no_workload_is_live(rounds: Rounds) -> None:
+    assert rounds.scheduler._tick_pause(changed=False) == EMPTY_SECONDS
+    running, pending = rounds.stage.submit("one", roles=ALL_GPUS), rounds.stage.submit("two", roles=ALL_GPUS)
+    rounds.run_until_rest()
+    assert rounds.scheduler._tick_pause(changed=False) == IDLE_SECONDS
+    rounds.finish(running)
+    assert rounds.scheduler._tick_pause(changed=False) == IDLE_SECONDS
+    rounds.finish(pending)
+    assert rounds.scheduler._tick_pause(changed=False) == EMPTY_SECONDS
 
 
 @pytest.mark.parametrize(

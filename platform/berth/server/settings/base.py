@@ -121,7 +121,8 @@ Q_CLUSTER = {
     "name": "berth",
     "orm": "default",
     "workers": env.int("BERTH_TASK_WORKERS", default=1),
-    "poll": 1,
+    "poll": 2,
+    "guard_cycle": 2,
     "timeout": 300,
     "retry": 360,  # longer than the timeout, so that a task is retried only after its first run has ended
     "max_attempts": 5,
