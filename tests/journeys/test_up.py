@@ -190,9 +190,39 @@ def test_second_start_in_one_home_directory_names_the_running_process(berth: Ins
 
 
 @pytest.mark.usefixtures("_pods")
-def test_ctrl_c_ends_every_process_and_pods_save_their_work(berth: Installation) -> None:
+def test_killed_supervisor_leaves_no_process_and_the_next_start_keeps_the_data(berth: Installation) -> None:
+    """A request that is sent during the next start waits for its end."""
     berth.running()
     until(lambda: len(pods(berth)) == 2)
+    before = password(berth.home)
+    berth.end(signal.SIGKILL)
+    until(lambda: not berth.processes())
+    with ThreadPoolExecutor() as pool:
+        early = pool.submit(send_early, berth.port)
+        address = berth.start()
+        assert early.result(timeout=60).startswith(b"HTTP/1.1 200")
+    assert password(berth.home) == before
+    assert Visitor(address).sign_in("admin", before)[0] == 200
+
+
+def send_early(port: int) -> bytes:
+    """Send a request as soon as the port is open. Return the first bytes of the response."""
+
+    def connected() -> socket.socket | None:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=60)
+        except ConnectionRefusedError:
+            return None
+
+    with until(connected) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return connection.recv(100)
+
+
+@pytest.mark.usefixtures("_pods")
+def test_ctrl_c_ends_every_process_and_pods_save_their_work(berth: Installation) -> None:
+    berth.running()
+    until(lambda: len(pods(berth)) == 2)  # the workload has restarted with Berth
     assert set(berth.children()) >= {"database", "web", "tasks"}
     assert berth.end(signal.SIGINT) == 0
     assert berth.processes() == {}
@@ -217,38 +247,3 @@ def test_error_names_the_port_in_use(berth: Installation) -> None:
     assert refused.returncode == 1
     assert berth.processes() == {}
     assert f"127.0.0.1:{port} cannot be used" in refused.stderr
-
-
-def test_request_during_the_start_waits_for_its_end(berth: Installation) -> None:
-    if berth.is_running():
-        berth.end()
-    with ThreadPoolExecutor() as pool:
-        early = pool.submit(send_early, berth.port)
-        berth.start()
-        assert early.result(timeout=60).startswith(b"HTTP/1.1 200")
-
-
-def send_early(port: int) -> bytes:
-    """Send a request as soon as the port is open. Return the first bytes of the response."""
-
-    def connected() -> socket.socket | None:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=60)
-        except ConnectionRefusedError:
-            return None
-
-    with until(connected) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        return connection.recv(100)
-
-
-@pytest.mark.usefixtures("_pods")
-def test_killed_supervisor_leaves_no_process_and_the_next_start_keeps_the_data(berth: Installation) -> None:
-    address = berth.running()
-    until(lambda: len(pods(berth)) == 2)  # the workload has restarted with Berth
-    before = password(berth.home)
-    berth.end(signal.SIGKILL)
-    until(lambda: not berth.processes())
-    address = berth.start()
-    assert password(berth.home) == before
-    assert Visitor(address).sign_in("admin", before)[0] == 200

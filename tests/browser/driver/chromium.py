@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +22,9 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-PROGRAM = "/usr/bin/chromium"
+# Chromium without its windows takes a fifth less time than Chromium.
+PROGRAMS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
+PROGRAM = next((program for program in PROGRAMS if Path(program).exists()), PROGRAMS[0])
 QUIET = [
     "--no-sandbox",
     "--disable-background-networking",

@@ -15,6 +15,11 @@ PATHS = (
     "/evictions", "/activity", "/access", "/secrets", "/account", "/queue?pool=train",
     "/fair-share?pool=train", "/usage?span=7d", "/notifications",
 )  # fmt: skip
+# A page of each kind, which stands for the others in `make test` where a check takes long.
+SAMPLE = (
+    "/", "/workloads", "/submit", "/quotas?pool=train", "/node-pools/train", "/nodes/train-0",
+    "/fair-share?pool=train", "/usage?span=7d", "/notifications",
+)  # fmt: skip
 FORMS = (
     "/notifications/new", "/budgets/new", "/departments/new", "/departments/research/new-project",
     "/projects/vision/change", "/access/grant", "/access/users/new", "/access/tokens/new",

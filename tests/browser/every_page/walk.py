@@ -74,14 +74,11 @@ def visit(page: Page, path: str) -> Visit:
     )
 
 
-def inspect(page: Page, path: str, *, in_depth: bool) -> Visit:
-    """Load the page and check its layout in both widths.
-
-    With `in_depth`, also check accessibility, tables and charts.
-    """
+def inspect(page: Page, path: str, *, with_axe: bool = False) -> Visit:
+    """Load the page and check its tables, charts, and layout in both widths. With axe, also accessibility."""
     open_page = visit(page, path)
-    if in_depth:
-        open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
+    open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
+    if with_axe:
         open_page.violations = accessibility_faults(page)
     open_page.layout = [f"wide: {fault}" for fault in layout_faults(page)]
     page.set_viewport_size(NARROW)
