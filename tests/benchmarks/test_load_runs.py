@@ -25,18 +25,21 @@ def test_kueues_workloads_are_submitted_over_rest_and_all_complete(
     assert row["loop"]["statements"] > 0
 
 
+@pytest.mark.heavy
 def test_rounds_with_pending_workloads_are_measured(settings_of_processes: dict[str, str]) -> None:
     row = load.pending(100, settings_of_processes)
     assert Workload.objects.filter(phase="pending").count() == 101
     assert row["one_change"]["longest_round_cpu_ms"] > 0
 
 
+@pytest.mark.heavy
 def test_workloads_that_follow_a_burst_of_ends_run(settings_of_processes: dict[str, str]) -> None:
     row = load.ends(30, settings_of_processes)
     assert Workload.objects.filter(phase="completed").count() == 30
     assert 0 < row["completed_s"] <= row["successors_run_s"]
 
 
+@pytest.mark.heavy
 def test_quotas_are_edited_while_workloads_arrive(settings_of_processes: dict[str, str]) -> None:
     row = load.edits(5, settings_of_processes)
     assert QuotaChange.objects.count() == 5

@@ -56,7 +56,8 @@ pytestmark = pytest.mark.django_db
 
 
 PROVIDERS = [
-    "local", "fake", "static", "ssh", "aws", "aws on bare moto", "kubernetes", "slurm",
+    "local", "fake", "static", "ssh", "aws", "kubernetes", "slurm",
+    pytest.param("aws on bare moto", marks=pytest.mark.heavy),
     pytest.param("real slurm", marks=pytest.mark.heavy),
 ]  # fmt: skip
 
