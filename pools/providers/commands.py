@@ -51,7 +51,7 @@ class LocalCommands:
         try:
             completed = subprocess.run(
                 list(arguments), input=stdin.encode(), capture_output=True, check=False, timeout=seconds,
-                env={**self.env, "LC_ALL": "C"}, cwd="/",
+                env=self.env, cwd="/",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             message = f"{arguments[0]} did not end within {seconds:g} s on {self.place}"

@@ -81,7 +81,7 @@ class SlurmCluster:
         return LocalCommands(self.env)
 
     def start(self) -> None:
-        for name in ("munge", "state", "spool", "log", "home"):
+        for name in ("munge", "state", "spool", "log", "home", "tmp"):
             (self.root / name).mkdir(mode=0o755)
         host = socket.gethostname().split(".")[0]
         nodes = "\n".join(
@@ -134,6 +134,16 @@ class SlurmCluster:
     def queue(self) -> list[str]:
         """Return the names of the jobs that have not ended."""
         return self.run("squeue", "-h", "-o", "%j").split()
+
+    def leftovers(self) -> list[str]:
+        """Return the private directories and processes of pilot jobs, which end with them."""
+        directory = os.fsencode(self.root / "tmp" / "berth-")
+        left = [path.name for path in (self.root / "tmp").glob("berth-*")]
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                command = entry.read_bytes()
+                left += [command.decode()] if directory in command else []
+        return left
 
     def clear(self) -> None:
         """Cancel all jobs and wait until they have ended."""

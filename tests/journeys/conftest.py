@@ -74,10 +74,10 @@ def installing(prepared_home: Path, directory_of_pods: Path) -> InstallContext:
     }
 
     @contextmanager
-    def install(**settings: str) -> Iterator[Installation]:
+    def install(port: int = 0, **settings: str) -> Iterator[Installation]:
         with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
             _copy(prepared_home, Path(place) / "home")
-            installation = Installation(Path(place) / "home", settings=paths | settings)
+            installation = Installation(Path(place) / "home", port, settings=paths | settings)
             try:
                 installation.start("--demo")
                 yield installation

@@ -14,6 +14,7 @@ from berth.cli.quantities import parse_key_values, parse_number, parse_number_or
 from berth.cli.ssh_hosts import read_ssh_values
 
 NODES_ALLOWED = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
+SETTINGS = "provider_settings"
 Text = str | None
 
 
@@ -144,7 +145,10 @@ class PoolValues:
     sets: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any other REST field with a YAML value; repeatable."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any other REST field with a YAML value, or one provider setting, for example "
+            "provider_settings.partition=gpu; repeatable.",
         ),
     ] = None
     output: OutputOption = Output.TABLE
@@ -170,8 +174,14 @@ class PoolValues:
         installed = self._environment()
         if installed:
             options["environment"] = {**values.get("environment", {}), **installed}
-        values = {**values, **options, **_parse_settings(self.sets or ())}
+        values = _merge_settings({**values, **options, **_parse_settings(self.sets or ())})
         return {**values, **self._kubernetes(values), **read_ssh_values(self.hosts, self.key)}
+
+    @property
+    def sets_parts(self) -> bool:
+        """Whether single provider settings are set, and not all of them."""
+        keys = [entry.partition("=")[0] for entry in self.sets or ()]
+        return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 
     def _kubernetes(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a Kubernetes pool. `values` contains all other fields."""
@@ -234,6 +244,15 @@ class PoolChanges(PoolValues):
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the nodes that would be drained, without draining them.")
     ] = False
+
+
+def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """Merge values of single provider settings, such as `provider_settings.partition`, into the mapping."""
+    parts = {key: value for key, value in values.items() if key.startswith(f"{SETTINGS}.")}
+    if not parts:
+        return values
+    merged = {**(values.get(SETTINGS) or {}), **{key.partition(".")[2]: parts[key] for key in parts}}
+    return {**{key: value for key, value in values.items() if key not in parts}, SETTINGS: merged}
 
 
 def parse_nodes(text: str) -> int | list[int] | dict[str, int]:

@@ -24,7 +24,7 @@ from pools.providers.aws.clients import Clients
 from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
-from pools.providers.commands import LocalCommands
+from pools.providers.commands import Commands, LocalCommands
 from pools.providers.hardware import Machine, measure_this_machine
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
@@ -32,6 +32,7 @@ from pools.providers.prepared import PreparedNodes
 from pools.providers.reachable import ReachableNodes
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import slurm_settings
+from pools.providers.ssh.commands import SshCommands
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.upkeep import SshUpkeep
 from pools.providers.ssh.visitor import Visitor
@@ -42,6 +43,7 @@ from pools.runtimes.ray.local_nodes import LocalRayNodes
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import installation, pending_instances, ray_nodes
 from pools.services.kubernetes_access import KubernetesAccess
+from pools.services.ssh.keys import PoolKeys
 
 T = TypeVar("T")
 
@@ -96,7 +98,7 @@ def _build_wiring(fakes: str) -> Wiring:
             ),
             NodePool.Provider.SLURM.value: lambda pool: SlurmProvider(
                 slurm_settings(pool.provider_settings),
-                LocalCommands(),
+                slurm_commands(pool),
                 installation(),
                 variables=pilot_variables,
                 now=clock.now,
@@ -135,6 +137,14 @@ def aws(settings_json: str) -> AwsProvider:
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data
     )
+
+
+def slurm_commands(pool: NodePool) -> Commands:
+    """Return the machine on which Slurm's programs run: the pool's login node, or this one."""
+    login = slurm_settings(pool.provider_settings).login
+    if login is None:
+        return LocalCommands()
+    return SshCommands(f"the login node {login.address}", lambda: PoolKeys(pool).endpoint(login.resolved()))
 
 
 def machine() -> Machine:

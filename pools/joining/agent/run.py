@@ -19,7 +19,7 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
 
-    Raises JobEnds, after the same, if the agent's job is being ended.
+    Raises JobEnds if the agent's job is being ended, and the node with it.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = EndSignals()
@@ -50,19 +50,14 @@ def run(server: Server, pool: str) -> None:
             start.follow(answer)
             upgrade.follow(answer)
         except MachineRejected:
-            _stop_node(start)
+            start.job.kill()
+            start.stop()
             raise
         except OSError as error:
             print("no response: %s" % error, file=sys.stderr)
         if signals.is_last:
-            _stop_node(start)
             raise JobEnds(signals.reason)
         signals.wait(REPORT_INTERVAL_SECONDS)
-
-
-def _stop_node(start: StartScript) -> None:
-    start.job.kill()
-    start.stop()
 
 
 def _interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str, object] | None:

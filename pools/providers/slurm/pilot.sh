@@ -10,20 +10,34 @@ file=@FILE@
 [ -r "$file" ] || fail 71 "$file does not exist on $(hostname)"
 . "$file"
 rm -f "$file"
-state="${TMPDIR:-/tmp}/berth-$SLURM_JOB_ID"
-mkdir -m 700 "$state" || fail 72 "$state could not be created on $(hostname)"
-agent=
-clean() {
-  [ -z "$agent" ] || kill -KILL "$agent" 2> /dev/null
-  rm -rf "$state"
-}
-trap clean EXIT
 
 setup() {
   :
 @SETUP@
 }
 setup || fail 75 "the setup exited with $?"
+
+# Delete what jobs left here that were killed before they could.
+for former in "${TMPDIR:-/tmp}"/berth-*; do
+  if [ -O "$former" ] && [ -s "$former/job" ] && ! kill -0 "$(cat "$former/job")" 2> /dev/null; then
+    rm -rf "$former"
+  fi
+done
+state="${TMPDIR:-/tmp}/berth-$SLURM_JOB_ID"
+mkdir -m 700 "$state" || fail 72 "$state could not be created on $(hostname)"
+echo $$ > "$state/job"
+agent=
+# The node's processes end with this one. Until then, they may still write files.
+clean() {
+  trap '' TERM USR1
+  [ -z "$agent" ] || kill -KILL "$agent" 2> /dev/null
+  [ ! -s "$state/ray/pid" ] || kill -KILL "$(cat "$state/ray/pid")" 2> /dev/null
+  for _ in 1 2 3 4 5 6; do
+    rm -rf "$state" 2> /dev/null && break
+    sleep 0.5
+  done
+}
+trap clean EXIT
 
 if [ -n "$certificates" ]; then
   echo "$certificates" > "$state/ca.pem"
@@ -54,9 +68,19 @@ done
 [ -n "$python" ] || fail 74 "there is no Python 3.9 or newer on $(hostname)"
 
 # Slurm sends USR1 ahead of the end of the allocation, and TERM shortly before it kills all processes.
-ending=
+end() {
+  trap '' TERM USR1
+  if [ -n "$agent" ]; then
+    kill -TERM "$agent" 2> /dev/null
+    for _ in 1 2 3 4; do
+      kill -0 "$agent" 2> /dev/null || break
+      sleep 0.5
+    done
+  fi
+  exit 0
+}
 trap 'kill -USR1 "$agent" 2> /dev/null' USR1
-trap 'ending=yes; kill -TERM "$agent" 2> /dev/null' TERM
+trap end TERM
 while :; do
   BERTH_JOIN_TOKEN="$token" "$python" "$state/berth-agent" run &
   agent=$!
@@ -70,6 +94,5 @@ while :; do
   # The server has ended the node, or another attempt would fail as well.
   [ "$code" = 3 ] && [ -s "$state/secret" ] && exit 0
   [ "$code" = 2 ] || [ "$code" = 3 ] && exit "$code"
-  [ -z "$ending" ] || exit 0
   sleep 5
 done

@@ -132,8 +132,8 @@ class SlurmProvider:
         return result.stdout
 
     def _run(self, program: str, *arguments: str) -> CommandResult:
-        path = submission.path_line(self.settings)
-        return self._run_script(f"{path}exec {shlex.join([program, *arguments])}\n", QUERY_SECONDS)
+        environment = submission.environment_lines(self.settings)
+        return self._run_script(f"{environment}exec {shlex.join([program, *arguments])}\n", QUERY_SECONDS)
 
     def _run_script(self, script: str, seconds: float) -> CommandResult:
         return self.commands.run(["sh", "-s"], stdin=script, seconds=seconds)

@@ -8,6 +8,16 @@ from pydantic_core import PydanticCustomError
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from pools.engine.durations import format_duration, parse_duration
+from pools.providers.ssh.endpoint import PORT
+from pools.providers.ssh.settings import (
+    DEFAULT_KEY,
+    Address,
+    BastionSettings,
+    HostKey,
+    KeyReference,
+    Port,
+    User,
+)
 from pools.providers.validation import parse_settings
 
 LONGEST = 366 * 24 * 3600
@@ -62,11 +72,45 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]+$",
 Duration = Annotated[str, BeforeValidator(_check_duration)]
 
 
+class LoginSettings(BaseModel):
+    """Machine with Slurm's programs that Berth reaches over SSH. `key` is a secret of the pool."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    address: Address
+    host_key: HostKey
+    user: User
+    port: Port = PORT
+    key: KeyReference = f"secret:{DEFAULT_KEY}"
+    bastion: BastionSettings | None = None
+
+    def resolved(self) -> dict[str, Any]:
+        """Return all values, as JSON."""
+        values = {
+            "address": self.address, "port": self.port, "user": self.user, "host_key": self.host_key,
+            "key": self.key.removeprefix("secret:"), "bastion": None,
+        }  # fmt: skip
+        if self.bastion is not None:
+            bastion = self.bastion
+            values["bastion"] = {
+                "address": bastion.address, "port": bastion.port, "host_key": bastion.host_key,
+                "user": bastion.user or self.user,
+                "key": (bastion.key or self.key).removeprefix("secret:"),
+            }  # fmt: skip
+        return values
+
+
 class SlurmSettings(BaseModel):
     """Settings of a pool whose nodes are Slurm jobs. Without a partition, Slurm's default applies."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
+    login: LoginSettings | None = Field(
+        None,
+        title="Login node",
+        description="Machine on which Slurm's programs run, reached over SSH. Default: Berth's machine.",
+        examples=["address: login.example.org\nuser: berth\nhost_key: ssh-ed25519 A..."],
+    )
     partition: Names | None = Field(None, description="Default: the cluster's default partition.")
     account: Names | None = Field(None, description="Account of the jobs. Default: the user's.")
     qos: Names | None = Field(None, title="QOS", description="Default: the account's.")

@@ -19,7 +19,7 @@ LOG_DAYS = 7
 # old logs are deleted.
 _SUBMIT = """set -eu
 umask 077
-{path}directory={directory}
+{environment}directory={directory}
 mkdir -p "$directory/pilots" "$directory/logs"
 find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
 submit() {{
@@ -39,7 +39,7 @@ _CALL = """submit {name} <<'BERTH_PILOT_FILE'
 {variables}
 BERTH_PILOT_FILE
 """
-_CANCEL = """{path}directory={directory}
+_CANCEL = """{environment}directory={directory}
 scancel {jobs}
 code=$?
 {files}exit $code
@@ -56,7 +56,7 @@ def submission_script(
     values = {**variables, "order": order.client_token[:8]}
     assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
     return _SUBMIT.format(
-        path=path_line(settings), directory=shell_path(settings.directory), days=LOG_DAYS,
+        environment=environment_lines(settings), directory=shell_path(settings.directory), days=LOG_DAYS,
         options=shlex.join(["--parsable", *job_options(settings, order)]), pilot=pilot_script(settings),
         calls="".join(_CALL.format(name=name, variables=assignments) for name in names),
     )  # fmt: skip
@@ -66,15 +66,15 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
     """Return the script that cancels jobs and deletes the private files of those that never started."""
     files = "".join(f'rm -f "$directory/pilots/{name}"\n' for name in names)
     return _CANCEL.format(
-        path=path_line(settings), directory=shell_path(settings.directory), jobs=shlex.join(job_ids),
-        files=files,
+        environment=environment_lines(settings), directory=shell_path(settings.directory),
+        jobs=shlex.join(job_ids), files=files,
     )  # fmt: skip
 
 
 def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
     """Return the script with which Slurm checks a job of an order without submitting it."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
-    return f"{path_line(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
+    return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 
 
 def job_options(settings: SlurmSettings, order: ProvisionOrder) -> list[str]:
@@ -121,6 +121,7 @@ def shell_path(directory: str) -> str:
     return '"$HOME"' + (f"/{shlex.quote(rest)}" if rest else "")
 
 
-def path_line(settings: SlurmSettings) -> str:
-    """Return the line that puts Slurm's programs on the PATH, or an empty string."""
-    return "" if settings.bin is None else f'PATH={shlex.quote(settings.bin)}:"$PATH"\n'
+def environment_lines(settings: SlurmSettings) -> str:
+    """Return the lines that select the language of messages and put Slurm's programs on the PATH."""
+    path = "" if settings.bin is None else f'export PATH={shlex.quote(settings.bin)}:"$PATH"\n'
+    return f"export LC_ALL=C\n{path}"

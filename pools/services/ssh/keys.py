@@ -50,9 +50,9 @@ def split_keys(values: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, 
 
 def store_keys(pool: NodePool, keys: Mapping[str, str], *, actor: Any, at: datetime) -> None:
     """Store private keys as secrets of the pool. Raises Invalid for other providers and unusable keys."""
-    if keys and pool.provider != NodePool.Provider.SSH:
+    if keys and pool.provider not in (NodePool.Provider.SSH, NodePool.Provider.SLURM):
         message = f"is not used by the provider {pool.provider}"
-        raise Invalid([Problem("ssh_keys", message, "", "the provider ssh")])
+        raise Invalid([Problem("ssh_keys", message, "", "the providers ssh and slurm")])
     for name, key in keys.items():
         try:
             set_pool_secret(

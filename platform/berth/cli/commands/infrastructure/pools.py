@@ -84,6 +84,7 @@ def create(options: NewPool) -> None:
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
     berth pool create -f pool.yaml
     berth pool create prod --provider kubernetes --context prod --nodes 8 --gpus-per-node 8 --dry-run
+    berth pool create hpc --provider slurm --nodes 0:8 --gpus-per-node 8 --set provider_settings.partition=gpu
     berth pool create metal --provider ssh --hosts hosts.yaml --key ~/.ssh/berth --nodes 4 --gpus-per-node 8
     berth pool create hf --nodes 2 --plugin torch --plugin huggingface:token=@token.txt --pip 'numpy>=2'
     """
@@ -118,6 +119,9 @@ def edit(options: PoolChanges) -> None:
     name = options.resolve_name(changes.pop("name", None))
     options.require_changes(changes)
     with open_client() as client:
+        if options.sets_parts:
+            stored = client.node_pools.get(name).provider_settings or {}
+            changes["provider_settings"] = {**stored, **changes["provider_settings"]}
         if options.dry_run:
             show_one(client.node_pools.preview_edit(name, changes), options.output, print_drain)
             return

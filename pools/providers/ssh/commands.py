@@ -1,0 +1,38 @@
+"""Commands on a server over SSH, such as the login node of a cluster."""
+
+import asyncio
+import shlex
+from collections.abc import Callable, Sequence
+
+from pools.providers.base import ProviderError, ProviderErrorKind
+from pools.providers.commands import CommandResult
+from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind
+
+_KINDS = {
+    SshErrorKind.UNREACHABLE: ProviderErrorKind.TIMEOUT,  # the command may have taken effect
+    SshErrorKind.TIMEOUT: ProviderErrorKind.TIMEOUT,
+    SshErrorKind.COMMAND: ProviderErrorKind.BROKEN,
+}
+
+
+class SshCommands:
+    """A server to which each command connects anew. `endpoint` raises SshError if it cannot be used."""
+
+    def __init__(self, place: str, endpoint: Callable[[], Endpoint]) -> None:
+        self.place, self._endpoint = place, endpoint
+
+    def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
+        try:
+            return asyncio.run(_run(self._endpoint(), arguments, stdin, seconds))
+        except SshError as error:
+            kind = _KINDS.get(error.kind, ProviderErrorKind.CREDENTIALS)
+            raise ProviderError(kind, error.message) from error
+
+
+async def _run(endpoint: Endpoint, arguments: Sequence[str], stdin: str, seconds: float) -> CommandResult:
+    # Importing asyncssh costs memory, which only pools with a login node need.
+    from pools.providers.ssh.connection import connect
+
+    async with connect(endpoint) as connection:
+        finished = await connection.run(shlex.join(arguments), stdin.encode(), seconds)
+    return CommandResult(finished.exit_code, finished.output, finished.errors)

@@ -1,0 +1,146 @@
+"""Test the way from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from berth.client.models.workloads import Workload
+from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.journeys.command import Terminal, sign_in
+from tests.journeys.conftest import InstallContext
+from tests.journeys.installation import Installation, free_port, until
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
+
+LONG = 300.0
+# Counts steps from its checkpoint on until it may end. It saves the count before it is stopped.
+TRAIN = """
+cd "$BERTH_WORKSPACE"
+step=$(cat "checkpoint-$RANK" 2>/dev/null || echo 0)
+echo "rank $RANK of $WORLD_SIZE on $BERTH_NODE begins at step $step and sees $CUDA_VISIBLE_DEVICES"
+trap 'echo "$step" > "checkpoint-$RANK"; exit 0' TERM
+while [ ! -e enough ]; do step=$((step + 1)); sleep 0.1; done
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmCluster]:
+    if missing := missing_programs():
+        pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
+    with slurm_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def installation(installing: InstallContext, slurm: SlurmCluster) -> Iterator[Installation]:
+    """Run Berth on a machine that has Slurm's programs."""
+    port = free_port()
+    settings = {
+        **slurm.env, "BERTH_PUBLIC_URL": f"http://127.0.0.1:{port}", "BERTH_PLAIN_HTTP": "1",
+        "BERTH_INSTALLATION": "journey",
+    }  # fmt: skip
+    with installing(port, **settings) as berth:
+        yield berth
+
+
+def provider_settings(slurm: SlurmCluster, **more: Any) -> str:
+    """Return settings with which each Slurm node of this machine is a machine with its own address."""
+    number = slurm.root.stat().st_ino % 200 + 20
+    setup = [
+        f"export BERTH_NODE_ADDRESS=127.{number}.0.$((${{SLURMD_NODENAME#n}} + 1))",
+        f"export BERTH_NODE_PYTHON={sys.executable}",
+        f"export TMPDIR={slurm.root}/tmp",
+    ]
+    values = {"partition": "gpu", "directory": str(slurm.root / "shared"), "setup": setup, **more}
+    return yaml.safe_dump(values, default_flow_style=True, width=10_000).strip()
+
+
+def create_pool(admin: Terminal, settings: str) -> None:
+    shape = ["--gpus-per-node", "2", "--cpu", "2", "--memory", "2048"]
+    fast = ["reconcile_tick=1", "autoscale_cooldown=0", "autoscale_idle_timeout=5", "boot_timeout=600"]
+    options = [part for value in fast for part in ("--set", value)]
+    admin.berth(
+        "pool", "create", "hpc", "--provider", "slurm", "--nodes", "0:2", *shape, *options,
+        "--set", f"provider_settings={settings}",
+    )  # fmt: skip
+    for owner, gpus in (
+        (["research", "--department"], 2),
+        (["product", "--department"], 2),
+        (["vision"], 2),
+        (["ads"], 2),
+    ):
+        admin.berth("quota", "set", *owner, "--pool", "hpc", "--gpu", str(gpus))
+
+
+def submit(user: Terminal, name: str, project: str, replicas: int) -> Workload:
+    role = {"name": "worker", "replicas": replicas, "gpu": 2, "cpu": 0.1, "memory_mib": 64}
+    return user.client().workloads.submit({
+        "name": name, "project": project, "pools": ["hpc"], "command": ["sh", "-c", TRAIN], "roles": [role],
+        "grace_period_seconds": 5,
+    })  # fmt: skip
+
+
+def test_gang_on_slurm_is_reclaimed_and_resumes_and_the_queue_is_left_empty(
+    installation: Installation, slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    admin, dave, grace = (sign_in(installation, name, tmp_path / name) for name in ("admin", "dave", "grace"))
+
+    def story() -> str:
+        lines = [f"{node.name} {node.state} {node.not_ready_reason}" for node in admin.client().nodes.list()]
+        lines += [
+            f"{event.kind} {event.node} {event.reason}" for event in admin.client().node_pools.history("hpc")
+        ]
+        lines += [path.read_text(errors="replace")[-1500:] for path in (slurm.root / "shared/logs").glob("*")]
+        return "\n".join([*lines, slurm.run("squeue", "--states=all")])
+
+    def until_phase(workload: Workload, phase: str) -> None:
+        client = admin.client()
+        until(lambda: client.workloads.get(workload.id).phase == phase, LONG, story)
+
+    def log(workload: Workload, run: int) -> str:
+        client = admin.client()
+        return client.workloads.log(workload.id, pod="worker-0", run=run).data.decode()
+
+    refused = admin.berth(
+        "pool", "create", "hpc", "--provider", "slurm", "--set", "provider_settings={partition: gpuu}",
+        "--gpus-per-node", "2", exits=1,
+    )  # fmt: skip
+    assert "Did you mean `gpu`?" in refused
+    create_pool(admin, provider_settings(slurm))
+    assert slurm.queue() == []
+
+    # vision has a quota of 2 GPUs and borrows the other two. The pool grows by two jobs.
+    gang = submit(dave, "train", "vision", replicas=2)
+    until_phase(gang, "running")
+    assert sorted(name.split(".")[1:4] for name in slurm.queue()) == [
+        ["journey", "hpc", "0"],
+        ["journey", "hpc", "1"],
+    ]
+    until(lambda: "begins at step 0 and sees 0,1" in log(gang, run=1), LONG)
+    nodes = list(admin.client().nodes.list(pool="hpc"))
+    assert {(node.capacity.gpu, node.capacity.cpu, node.capacity.memory_mib) for node in nodes} == {
+        (2, 2, 2048)
+    }
+
+    # ads requests the GPUs of its quota: the gang is reclaimed, and resumes when they are free again.
+    preemptor = submit(grace, "within-quota", "ads", replicas=1)
+    until_phase(preemptor, "running")
+    assert dave.client().workloads.get(gang.id).preemptions == 1
+    workspaces = slurm.root / "shared" / "workspaces"
+    (workspaces / preemptor.id / "enough").touch()
+    until_phase(preemptor, "completed")
+    until_phase(gang, "running")
+    until(lambda: "begins at step" in log(gang, run=2), LONG)
+    assert "begins at step 0 " not in log(gang, run=2)
+    (workspaces / gang.id / "enough").touch()
+    until_phase(gang, "completed")
+
+    # The idle pool gives its allocations back, and nothing of the jobs is left.
+    until(lambda: slurm.queue() == [], LONG, story)
+    assert list((slurm.root / "shared" / "pilots").iterdir()) == []
+    until(lambda: list(admin.client().nodes.list(pool="hpc")) == [], LONG, story)
+    until(lambda: slurm.leftovers() == [], LONG, slurm.leftovers)
