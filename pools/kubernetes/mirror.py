@@ -113,6 +113,8 @@ class Mirror:
                 self._fail(kind, f"{self._api.server} sent an unexpected response")
 
     def _fail(self, kind: str, error: str) -> None:
+        if self._closed.is_set():
+            return
         if self._errors.get(kind) != error:
             log.warning("the %s of a cluster cannot be followed: %s", kind, error)
         self._errors[kind] = error

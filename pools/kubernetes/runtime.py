@@ -195,20 +195,22 @@ class KubernetesRuntime:
         validate_name(workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        path, ended = self._log(pod_id)
+        path, ended = self._log(pod_id, lambda access, update: update())
         return local_log.read_log(path, offset, limit, ended)
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        path, ended = self._log(pod_id)
+        """Like `Runtime.tail_log`, but raise RuntimeFailure if the cluster takes long."""
+        path, ended = self._log(pod_id, lambda access, update: self._call(pod_id, access, "log", update))
         return local_log.tail_log(path, lines, ended)
 
-    def _log(self, pod_id: str) -> tuple[Path, bool]:
-        """Return the path of the up-to-date log, and whether the pod has ended."""
+    def _log(self, pod_id: str, run: Callable[[PoolAccess, Callable[[], None]], None]) -> tuple[Path, bool]:
+        """Return the path of the log, which `run` brings up to date, and whether the pod has ended."""
         final = self.ledger.log_path(pod_id)
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:
             return final, True
-        self._pods.update_log(pod_id, self._access_of(entry).cluster, _path(entry, pod_id))
+        access = self._access_of(entry)
+        run(access, partial(self._pods.update_log, pod_id, access.cluster, _path(entry, pod_id)))
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

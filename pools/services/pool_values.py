@@ -19,7 +19,7 @@ from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.engine.pod_limits import normalize_default_limits
 from pools.models import NodePool
 from pools.providers.settings import check_settings
-from pools.runtimes.capabilities import check_runtime
+from pools.runtimes.capabilities import check_runtime, runtime_capabilities
 from pools.services.kubernetes_access import check_credentials, set_kubeconfig
 from pools.services.offered import check_offered
 
@@ -167,7 +167,20 @@ def _is_taint(taint: object) -> bool:
 
 def _image_policy_problems(pool: NodePool) -> Iterator[Problem]:
     """Yield a problem if the pool would accept no workloads at all."""
-    if read_policy(pool.image_policy).mode == REQUIRE and (pool.plugins or pool.environment):
+    mode, requires_images = (
+        read_policy(pool.image_policy).mode,
+        runtime_capabilities(pool.runtime).requires_images,
+    )
+    if mode == FORBID and requires_images:
+        message = "is impossible: the pool's runtime only runs workloads with a container image"
+        yield Problem("image_policy.mode", message, format_value(FORBID), f"{ALLOW} or {REQUIRE}")
+    if not pool.plugins and not pool.environment:
+        return
+    if requires_images:
+        field = "plugins" if pool.plugins else "environment"
+        message = "is not supported by the pool's runtime, whose workloads run in container images"
+        yield Problem(field, message, "", "nothing")
+    elif mode == REQUIRE:
         message = "cannot be combined with plugins or packages, which do not work inside a container image"
         yield Problem("image_policy.mode", message, format_value(REQUIRE), f"{ALLOW} or {FORBID}")
 

@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
+from berth.client import Client
+from berth.client.errors import Invalid
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
 from tests.contracts.kubernetes_cluster import GPU, missing_parts, real_cluster, set_gpus, with_shipped_role
 from tests.images.registry import PASSWORD, USER, Registry, missing_programs, running_registry
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
+from tests.journeys.test_ports import Browser
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
@@ -87,6 +90,33 @@ def prod(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> Iterat
         api.close()
 
 
+@dataclass
+class Users:
+    """Signed-in users of the installation, and the preview that the admin saw before creating the pool."""
+
+    admin: Terminal
+    dave: Terminal
+    grace: Terminal
+    preview: str
+
+
+@pytest.fixture(scope="module")
+def users(
+    berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Users:
+    folder = tmp_path_factory.mktemp("users")
+    admin, carol, dave, grace = (
+        sign_in(berth, name, folder / name) for name in ("admin", "carol", "dave", "grace")
+    )
+    preview = create_pool(admin, prod)
+    # The registry requires a login, which the cluster gets from a secret of the project.
+    for lead, project in ((carol, "vision"), (admin, "ads")):
+        login = ("--registry", registry.address, "-u", USER)
+        lead.berth("secret", "set", "registry", "-p", project, *login, stdin=PASSWORD)
+    carol.berth("secret", "set", "token", "-p", "vision", stdin="swordfish")
+    return Users(admin, dave, grace, preview)
+
+
 def create_pool(admin: Terminal, prod: Prod) -> str:
     """Create the pool. Return the preview."""
     settings = f"{{gpu_resource: {GPU}, workspaces: {{host_path: {prod.workspaces}}}}}"
@@ -106,54 +136,53 @@ def create_pool(admin: Terminal, prod: Prod) -> str:
     return shown
 
 
-def submit(terminal: Terminal, prod: Prod, name: str, project: str) -> None:
-    worker = {"name": "worker", "replicas": 2, "gpu": 1, "cpu": 0.1, "memory_mib": 32}
+def submit(
+    terminal: Terminal, prod: Prod, name: str, script: str = TRAIN, *, project: str = "vision",
+    exits: int = 0, role: dict[str, Any] | None = None, **fields: Any,
+) -> None:  # fmt: skip
+    """Submit a workload whose pods run a shell script, by default a gang of two that trains."""
+    values = {"name": "worker", "replicas": 2, "gpu": 1, "cpu": 0.1, "memory_mib": 32, **(role or {})}
+    worker = {key: value for key, value in values.items() if value is not None}
     document = {
         "name": name, "project": project, "pools": ["prod"], "image": prod.image, "grace_period_seconds": 20,
-        "roles": [{**worker, "command": ["sh", "-c", TRAIN]}],
+        "roles": [{**worker, "command": ["sh", "-c", script]}], **fields,
     }  # fmt: skip
-    terminal.berth("submit", "-f", "-", stdin=json.dumps(document))
+    terminal.berth("submit", "-f", "-", stdin=json.dumps(document), exits=exits)
 
 
-def test_gang_is_reclaimed_with_grace_and_resumes_from_its_checkpoint(
-    berth: Installation, prod: Prod, registry: Registry, tmp_path: Path
-) -> None:
-    admin, carol, dave, grace = (
-        sign_in(berth, name, tmp_path / name) for name in ("admin", "carol", "dave", "grace")
+def phase(client: Client, name: str) -> str:
+    return str(client.workloads.find(name).phase)
+
+
+def reach(client: Client, prod: Prod, name: str, wanted: str) -> None:
+    """Wait until the workload is in this phase."""
+    until(
+        lambda: phase(client, name) == wanted,
+        details=lambda: (client.workloads.find(name).message, prod.objects("pods")),
     )
-    vision, ads = dave.client(), grace.client()
 
-    def phase(client: Any, name: str) -> str:
-        return str(client.workloads.find(name).phase)
 
-    def reaches(client: Any, name: str, wanted: str) -> None:
-        until(
-            lambda: phase(client, name) == wanted,
-            details=lambda: (client.workloads.find(name).message, prod.objects("pods")),
-        )
+def test_gang_is_reclaimed_with_grace_and_resumes_from_its_checkpoint(prod: Prod, users: Users) -> None:
+    dave = users.dave
+    vision, ads = dave.client(), users.grace.client()
 
     # The preview shows both nodes, the foreign pod and no error: the shipped role is enough.
-    shown = create_pool(admin, prod)
+    shown = users.preview
     assert re.search(r"node-1 +3 +3 ", shown), shown
     assert re.search(r"node-2 +3 +2 .*1 pod of others", shown), shown
     assert "2 of 2 nodes can be used: 6 GPUs, 5 of them free." in shown
     assert "error:" not in shown
 
-    # The image is in a registry that requires a login, which the cluster gets from a secret of the project.
-    for lead, project in ((carol, "vision"), (admin, "ads")):
-        login = ("--registry", registry.address, "-u", USER)
-        lead.berth("secret", "set", "registry", "-p", project, *login, stdin=PASSWORD)
-
     # vision has a quota of two GPUs and borrows two of the others' three.
     for name in ("older", "younger"):
-        submit(dave, prod, name, "vision")
-        reaches(vision, name, "running")
+        submit(dave, prod, name)
+        reach(vision, prod, name, "running")
     first = vision.workloads.find("younger").id
     until(lambda: b"starts at 0 with 2 workers" in vision.workloads.log(first).data)
 
     # The owner of the quota takes it back. Both workers save their state within the grace period.
-    submit(grace, prod, "ranking", "ads")
-    reaches(ads, "ranking", "running")
+    submit(users.grace, prod, "ranking", project="ads")
+    reach(ads, prod, "ranking", "running")
     assert phase(vision, "younger") == "pending"
     assert vision.workloads.find("younger").preemptions == 1
     saved = dave.berth("logs", "younger", "--run", "1")
@@ -162,12 +191,12 @@ def test_gang_is_reclaimed_with_grace_and_resumes_from_its_checkpoint(
 
     # Once the owner has finished, the gang continues where it stopped, and ends.
     (prod.workspaces / workspace(prod, "ranking") / "finish").touch()
-    reaches(ads, "ranking", "completed")
-    reaches(vision, "younger", "running")
+    reach(ads, prod, "ranking", "completed")
+    reach(vision, prod, "younger", "running")
     until(lambda: f"starts at {step} with 2 workers" in dave.berth("logs", "younger"))
     for name in ("younger", "older"):
         (prod.workspaces / workspace(prod, name) / "finish").touch()
-        reaches(vision, name, "completed")
+        reach(vision, prod, name, "completed")
     assert re.search(r"ends at \d+", dave.berth("logs", "younger"))
 
     # Nothing is left in the cluster but the namespaces, and what others run there.
@@ -175,6 +204,75 @@ def test_gang_is_reclaimed_with_grace_and_resumes_from_its_checkpoint(
     until(lambda: not [s for s in prod.objects("secrets") if "service-account" not in s["type"]])
     foreign = prod.api.get("/api/v1/namespaces/default/pods/theirs")
     assert foreign["status"]["phase"] == "Running"
+
+
+def test_elastic_workload_grows_and_gets_its_secret(prod: Prod, users: Users) -> None:
+    client = users.dave.client()
+    script = 'test "$TOKEN" = swordfish && echo "has the secret"; exec sleep 600'
+    submit(
+        users.dave, prod, "grows", script, kind="elastic", role={"replicas": None, "min": 1, "max": 3},
+        secrets=[{"name": "token", "env": "TOKEN"}], grace_period_seconds=1,
+    )  # fmt: skip
+
+    def running() -> int:
+        pods = client.workloads.pods(client.workloads.find("grows").id)
+        return [pod.state for pod in pods].count("running")
+
+    until(lambda: running() == 3, details=lambda: client.workloads.find("grows").message)
+    until(lambda: "has the secret" in users.dave.berth("logs", "grows"))
+    users.dave.berth("cancel", "grows")
+    reach(client, prod, "grows", "cancelled")
+
+
+def test_port_of_an_interactive_workload_opens_in_a_browser(prod: Prod, users: Users) -> None:
+    client = users.dave.client()
+    script = 'mkdir www && echo desk > www/index.html && exec httpd -f -p "$BERTH_HOST:$BERTH_PORT" -h www'
+    submit(
+        users.dave, prod, "desk", script, kind="interactive", ports=[{"name": "lab"}],
+        role={"replicas": 1}, grace_period_seconds=1,
+    )  # fmt: skip
+    reach(client, prod, "desk", "running")
+    browser = Browser(users.dave.berth("open", "desk", "--print").strip())
+    until(lambda: browser.get("/").text == "desk\n")
+    users.dave.berth("cancel", "desk")
+    reach(client, prod, "desk", "cancelled")
+
+
+def test_service_runs_its_engines_and_scales_out(prod: Prod, users: Users) -> None:
+    client = users.dave.client()
+    script = """
+    mkdir -p www-$BERTH_PORT/v1; cd www-$BERTH_PORT; echo ok > health
+    echo '{"data": [{"id": "m"}]}' > v1/models; exec httpd -f -p "$BERTH_HOST:$BERTH_PORT"
+    """
+    submit(
+        users.dave, prod, "chat", script, kind="service", role={"replicas": 1}, service={"engine": "openai"},
+        grace_period_seconds=1,
+    )  # fmt: skip
+
+    def active() -> int:
+        return [engine.status for engine in client.services.engines("chat")].count("ACTIVE")
+
+    until(lambda: active() == 1, details=lambda: client.services.engines("chat"))
+    users.dave.berth("service", "scale-out", "chat", "2")
+    until(lambda: active() == 2, details=lambda: client.services.engines("chat"))
+    users.dave.berth("cancel", "chat")
+    reach(client, prod, "chat", "cancelled")
+
+
+def test_work_that_kubernetes_cannot_run_is_refused_with_the_reason(prod: Prod, users: Users) -> None:
+    client = users.dave.client()
+    submit(users.dave, prod, "half", role={"replicas": 1, "gpu": 0.5})
+    until(lambda: "assign only whole GPUs" in users.dave.berth("why", "half"))
+    users.dave.berth("cancel", "half")
+    with pytest.raises(Invalid, match="only runs workloads with a container image"):
+        client.workloads.submit({
+            "name": "bare", "project": "vision", "pools": ["prod"], "command": "true", "roles": [{"gpu": 1}],
+        })  # fmt: skip
+    with (
+        pytest.raises(Invalid, match="only runs workloads with a container image"),
+        client.session("prod", nodes=1, gpus=1, project="vision"),
+    ):
+        pass
 
 
 def workspace(prod: Prod, name: str) -> str:

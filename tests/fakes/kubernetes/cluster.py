@@ -22,7 +22,8 @@ class FakeCluster:
     """Pods start as soon as they fit on their node. `stubborn` pods ignore SIGTERM.
 
     `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
-    While `answers` is not set, the server accepts calls and does not respond.
+    Calls in `lost_responses` take effect, but their connection breaks before the response. While `answers` is
+    not set, the server accepts calls and does not respond.
     `calls` are the (verb, resource) pairs that were called.
     """
 
@@ -31,6 +32,7 @@ class FakeCluster:
         self.stubborn: set[str] = set()
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.is_down = False
+        self.lost_responses: set[tuple[str, str]] = set()
         self.answers = threading.Event()
         self.answers.set()
         self.pulls_images = True

@@ -19,6 +19,7 @@ CLUSTER_WIDE = ("nodes", "namespaces")
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     cluster: ClassVar[FakeCluster]
+    _is_lost = False
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
@@ -51,6 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if refusal := self.cluster.refusals.get(call):
                 raise refusal
+            self._is_lost = call in self.cluster.lost_responses
             self._dispatch(call, namespace, name, query, json.loads(body) if body else {})
         except Refusal as refusal:
             self._send(refusal.status, refusal.body())
@@ -135,6 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_bytes(status, content)
 
     def _send_bytes(self, status: int, content: bytes) -> None:
+        if self._is_lost:
+            self.close_connection = True
+            return
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

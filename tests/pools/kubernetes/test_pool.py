@@ -169,6 +169,9 @@ def test_credentials_are_stored_encrypted_and_changes_are_audited(fleet: Fleet) 
         ({"provider_settings": {"contxt": "x"}}, "provider_settings.contxt"),
         ({"runtime": "ray"}, "runtime"),
         ({"provider_settings": {"workspaces": {}}}, "provider_settings.workspaces"),
+        ({"plugins": ["torch"]}, "plugins"),
+        ({"environment": {"pip": ["numpy"]}}, "environment"),
+        ({"image_policy": {"mode": "forbid"}}, "image_policy.mode"),
     ],
 )
 def test_error_for_an_invalid_pool_names_the_field(fleet: Fleet, values: dict[str, Any], path: str) -> None:

@@ -70,6 +70,8 @@ def test_orders_return_at_once_and_take_effect_later(k8s: SilentStage) -> None:
                 k8s.runtime.start(k8s.long(name))
         with pytest.raises(RuntimeFailure, match="has not responded"):
             k8s.runtime.stop("old", 0)
+        with pytest.raises(RuntimeFailure, match="has not responded"):
+            k8s.runtime.tail_log("old", 1)
     assert k8s.runtime.get_reports(["old", "p-00"])["old"].state is PodState.RUNNING
     assert k8s.runtime.list_pods() == ("old", *names)
     k8s.respond()

@@ -1,0 +1,126 @@
+"""Test outages of the API server, lost responses and records, and other users of the cluster."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.kubernetes.cluster import Clusters, PoolAccess
+from pools.kubernetes.runtime import KubernetesRuntime
+from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
+from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.pods import ended, poll_until, running
+from tests.fakes.kubernetes.store import Refusal
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
+    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
+        yield stage
+
+
+def second_runtime(stage: FakeKubernetesStage, root: Path, installation: str) -> KubernetesRuntime:
+    """Return a runtime without records, of this or another installation, on the same cluster."""
+    clusters = Clusters(lambda: installation, stage.patience)
+    stage._all.append(clusters)
+    access = PoolAccess(clusters.get(stage._connection), stage._settings)
+    return KubernetesRuntime(root, lambda: {POOL: access})
+
+
+def report(stage: FakeKubernetesStage, pod_id: str) -> PodReport | None:
+    """Return the pod's report, or None while the cluster cannot be reached."""
+    try:
+        return stage.runtime.get_reports([pod_id])[pod_id]
+    except RuntimeFailure:
+        return None
+
+
+def test_ends_during_an_outage_are_reported_after_it(stage: FakeKubernetesStage) -> None:
+    for pod_id in ("done", "deleted", "goes-on"):
+        stage.runtime.start(stage.long(pod_id))
+        running(stage.runtime, pod_id)
+    stage.cluster.is_down = True
+    stage.cluster.end_pod("done", 3)
+    stage.cluster.store.remove("pods", stage.namespace, "deleted")
+    poll_until(lambda: report(stage, "goes-on") is None)
+    with pytest.raises(RuntimeFailure, match="is not responding"):
+        stage.runtime.start(stage.long("later"))
+    stage.cluster.is_down = False
+    done = poll_until(lambda: report(stage, "done"))
+    assert done is not None
+    assert (done.state, done.exit_code) == (PodState.EXITED, 3)
+    deleted = poll_until(lambda: report(stage, "deleted"))
+    assert deleted is not None
+    assert (deleted.state, deleted.cause) == (PodState.EXITED, PodCause.STOPPED)
+    assert running(stage.runtime, "goes-on").exit_code is None
+    stage.runtime.start(stage.long("later"))
+    running(stage.runtime, "later")
+
+
+def test_expired_watch_misses_no_end(stage: FakeKubernetesStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage.cluster.is_down = True
+    poll_until(lambda: report(stage, "p-1") is None)
+    stage.cluster.end_pod("p-1", 4)
+    stage.cluster.store.compact()  # the watch cannot continue where it ended
+    stage.cluster.is_down = False
+    seen = poll_until(lambda: report(stage, "p-1"), lambda seen: seen is not None and seen.exit_code == 4)
+    assert seen is not None
+
+
+def test_pod_whose_creation_was_not_confirmed_is_created_once(stage: FakeKubernetesStage) -> None:
+    stage.cluster.lost_responses.add(("create", "pods"))
+    with pytest.raises(RuntimeFailure, match="is not responding"):
+        stage.runtime.start(stage.long("p-1"))
+    uid = stage.cluster.pod("p-1")["metadata"]["uid"]
+    stage.cluster.lost_responses.clear()
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    assert [pod["metadata"]["uid"] for pod in stage.cluster.store.of_kind("pods")] == [uid]
+
+
+def test_pods_without_records_are_found_and_can_be_stopped(
+    stage: FakeKubernetesStage, tmp_path: Path
+) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    restored = second_runtime(stage, tmp_path / "restored", stage.installation)
+    assert restored.list_pods() == ("p-1",)
+    restored.stop("p-1", 0)
+    ended(restored, "p-1")
+    restored.forget("p-1")
+    assert (restored.list_pods(), stage.cluster.store.of_kind("pods")) == ((), [])
+
+
+def test_installations_on_one_cluster_leave_each_others_pods_alone(
+    stage: FakeKubernetesStage, tmp_path: Path
+) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    other = second_runtime(stage, tmp_path / "other", "other")
+    assert other.list_pods() == ()
+    other.stop("p-1", 0)
+    running(stage.runtime, "p-1")
+    other.start(stage.long("p-2"))
+    running(other, "p-2")
+    assert stage.runtime.list_pods() == ("p-1",)
+    namespaces = {pod["metadata"]["namespace"] for pod in stage.cluster.store.of_kind("pods")}
+    assert namespaces == {f"berth-{stage.installation}-vision", "berth-other-vision"}
+
+
+def test_namespace_that_is_deleted_is_created_again(stage: FakeKubernetesStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    message = f'namespace "{stage.namespace}" cannot be changed because it is being terminated'
+    stage.cluster.refusals["create", "pods"] = Refusal(
+        403, "Forbidden", f'pods "p-2" is forbidden: {message}'
+    )
+    with pytest.raises(RuntimeFailure, match="is being terminated"):
+        stage.runtime.start(stage.long("p-2"))
+    stage.cluster.refusals.clear()
+    stage.cluster.store.remove("pods", stage.namespace, "p-1")
+    stage.cluster.store.remove("namespaces", "", stage.namespace)
+    with pytest.raises(RuntimeFailure):  # the namespace was there a moment ago
+        stage.runtime.start(stage.long("p-2"))
+    stage.runtime.start(stage.long("p-2"))
+    running(stage.runtime, "p-2")
