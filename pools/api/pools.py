@@ -72,6 +72,9 @@ class PreviewedNodeResponse(ResponseModel):
     gpu_model: str
     total: Amounts
     free: Amounts = Field(description="Resources that others do not use.")
+    host_key: str | None = Field(
+        description="Public key that an SSH host presented; null if a key is pinned, or for other providers."
+    )
 
 
 class PreviewFindingResponse(ResponseModel):
@@ -114,6 +117,7 @@ def _node_response(node: PreviewedNode) -> PreviewedNodeResponse:
     return PreviewedNodeResponse(
         name=node.name, details=node.details, obstacle=node.obstacle or None,
         gpu_model=node.total.gpu_model, total=_sum([node.total]), free=_sum([node.free]),
+        host_key=node.host_key or None,
     )  # fmt: skip
 
 

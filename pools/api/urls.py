@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from pools.api import environments, joining, machines, measures, nodes, pools, scaling, secrets
+from pools.api.ssh import hosts
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools", pools.Pools.as_view()),
@@ -21,6 +22,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>/machines", machines.Machines.as_view()),
     path("node-pools/<str:name>/machines/<str:machine>", machines.MachineDetail.as_view()),
     path("node-pools/<str:name>/machines/<str:machine>/remove", machines.RemoveMachine.as_view()),
+    path("node-pools/<str:name>/ssh-hosts", hosts.SshHosts.as_view()),
+    path("node-pools/<str:name>/ssh-hosts/accept-keys", hosts.AcceptHostKeys.as_view()),
+    path("node-pools/<str:name>/ssh-hosts/<str:host>", hosts.SshHostDetail.as_view()),
     path("node-pools/<str:name>/secrets", secrets.PoolSecrets.as_view()),
     path("node-pools/<str:name>/secrets/<str:secret>", secrets.PoolSecretDetail.as_view()),
     path("node-pools/<str:name>/join", joining.JoinPool.as_view()),

@@ -1,5 +1,7 @@
 """Model of a node pool: size, node shape and placement."""
 
+from collections.abc import Mapping
+
 from django.db import models
 from django.db.models import F, Q
 
@@ -8,6 +10,8 @@ from pools.engine.boots import should_stop_provisioning
 
 class NodePool(models.Model):
     """Nodes of one shape from one provider, scheduled and scaled together. Times are in seconds."""
+
+    unstored_ssh_keys: Mapping[str, str] | None = None  # private keys of a previewed pool, by secret
 
     class Provider(models.TextChoices):
         LOCAL = "local"

@@ -28,6 +28,7 @@ class PreviewedNode:
 
     `total` is all that the machine has, and `used` what others use of it. `obstacle` is the reason that the
     pool leaves the machine out, or empty. `details` describes it in a few words, for example its system.
+    `host_key` is the public key of an SSH host that presented it and was listed without one.
     """
 
     name: str
@@ -35,6 +36,7 @@ class PreviewedNode:
     used: Shape = NOTHING
     obstacle: str = ""
     details: str = ""
+    host_key: str = ""
 
     @property
     def free(self) -> Shape:

@@ -75,6 +75,16 @@ def delete_expired_tokens(*, before: datetime) -> int:
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
+def check_is_removable(machine: Machine) -> None:
+    """Raise Conflict for an SSH host, which is removed from the settings of its pool instead."""
+    pool = machine.pool
+    if pool.provider == NodePool.Provider.SSH:
+        detail = (
+            f"Machine {machine.name} is an SSH host in the settings of pool {pool.name}. Remove it there: "
+        )
+        raise Conflict(f"{detail}`berth pool edit {pool.name} --hosts FILE`.")
+
+
 def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
     """Remove a machine. Return False if the machine leaves only after its node has been drained.
 

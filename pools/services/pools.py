@@ -58,7 +58,9 @@ def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **v
 
     Raises Invalid like `create_pool`. A provider that cannot examine anything is an error in the preview.
     """
+    values, ssh_keys = split_keys(values)
     pool, _ = _new_pool(name, values)
+    pool.unstored_ssh_keys = ssh_keys
     shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
     try:
         preview = provider_for(pool).preview(pool.name, shape)

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from pools.web import machines, nodes, pools
+from pools.web import machines, nodes, pools, ssh_hosts
 
 urlpatterns = [
     path("node-pools/new", pools.create, name="pool-new"),
@@ -12,6 +12,8 @@ urlpatterns = [
     path("node-pools/<slug:name>/machines/token", machines.issue, name="join-token-new"),
     path("node-pools/<slug:name>/machines/token/<int:token_id>", machines.revoke, name="join-token-revoke"),
     path("node-pools/<slug:name>/machines/<slug:machine>/remove", machines.remove, name="machine-remove"),
+    path("node-pools/<slug:name>/hosts", ssh_hosts.index, name="pool-ssh-hosts"),
+    path("node-pools/<slug:name>/hosts/<slug:host>/accept", ssh_hosts.accept, name="pool-ssh-host-accept"),
     re_path(
         r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume|retry)$", pools.pause, name="pool-step"
     ),

@@ -9,10 +9,12 @@ from django.db.models import Count, Sum
 from berth.core.backports import StrEnum
 from berth.core.words import format_count, format_gpus
 from pools.engine.image_policy import read_policy
-from pools.models import Machine, Node, NodePool
+from pools.engine.ssh_hosts import HostState
+from pools.models import Machine, Node, NodePool, SshHost
 from pools.models.node import HOSTING, PENDING, NodeState
 from pools.runtimes.enclosure.levels import Level
 from pools.selectors import nodes, overdue_drains, ready_threshold, workloads_on_nodes
+from pools.services.ssh.hosts import displayed_state
 from projects.models import Quota, Workload
 from projects.models.workloads import Phase
 
@@ -20,6 +22,11 @@ MAX_NAMED = 3
 OVERDUE_TICKS = 4
 TICK_GRACE = timedelta(seconds=30)
 MACHINE_SILENCE = timedelta(seconds=60)
+HOST_REMEDIES = {
+    "host_key": "If the fingerprint is that of the host, pin the key with `berth pool host accept {pool} "
+    "HOST`. Berth does not log in to the host before that.",
+    "login": "Check the user and the key. The public key must be in the host's authorized_keys.",
+}
 
 
 class Severity(StrEnum):
@@ -299,7 +306,37 @@ def _pending(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Check, ...] = (_provider, _boots, _size, _lost_capacity, _isolation, _quotas, _pending)
+def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
+    pool = facts.pool
+    rows = SshHost.objects.filter(pool=pool).select_related("machine").order_by("name")
+    by_message: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        state = displayed_state(row, facts.now)
+        if row.message or state is HostState.SILENT:
+            message = _sentence(row.message.replace(f"{row.address}: ", "") or "the agent no longer reports")
+            by_message.setdefault((row.problem, message), []).append(row.name)
+    for (problem, message), names in sorted(by_message.items(), key=lambda entry: entry[0][0] != "host_key"):
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        yield Finding(
+            Severity.ERROR if problem == "host_key" else Severity.WARNING,
+            "SSH hosts",
+            f"{', '.join(names[:MAX_NAMED])}{more}: {message}",
+            HOST_REMEDIES.get(
+                problem, "Berth tries again by itself. See `berth pool host list {pool}`."
+            ).format(pool=pool),
+        )
+
+
+CHECKS: tuple[Check, ...] = (
+    _provider,
+    _ssh_hosts,
+    _boots,
+    _size,
+    _lost_capacity,
+    _isolation,
+    _quotas,
+    _pending,
+)
 
 
 def _names(rows: Sequence[Node]) -> str:

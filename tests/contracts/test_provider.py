@@ -14,7 +14,7 @@ from pools.joining import secrets
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.credentials import Connection
 from pools.kubernetes.settings import KubernetesSettings
-from pools.models import SshHost
+from pools.models import NodePool, SshHost
 from pools.providers.base import (
     InstanceState,
     Provider,
@@ -53,6 +53,7 @@ def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small
 
 INSTALLATIONS = itertools.count()
 pytestmark = pytest.mark.django_db
+SERVER = "https://berth.example.org"
 
 
 PROVIDERS = [
@@ -75,6 +76,7 @@ def provider(
         case "static":
             yield static_provider()
         case "ssh":
+            monkeypatch.setattr("django.conf.settings.BERTH_PUBLIC_URL", SERVER)
             yield ssh_provider()
         case "kubernetes":
             with kubernetes_provider() as provider:
@@ -140,9 +142,10 @@ def ssh_provider() -> Provider:
         measured = MachineReport("any", "10.0.0.1", 8000, 16384, gpus, machine_id=f"machine-{host.pk:016}")
         token = secrets.for_host(host.pk, host.join_version)
         services.join(pool_name=host.pool.name, token=token, measured=measured, at=START)
-        digest = settings_digest(host.settings, "", "")
+        digest = settings_digest(host.settings, SERVER, "")
         SshHost.objects.filter(pk=host.pk).update(applied=digest, touched_at=START)
-    return SshProvider(lambda: START, SshUpkeep(lambda: START, lambda: "test", Visitor()))
+    upkeep = SshUpkeep(lambda: START, lambda: "test", Visitor())
+    return SshProvider(lambda: START, upkeep, NodePool(name="small"))
 
 
 class StartedJobs(SlurmProvider):

@@ -234,6 +234,12 @@ class NewPool(PoolValues):
         bool,
         typer.Option("--dry-run", help="Show the nodes that the pool would use, without creating it."),
     ] = False
+    accept_host_keys: Annotated[
+        bool,
+        typer.Option(
+            "--accept-host-keys", help="Pin the keys that SSH hosts present now, where none is listed."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Read the hosts and the key of a pool of SSH hosts."""
 
+import base64
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +46,29 @@ def _read_text(option: str, file: str) -> str:
         return Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{option}: {file} cannot be read: {error}") from None
+
+
+def pin_presented_keys(values: dict[str, Any], preview: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the pool with the host keys of the preview pinned, and a line for each of them."""
+    settings = dict(values.get("provider_settings") or {})
+    hosts = settings.get("hosts") or []
+    by_name = list(hosts) if isinstance(hosts, dict) else None
+    entries = [_entry(host) for host in (hosts.values() if isinstance(hosts, dict) else hosts)]
+    lines = []
+    for entry, node in zip(entries, preview.nodes, strict=False):  # a preview shows the first hosts
+        if node.host_key:
+            entry["host_key"] = node.host_key
+            lines.append(f"{node.name}: {fingerprint(node.host_key)}")
+    settings["hosts"] = dict(zip(by_name, entries, strict=True)) if by_name is not None else entries
+    return {**values, "provider_settings": settings}, lines
+
+
+def fingerprint(host_key: str) -> str:
+    """Return the fingerprint of a public key as OpenSSH prints it, with the name of its algorithm."""
+    algorithm, encoded = host_key.split()[:2]
+    digest = hashlib.sha256(base64.b64decode(encoded)).digest()
+    return f"{algorithm.removeprefix('ssh-')} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+
+
+def _entry(host: Any) -> dict[str, Any]:
+    return dict(host) if isinstance(host, dict) else {"address": host}

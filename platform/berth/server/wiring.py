@@ -79,7 +79,7 @@ def _build_wiring(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
     local_provider = LocalProvider(home / "nodes", machine())
     static = StaticProvider(clock.now)
-    ssh = SshProvider(clock.now, SshUpkeep(clock.now, installation, Visitor()))
+    upkeep = SshUpkeep(clock.now, installation, Visitor())
     raylets = prepared(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
     plain = prepared(local_provider)
     clusters = Clusters(installation)
@@ -91,7 +91,7 @@ def _build_wiring(fakes: str) -> Wiring:
         providers={
             NodePool.Provider.LOCAL.value: lambda pool: raylets if pool.runtime == "ray" else plain,
             NodePool.Provider.STATIC.value: lambda pool: static,
-            NodePool.Provider.SSH.value: lambda pool: ssh,
+            NodePool.Provider.SSH.value: lambda pool: SshProvider(clock.now, upkeep, pool),
             NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
             NodePool.Provider.KUBERNETES.value: lambda pool: KubernetesProvider(
                 partial(access.for_pool, pool), partial(access.open, pool), clock.now

@@ -8,25 +8,40 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from pools.models import MachineUse, SshHost
-from pools.providers.base import Instance, ProvisionOrder, SharedMachine
+from pools.joining.server import reachable_server
+from pools.models import MachineUse, NodePool, SshHost
+from pools.providers.base import Instance, ProvisionOrder, Shape, SharedMachine
+from pools.providers.preview import Preview
 from pools.providers.ssh.upkeep import SshUpkeep
 from pools.providers.static import StaticProvider
+from pools.services.ssh.keys import PoolKeys
 
 PODS_MAX = 2**31 - 1  # the pool's own maximum applies
 HOSTS_NAMED = 3
 
 
 class SshProvider(StaticProvider):
-    """Provider of all pools of SSH hosts. Each listing also takes a step of the upkeep."""
+    """Provider of one pool of SSH hosts. Each listing also takes a step of the upkeep.
 
-    def __init__(self, now: Callable[[], datetime], upkeep: SshUpkeep) -> None:
+    Only a preview reads `pool`, which may not be stored yet.
+    """
+
+    def __init__(self, now: Callable[[], datetime], upkeep: SshUpkeep, pool: NodePool) -> None:
         super().__init__(now)
-        self._upkeep = upkeep
+        self._upkeep, self._pool = upkeep, pool
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         self._upkeep.step(pool)
         return super().list_instances(pool)
+
+    def preview(self, pool: str, shape: Shape) -> Preview:
+        """Examine all hosts of the pool at once."""
+        # asyncssh is only loaded by processes that visit hosts.
+        from pools.providers.ssh.examine import TIMEOUTS, examine
+
+        reachable_server()
+        keys = PoolKeys(self._pool, self._pool.unstored_ssh_keys)
+        return examine(self._pool, shape, keys, self._upkeep.installation(), TIMEOUTS)
 
     def _instance(self, use: MachineUse) -> Instance:
         instance = super()._instance(use)

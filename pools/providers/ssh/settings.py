@@ -229,11 +229,16 @@ def ssh_settings(value: Any) -> SshSettings:
     return settings
 
 
-def pin_host_keys(value: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings with these keys, by host name, pinned on hosts without a key."""
+def pin_host_keys(
+    value: Mapping[str, Any], keys: Mapping[str, str], *, replace: bool = False
+) -> dict[str, Any]:
+    """Return the settings with these keys, by host name, pinned on hosts without a key.
+
+    With `replace`, the keys also replace pinned keys.
+    """
     hosts = [dict(host) for host in _to_list(value.get("hosts", ()))]
     for host, parsed in zip(hosts, ssh_settings(value).hosts, strict=True):
-        if not parsed.host_key and parsed.own_name in keys:
+        if (replace or not parsed.host_key) and parsed.own_name in keys:
             host["host_key"] = keys[parsed.own_name]
     return {**value, "hosts": hosts}
 

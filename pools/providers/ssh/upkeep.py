@@ -42,7 +42,7 @@ class SshUpkeep:
         self, now: Callable[[], datetime], installation: Callable[[], str], visitor: Visitor,
         timeouts: Timeouts | None = None,
     ) -> None:  # fmt: skip
-        self._now, self._installation, self._visitor = now, installation, visitor
+        self._now, self.installation, self._visitor = now, installation, visitor
         self._timeouts = timeouts or Timeouts()
         self._watches: dict[int, _Watch] = {}
         self._digests: dict[int, str] = {}
@@ -90,7 +90,7 @@ class SshUpkeep:
         # asyncssh is only loaded by processes that visit hosts.
         from pools.providers.ssh import visits
 
-        home, installation = row.settings["home"], self._installation()
+        home, installation = row.settings["home"], self.installation()
         visit: Coroutine[Any, Any, Any]
         if task is Task.SCAN:
             visit = visits.scan(endpoint, self._timeouts)

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
-from berth.core.problems import Problem, format_value
+from berth.core.problems import Problem, format_value, suggest
 from pools.engine.ssh_hosts import Host, HostState, host_state
 from pools.models import NodePool, SshHost
-from pools.providers.ssh.settings import keep_host_keys, ssh_settings
+from pools.providers.ssh.settings import keep_host_keys, pin_host_keys, ssh_settings
 from pools.services.machines import remove_machine
+from pools.signals import changed
 
 SSH = NodePool.Provider.SSH.value
 
@@ -67,7 +69,7 @@ def remove_all_hosts(pool: NodePool) -> None:
         )
 
 
-def forget_host(host: SshHost) -> None:
+def forget_host(host: SshHost, *, actor: Any) -> None:
     """Delete the row of a removed host that cannot be reached any more. Its agent, if any, stays on it.
 
     Raises Conflict if the host is not being removed, or if its node is still drained.
@@ -76,7 +78,33 @@ def forget_host(host: SshHost) -> None:
         raise Conflict(f"Host {host.name} is in the settings of pool {host.pool}. Remove it there first.")
     if host.machine is not None and host.machine.departed_at is None:
         raise Conflict(f"The node of host {host.name} is still drained. Try again once it has ended.")
-    host.delete()
+    with transaction.atomic():
+        summary = {"host": host.name, "address": host.address}
+        changed.send(
+            NodePool, actor=actor, action="forget host", obj=host.pool, before=summary, after=None
+        )  # fmt: skip
+        host.delete()
+
+
+def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
+    """Pin keys by the name of the host. Raises Invalid unless the host presented exactly this key last."""
+    from pools.services.pools import edit_pool
+
+    presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))
+    problems = []
+    for name, key in keys.items():
+        if name not in presented:
+            allowed = suggest(name, sorted(presented))
+            problems.append(
+                Problem(f"keys.{name}", "is not a host of this pool", format_value(name), allowed)
+            )
+        elif not key or presented[name] != key:
+            message = "is not the key that the host presented at the last visit"
+            problems.append(Problem(f"keys.{name}", message, format_value(key), presented[name]))
+    if problems:
+        raise Invalid(problems)
+    settings = pin_host_keys(pool.provider_settings, keys, replace=True)
+    edit_pool(actor=actor, pool=pool, changes={"provider_settings": settings}, version=pool.version)
 
 
 def host_view(row: SshHost, now: datetime, *, is_visited_now: bool = False, applied: str = "") -> Host:

@@ -34,7 +34,7 @@ class PoolKeys:
             return self._unstored[name]
         if name not in self._sealed:
             pool = self._pool.name if self._pool else "POOL"
-            remedy = f"Set it with `berth secret set {name} --pool {pool} --ssh-key FILE`"
+            remedy = f"Set it with `berth secret set {name} --pool {pool} --ssh-key --file KEY`"
             raise SshError(SshErrorKind.KEY, f"the pool has no SSH key {name}. {remedy}")
         try:
             return unseal(self._sealed[name])

@@ -46,7 +46,7 @@ class SshPool:
     def restart_berth(self) -> None:
         """Forget all visits, as after kill -9."""
         upkeep = SshUpkeep(self.now, lambda: INSTALLATION, Visitor(), self.timeouts)
-        self.provider = SshProvider(self.now, upkeep)
+        self.provider = SshProvider(self.now, upkeep, self.pool)
 
     def reconcile(self) -> None:
         NodePool.objects.filter(pk=self.pool.pk).update(ticked_at=None, retry_at=None)

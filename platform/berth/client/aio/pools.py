@@ -20,6 +20,7 @@ from berth.client.models.pools import (
     ScaledPool,
     ScalePreview,
     ScalingEvent,
+    SshHost,
 )
 from berth.client.models.scheduling import Queue
 
@@ -153,6 +154,18 @@ class AsyncNodePools(AsyncResource):
         """Drain a machine's node, then remove the machine."""
         path = f"node-pools/{name}/machines/{machine}/remove"
         return await self._post(Machine, path, {"reason": reason})
+
+    def ssh_hosts(self, name: str) -> AsyncIterator[SshHost]:
+        """Iterate over the hosts of a pool that Berth reaches over SSH."""
+        return self._iterate(SshHost, f"node-pools/{name}/ssh-hosts")
+
+    async def accept_host_keys(self, name: str, keys: Mapping[str, str]) -> None:
+        """Pin keys by the name of the host. Each must be the `presented_key` of its host."""
+        await self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
+
+    async def forget_ssh_host(self, name: str, host: str) -> None:
+        """Forget a removed host that cannot be reached any more. Its agent stays installed."""
+        await self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
     async def _step(self, name: str, step: str, body: object = None) -> NodePool:
         return await self._post(NodePool, f"node-pools/{name}/{step}", body)

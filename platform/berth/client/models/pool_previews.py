@@ -23,6 +23,8 @@ class PreviewedNode(Model):
     total: Amounts = Field(default_factory=Amounts)
     free: Amounts = Field(default_factory=Amounts)
     """Resources that others do not use."""
+    host_key: str | None = None
+    """Public key that an SSH host presented; None if a key is pinned, or for other providers."""
 
 
 class PreviewFinding(Model):

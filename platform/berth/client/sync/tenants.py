@@ -122,6 +122,12 @@ class Secrets(Resource):
         """Create or replace a secret that pods can use."""
         return self._set(name, {"value": value}, project, pool)
 
+    def set_ssh_key(
+        self, name: str, key: str, *, project: str | None = None, pool: str | None = None
+    ) -> Secret:
+        """Create or replace a private key with which Berth logs in to the SSH hosts of a pool."""
+        return self._set(name, {"ssh_key": key}, project, pool)
+
     def set_registry(
         self, name: str, registry: str, username: str, password: str,
         *, project: str | None = None, pool: str | None = None,

@@ -70,6 +70,9 @@ def set_secret(
     username: Annotated[
         str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")
     ] = None,
+    ssh_key: Annotated[
+        bool, typer.Option("--ssh-key", help="Private key for the SSH hosts of a pool; not for workloads.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create or replace a secret.
@@ -81,14 +84,19 @@ def set_secret(
     pass berth/hf-token | berth secret set hf-token -p vision
     berth secret set deploy-key -p vision --file id_ed25519
     berth secret set registry --pool train --registry registry.example.org:5000 -u berth
+    berth secret set ssh-key --pool metal --ssh-key --file ~/.ssh/berth
     """
+    if ssh_key and registry is not None:
+        raise BadInput("secret set: --ssh-key cannot be combined with --registry")
     if (registry is None) != (username is None):
         raise BadInput("secret set: use --registry and --username together")
     with open_client() as client:
         owner = _owner(client, project, pool)
         value = _read_value(file, "Value" if registry is None else "Password")
         stored: Any
-        if registry is None or username is None:
+        if ssh_key:
+            stored = client.secrets.set_ssh_key(name, value, **owner)
+        elif registry is None or username is None:
             stored = client.secrets.set(name, value, **owner)
         else:
             stored = client.secrets.set_registry(name, registry, username, value, **owner)

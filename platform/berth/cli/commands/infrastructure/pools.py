@@ -8,12 +8,14 @@ import typer
 from berth.cli.arguments import PoolArgument, open_client, with_options_from
 from berth.cli.commands.infrastructure.nodes import format_free_gpus, is_interactive
 from berth.cli.commands.infrastructure.previews import (
+    accept_host_keys,
     confirm_creation,
     confirm_drain,
     drain_lines,
     print_drain,
     print_preview,
 )
+from berth.cli.commands.infrastructure.ssh_hosts import host_app
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
 from berth.cli.pool_values import NewPool, PoolChanges
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from berth.client.models.pools import NodePool
 
 app = typer.Typer(no_args_is_help=True, help="Manage node pools.")
+app.add_typer(host_app, name="host")
 Name = PoolArgument
 # These providers have nothing to show before a pool exists.
 WITHOUT_PREVIEW = (None, "local", "static")
@@ -90,12 +93,13 @@ def create(options: NewPool) -> None:
     """
     values = options.document()
     name = options.resolve_name(values.pop("name", None))
-    if options.dry_run:
-        with open_client() as client:
+    with open_client() as client:
+        if options.accept_host_keys:
+            values = accept_host_keys(name, values, client.node_pools.preview(name, **values), options.output)
+        if options.dry_run:
             show_one(client.node_pools.preview(name, **values), options.output, print_preview)
-        return
-    if not options.yes and values.get("provider") not in WITHOUT_PREVIEW:
-        with open_client() as client:
+            return
+        if not options.yes and values.get("provider") not in WITHOUT_PREVIEW:
             confirm_creation(name, client.node_pools.preview(name, **values), options.output)
     _run_action(options.output, lambda client: client.node_pools.create(name, **values))
 

@@ -8,6 +8,7 @@ import typer
 from berth.cli.commands.infrastructure.nodes import is_interactive
 from berth.cli.exits import ExitCode
 from berth.cli.output import Column, Output, print_items
+from berth.cli.ssh_hosts import pin_presented_keys
 from berth.cli.text import number, safe
 from berth.core.words import format_count
 
@@ -64,6 +65,18 @@ def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
             file=sys.stderr,
         )
         raise typer.Exit(ExitCode.REFUSED)
+
+
+def accept_host_keys(
+    name: str, values: dict[str, Any], preview: "PoolPreview", output: Output
+) -> dict[str, Any]:
+    """Return the pool with the host keys pinned that SSH hosts presented. Print their fingerprints."""
+    pinned, lines = pin_presented_keys(values, preview)
+    print(
+        "\n".join([f"Host keys of pool {safe(name)} to pin:", *lines] if lines else ["No host keys to pin."]),
+        file=sys.stderr if output.is_data else sys.stdout,
+    )
+    return pinned
 
 
 def _format_finding(finding: Any) -> str:

@@ -1,0 +1,100 @@
+"""Commands `berth pool host` for hosts that Berth reaches over SSH."""
+
+from typing import Annotated, Any
+
+import typer
+
+from berth.cli.arguments import PoolArgument, open_client
+from berth.cli.commands.infrastructure.nodes import is_interactive
+from berth.cli.exits import BadInput
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption
+from berth.cli.text import format_age, now, safe
+from berth.core.problems import suggest
+
+host_app = typer.Typer(no_args_is_help=True, help="Manage the SSH hosts of a pool.")
+Pool = PoolArgument
+
+
+@host_app.command("list")
+def list_hosts(pool: Pool, watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
+    """List the SSH hosts of a pool with their problems.
+
+    \b
+    berth pool host list metal
+    """
+    with open_client() as client:
+        print_listing(
+            lambda: list(client.node_pools.ssh_hosts(pool)), _columns, output, "No SSH hosts.", watch=watch
+        )
+
+
+@host_app.command("accept")
+def accept(
+    pool: Pool,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[HOST...]", help="Hosts; default: all hosts without a pinned key."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
+) -> None:
+    """Pin the keys that SSH hosts presented. Compare the fingerprints with those of the hosts first.
+
+    A pinned key is only replaced if the host is named.
+
+    \b
+    berth pool host accept metal
+    berth pool host accept metal gpu-1
+    """
+    with open_client() as client:
+        listed = {host.name: host for host in client.node_pools.ssh_hosts(pool)}
+        for name in hosts or ():
+            if name not in listed:
+                hint = suggest(name, sorted(listed))
+                raise BadInput(f"pool {pool} has no SSH host {name!r}. {hint}")
+        chosen = [
+            host
+            for host in listed.values()
+            if host.presented_key and (host.name in hosts if hosts else not host.host_key)
+        ]
+        if not chosen:
+            print("No host has presented a key that is not pinned.")
+            return
+        for host in chosen:
+            former = f" instead of {host.fingerprint}" if host.fingerprint else ""
+            print(safe(f"{host.name}: {host.presented_fingerprint}{former}"))
+        if not yes and is_interactive():
+            typer.confirm("Pin these keys?", abort=True, err=True)
+        client.node_pools.accept_host_keys(pool, {host.name: str(host.presented_key) for host in chosen})
+    print("pinned")
+
+
+@host_app.command("forget")
+def forget(
+    pool: Pool, host: Annotated[str, typer.Argument(metavar="HOST", help="Name of the host.")]
+) -> None:
+    """Forget a removed host that cannot be reached any more. Its agent stays installed.
+
+    \b
+    berth pool host forget metal gpu-1
+    """
+    with open_client() as client:
+        client.node_pools.forget_ssh_host(pool, host)
+    print(f"{safe(host)} forgotten")
+
+
+def _columns() -> list[Column]:
+    moment = now()
+    return [
+        Column("NAME", lambda h: h.name),
+        Column("STATE", lambda h: h.state),
+        Column("ADDRESS", _address),
+        Column("USER", lambda h: h.user, optional=True),
+        Column("LAST SEEN", lambda h: format_age(h.last_seen_at, moment) if h.last_seen_at else "-"),
+        Column("HOST KEY", lambda h: h.fingerprint or "-", wide=True),
+        Column("MESSAGE", lambda h: h.message or "-", flexible=True),
+    ]
+
+
+def _address(host: Any) -> str:
+    return host.address if host.port == 22 else f"{host.address} port {host.port}"

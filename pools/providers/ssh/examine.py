@@ -1,0 +1,137 @@
+"""Examine the hosts of a new pool without changing them."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pools.models import NodePool, SshHost
+from pools.providers.base import Shape
+from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
+from pools.providers.ssh import visits
+from pools.providers.ssh.endpoint import Endpoint, SshError, Timeouts, fingerprint
+from pools.providers.ssh.scripts import HostFacts
+from pools.providers.ssh.settings import ssh_settings
+from pools.services.ssh.keys import PoolKeys
+
+AT_ONCE = 100
+TIMEOUTS = Timeouts(connect=10.0, command=30.0)
+ACCEPT = "Compare the fingerprints with those of the hosts, then pin the keys with `--accept-host-keys`."
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """Result for one host: its facts, or the key that it presented, or the error."""
+
+    facts: HostFacts | None = None
+    scanned_key: str = ""
+    error: SshError | None = None
+
+
+def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, timeouts: Timeouts) -> Preview:
+    """Return the hosts as nodes, with what prevents their use."""
+    hosts = ssh_settings(pool.provider_settings).resolved()
+    results = asyncio.run(_examine_all(hosts, keys.endpoint, timeouts))
+    pools = _pools_by_place(pool)
+    nodes = tuple(
+        _node(host, result, shape, installation, pools.get(_place(host), ""))
+        for host, result in zip(hosts, results, strict=True)
+    )
+    source = f"SSH hosts: {len(hosts)}"
+    return Preview(source, nodes, tuple(_findings(hosts, results, nodes)))
+
+
+async def _examine_all(
+    hosts: Sequence[Mapping[str, Any]], endpoint: Callable[[Mapping[str, Any]], Endpoint], timeouts: Timeouts
+) -> list[Examined]:
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def examine_one(host: Mapping[str, Any]) -> Examined:
+        async with slots:
+            try:
+                to = endpoint(host)
+                if not host["host_key"]:
+                    return Examined(scanned_key=await visits.scan(to, timeouts))
+                return Examined(await visits.measure(to, host["home"], timeouts))
+            except SshError as failure:
+                return Examined(scanned_key=failure.presented, error=failure)
+
+    return list(await asyncio.gather(*map(examine_one, hosts)))
+
+
+def _node(
+    host: Mapping[str, Any], result: Examined, shape: Shape, installation: str, pool: str
+) -> PreviewedNode:
+    facts = result.facts or HostFacts()
+    total = Shape(facts.cpus * 1000, facts.memory_mib, len(facts.gpus), facts.gpus[0] if facts.gpus else "")
+    if result.error is not None:
+        obstacle = result.error.message
+    elif result.facts is None:
+        obstacle = f"the host key {fingerprint(result.scanned_key)} has not been accepted"
+    elif problems := facts.problems(installation):
+        obstacle = "; ".join(problems)
+    elif pool:
+        obstacle = f"the host belongs to pool {pool}"
+    else:
+        obstacle = _shortage(total, shape)
+    presented = result.scanned_key if not host["host_key"] else ""
+    return PreviewedNode(
+        host["name"], total, obstacle=obstacle, details=_details(result.facts), host_key=presented
+    )
+
+
+def _shortage(total: Shape, shape: Shape) -> str:
+    """Return the reason that the host is smaller than the pool's nodes, or an empty string."""
+    short = [
+        name
+        for name, has, needs in (
+            ("GPUs", total.gpus, shape.gpus), ("cores", total.cpu_milli, shape.cpu_milli),
+            ("memory", total.memory_mib, shape.memory_mib),
+        )
+        if has < needs
+    ]  # fmt: skip
+    return f"the host has fewer {' and '.join(short)} than the pool's nodes" if short else ""
+
+
+def _details(facts: HostFacts | None) -> str:
+    if facts is None:
+        return ""
+    root = {"root": "root", "sudo": "sudo"}.get(facts.root, "no root")
+    manager = "systemd" if facts.has_systemd else "no systemd"
+    parts = [facts.os, facts.architecture, f"Python {facts.python or 'missing'}", manager, root]
+    return ", ".join([*filter(None, parts), f"{facts.disk_free_mib // 1024} GiB of disk free"])
+
+
+def _findings(
+    hosts: Sequence[Mapping[str, Any]], results: Sequence[Examined], nodes: Sequence[PreviewedNode]
+) -> list[Finding]:
+    findings = []
+    if not hosts:
+        findings.append(warning("The pool has no hosts.", "List them in provider_settings.hosts."))
+    elif all(node.obstacle for node in nodes):
+        findings.append(error("None of the hosts can be used.", "See the reasons above."))
+    if unpinned := [node.name for node in nodes if node.host_key]:
+        findings.append(warning(f"The host keys of {_names(unpinned)} have not been accepted.", ACCEPT))
+    plain = [
+        host["name"]
+        for host, result in zip(hosts, results, strict=True)
+        if result.facts is not None and not result.facts.has_systemd
+    ]
+    if plain:
+        message = f"{_names(plain)} {'runs' if len(plain) == 1 else 'run'} no systemd."
+        findings.append(warning(message, "After a reboot, Berth starts the agent there again over SSH."))
+    return findings
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _place(host: Mapping[str, Any]) -> tuple[str, int, str]:
+    return host["address"], host["port"], host["bastion"]["address"] if host["bastion"] else ""
+
+
+def _pools_by_place(pool: NodePool) -> Mapping[tuple[str, int, str], str]:
+    rows = SshHost.objects.exclude(pool__name=pool.name).select_related("pool")
+    return {(row.address, row.port, row.through): row.pool.name for row in rows}
