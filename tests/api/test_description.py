@@ -34,7 +34,7 @@ def test_every_operation_has_a_summary_and_a_unique_id(openapi_description: dict
 def test_fake_providers_and_runtimes_are_not_listed(openapi_description: dict[str, Any]) -> None:
     for body in ("CreatePoolBody", "PoolValues"):
         properties = openapi_description["components"]["schemas"][body]["properties"]
-        assert properties["provider"]["enum"] == ["local", "static", "aws", "kubernetes", "ssh"]
+        assert properties["provider"]["enum"] == ["local", "static", "aws", "kubernetes", "ssh", "slurm"]
         assert properties["runtime"]["enum"] == ["local", "ray", "kubernetes"]
 
 

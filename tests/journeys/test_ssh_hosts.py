@@ -3,13 +3,14 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.journeys.command import sign_in
+from tests.journeys.command import Terminal, sign_in
 from tests.journeys.conftest import InstallContext
 from tests.journeys.host_namespaces import SERVER, NamespaceHost, namespace_hosts, needs_namespaces
 from tests.journeys.installation import until
@@ -25,106 +26,143 @@ while [ ! -e "$BERTH_WORKSPACE/enough" ]; do
   mv "$BERTH_WORKSPACE/new-$RANK" "$BERTH_WORKSPACE/step-$RANK"; sleep 0.2
 done
 """
+WAIT = 'until [ -e "$BERTH_WORKSPACE/enough" ]; do sleep 0.2; done'
 
 
-def gang(name: str, project: str, command: str) -> dict[str, Any]:
-    return {
-        "name": name, "project": project, "pools": ["metal"], "command": ["sh", "-c", command],
-        "roles": [{"name": "worker", "replicas": 2, "cpu": 1, "memory_mib": 64}], "grace_period_seconds": 5,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Story:
+    """An installation with two hosts that no pool uses yet."""
+
+    admin: Terminal
+    dave: Terminal
+    grace: Terminal
+    hosts: list[NamespaceHost]
+    key: Path
+    place: Path
+
+    @property
+    def workspaces(self) -> Path:
+        return self.place / "workspaces"
+
+    def states(self) -> dict[str, str]:
+        return {host.name: host.state for host in self.admin.client().node_pools.ssh_hosts("metal")}
+
+    def nodes(self) -> list[str]:
+        return [node.state for node in self.admin.client().nodes.list(pool="metal")]
+
+    def submit(self, user: Terminal, name: str, project: str, command: str) -> str:
+        """Submit a gang that needs both hosts. Return its ID."""
+        role = {"name": "worker", "replicas": 2, "cpu": os.cpu_count() or 1, "memory_mib": 64}
+        document = {
+            "name": name, "project": project, "pools": ["metal"], "command": ["sh", "-c", command],
+            "roles": [role], "grace_period_seconds": 5,
+        }  # fmt: skip
+        return user.client().workloads.submit(document).id
+
+    def until_phase(self, user: Terminal, name: str, phase: str) -> None:
+        client = user.client()
+        until(lambda: client.workloads.find(name).phase == phase, LONG, details=self.describe)
+
+    def describe(self) -> str:
+        client = self.admin.client().node_pools
+        hosts = [host.plain() for host in client.ssh_hosts("metal")]
+        events = [event.reason for event in client.history("metal", limit=20)]
+        return yaml.safe_dump([hosts, events]) + "\n".join(log_of(host) for host in self.hosts)
 
 
-def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(installing: InstallContext, tmp_path: Path) -> None:
-    workspaces = tmp_path / "workspaces"
-    workspaces.mkdir()
-    workspaces.chmod(0o777)
-    names = ["box-1", "box-2"]
-    with namespace_hosts(tmp_path, names) as (hosts, key), installing(BERTH_PLAIN_HTTP="1") as berth:
+@pytest.fixture
+def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
+    (tmp_path / "workspaces").mkdir()
+    (tmp_path / "workspaces").chmod(0o777)
+    with (
+        namespace_hosts(tmp_path, ["box-1", "box-2"]) as (hosts, key),
+        installing(BERTH_PLAIN_HTTP="1") as berth,
+    ):
         berth.end()
         berth.settings |= {
-            "BERTH_PUBLIC_URL": f"http://{SERVER}:{berth.port}", "BERTH_ALLOWED_HOSTS": f"{SERVER},127.0.0.1",
-        }  # fmt: skip
+            "BERTH_PUBLIC_URL": f"http://{SERVER}:{berth.port}",
+            "BERTH_ALLOWED_HOSTS": f"{SERVER},127.0.0.1",
+        }
         berth.start("--demo", "--host", "0.0.0.0")
-        admin, dave, grace = (sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace"))
-        client, vision, ads = admin.client(), dave.client(), grace.client()
+        users = [sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace")]
+        yield Story(*users, hosts, key, tmp_path)
 
-        def phase(user: Any, name: str) -> str:
-            return str(user.workloads.find(name).phase)
 
-        def states() -> dict[str, str]:
-            return {host.name: host.state for host in client.node_pools.ssh_hosts("metal")}
+def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:
+    create_pool_after_a_preview(story)
+    set_quotas(story)
+    handle = story.submit(story.dave, "training", "vision", COUNT)
+    story.until_phase(story.dave, "training", "running")
+    step = story.workspaces / handle / "step-0"
+    until(lambda: step.exists() and int(step.read_text()) >= 3)
 
-        def story() -> str:
-            hosts_now = [host.plain() for host in client.node_pools.ssh_hosts("metal")]
-            events = [event.reason for event in client.node_pools.history("metal", limit=20)]
-            return yaml.safe_dump([hosts_now, events]) + "\n".join(log_of(host) for host in hosts)
+    ranking = story.submit(story.grace, "ranking", "ads", WAIT)
+    story.until_phase(story.grace, "ranking", "running")
+    reached = int(step.read_text())
+    assert story.dave.client().workloads.find("training").phase == "pending"
+    (story.workspaces / ranking / "enough").touch()
+    story.until_phase(story.grace, "ranking", "completed")
+    story.until_phase(story.dave, "training", "running")
+    begins = f"run 2 starts at step {reached} on"
+    log = story.dave.client().workloads.log
+    until(lambda: begins in log(handle, pod="worker-0").data.decode(), details=story.describe)
 
-        env = {"BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(workspaces)}
-        listed = [{"name": host.name, "address": host.address, "env": env} for host in hosts]
-        (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(listed))
-        create = [
-            "pool", "create", "metal", "--provider", "ssh", "--hosts", str(tmp_path / "hosts.yaml"),
-            "--key", str(key), "--nodes", "2", "--cpu", "1", "--memory", "256", "--set", "reconcile_tick=1",
-        ]  # fmt: skip
-        shown = admin.berth(*create, "--dry-run")
-        assert "has not been accepted" in shown
-        shown = admin.berth(*create, "--accept-host-keys", "--dry-run")
-        assert "2 of 2 nodes can be used" in shown
-        assert list(hosts[0].home.iterdir()) == [hosts[0].home / "machine-id"], "a preview changes nothing"
-        admin.berth(*create, "--accept-host-keys")
-        until(lambda: states() == dict.fromkeys(names, "joined"), LONG, details=story)
-        until(
-            lambda: [node.state for node in client.nodes.list(pool="metal")] == ["ready"] * 2, LONG,
-            details=story,
-        )  # fmt: skip
+    check_repair(story)
+    assert story.dave.client().workloads.find("training").phase == "running"
+    (story.workspaces / handle / "enough").touch()
+    story.until_phase(story.dave, "training", "completed")
+    assert story.dave.client().workloads.find("training").run == 2
+    check_removal(story)
 
-        # ads has a quota for both nodes. vision borrows them, and is reclaimed.
-        cores = os.cpu_count() or 1
-        for owner in (["product", "--department"], ["ads"]):
-            admin.berth("quota", "set", *owner, "--pool", "metal", "--cpu", str(2 * cores))
-        for owner in (["research", "--department"], ["vision"]):
-            admin.berth("quota", "set", *owner, "--pool", "metal", "--cpu", "0")
-        training = gang("training", "vision", COUNT)
-        training["roles"][0]["cpu"] = cores
-        vision.workloads.submit(training)
-        until(lambda: phase(vision, "training") == "running", LONG, details=story)
-        handle = vision.workloads.find("training").id
-        step = workspaces / handle / "step-0"
-        until(lambda: step.exists() and int(step.read_text()) >= 3)
-        ranking = gang("ranking", "ads", 'until [ -e "$BERTH_WORKSPACE/enough" ]; do sleep 0.2; done')
-        ranking["roles"][0]["cpu"] = cores
-        ads.workloads.submit(ranking)
-        until(lambda: phase(ads, "ranking") == "running", LONG, details=story)
-        reached = int(step.read_text())
-        assert phase(vision, "training") == "pending"
-        (workspaces / ads.workloads.find("ranking").id / "enough").touch()
-        until(lambda: phase(ads, "ranking") == "completed", LONG)
-        until(lambda: phase(vision, "training") == "running", LONG, details=story)
-        log = until(lambda: vision.workloads.log(handle, pod="worker-0").data.decode())
-        assert f"run 2 starts at step {reached} on" in log
 
-        # A lost agent is started again. The pods continue.
-        seen = {machine.name: machine.last_seen_at for machine in client.node_pools.machines("metal")}
-        kill_agent(hosts[1])
-        until(
-            lambda: agents(hosts[1])
-            and all(m.last_seen_at > seen[m.name] for m in client.node_pools.machines("metal")),
-            LONG, details=story,
-        )  # fmt: skip
-        assert (phase(vision, "training"), vision.workloads.find("training").run) == ("running", 2)
-        (workspaces / handle / "enough").touch()
-        until(lambda: phase(vision, "training") == "completed", LONG)
+def create_pool_after_a_preview(story: Story) -> None:
+    """Create the pool as an admin does who has not pinned the keys of the hosts yet."""
+    env = {"BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(story.workspaces)}
+    listed = [{"name": host.name, "address": host.address, "env": env} for host in story.hosts]
+    (story.place / "hosts.yaml").write_text(yaml.safe_dump(listed))
+    create = [
+        "pool", "create", "metal", "--provider", "ssh", "--hosts", str(story.place / "hosts.yaml"),
+        "--key", str(story.key), "--nodes", "2", "--cpu", "1", "--memory", "256",
+        "--set", "reconcile_tick=1",
+    ]  # fmt: skip
+    assert "has not been accepted" in story.admin.berth(*create, "--dry-run")
+    shown = story.admin.berth(*create, "--accept-host-keys", "--dry-run")
+    assert "2 of 2 nodes can be used" in shown
+    for host in story.hosts:
+        assert list(host.home.iterdir()) == [host.home / "machine-id"], "a preview changes nothing"
+    story.admin.berth(*create, "--accept-host-keys")
+    joined = {host.name: "joined" for host in story.hosts}
+    until(lambda: story.states() == joined, LONG, details=story.describe)
+    until(lambda: story.nodes() == ["ready", "ready"], LONG, details=story.describe)
 
-        # Removed hosts are drained and left clean.
-        (hosts[1].directory / "lib/theirs").write_text("not Berth's")
-        admin.berth(
-            "pool", "edit", "metal", "--nodes", "0:2", "--set", "provider_settings={hosts: []}", "--yes"
-        )
-        until(lambda: states() == {}, LONG, details=story)
-        for host in hosts:
-            assert not host.home.exists()
-            assert agents(host) == []
-        assert (hosts[1].directory / "lib/theirs").exists()
+
+def set_quotas(story: Story) -> None:
+    """Give ads a quota for both hosts, so that vision borrows them."""
+    cores = 2 * (os.cpu_count() or 1)
+    for owner, cpu in ((["product", "--department"], cores), (["ads"], cores),
+                       (["research", "--department"], 0), (["vision"], 0)):  # fmt: skip
+        story.admin.berth("quota", "set", *owner, "--pool", "metal", "--cpu", str(cpu))
+
+
+def check_repair(story: Story) -> None:
+    """Check that Berth starts a lost agent again."""
+    machines = story.admin.client().node_pools.machines
+    seen = {machine.name: machine.last_seen_at for machine in machines("metal")}
+    kill_agent(story.hosts[1])
+    until(lambda: agents(story.hosts[1]), LONG, details=story.describe)
+    until(lambda: all(each.last_seen_at > seen[each.name] for each in machines("metal")), LONG)
+
+
+def check_removal(story: Story) -> None:
+    """Check that removed hosts are drained and left clean."""
+    (story.hosts[1].directory / "lib/theirs").write_text("not Berth's")
+    settings = "provider_settings={hosts: []}"
+    story.admin.berth("pool", "edit", "metal", "--nodes", "0:2", "--set", settings, "--yes")
+    until(lambda: story.states() == {}, LONG, details=story.describe)
+    for host in story.hosts:
+        assert not host.home.exists()
+        assert agents(host) == []
+    assert (story.hosts[1].directory / "lib/theirs").exists()
 
 
 def agents(host: NamespaceHost) -> list[int]:

@@ -127,7 +127,7 @@ def test_new_pool_holds_nodes_after_ten_minutes_by_default(alice: Caller) -> Non
 
 def test_fake_providers_are_rejected_unless_enabled(cast: Cast, alice: Caller, settings: Any) -> None:
     settings.BERTH_FAKE_POOLS = ""
-    providers = "'local', 'static', 'aws', 'kubernetes' or 'ssh'"
+    providers = "'local', 'static', 'aws', 'kubernetes', 'ssh' or 'slurm'"
     runtimes = "'local', 'ray' or 'kubernetes'"
     for field, allowed in (("provider", providers), ("runtime", runtimes)):
         errors = [
