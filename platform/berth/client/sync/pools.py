@@ -20,9 +20,9 @@ from berth.client.models.pools import (
     ScaledPool,
     ScalePreview,
     ScalingEvent,
-    SshHost,
 )
 from berth.client.models.scheduling import Queue
+from berth.client.models.ssh_hosts import SshHost
 from berth.client.sync.resource import Resource
 
 QUEUE_PAGE = 500
