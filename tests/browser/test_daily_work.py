@@ -3,6 +3,7 @@
 import re
 import time
 
+import pytest
 from playwright.sync_api import Route, expect
 
 from projects.actor import Actor
@@ -76,6 +77,7 @@ def test_new_workload_appears_and_changes_without_a_reload(opened: Open, scene: 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> None:
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, faults):
@@ -90,6 +92,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["asr-pretrain"]
     with opened("ada") as (page, faults):
@@ -116,6 +119,7 @@ def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_page_polls_without_the_live_socket(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.route_web_socket("**/ws/live?*", lambda socket: socket.close())
@@ -207,6 +211,7 @@ def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
         assert Quota.objects.get(project=scene.projects["speech"]).gpu_milli == 9000
 
 
+@pytest.mark.heavy
 def test_conflicting_quota_edits_are_both_kept(opened: Open, scene: Scene) -> None:
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, _):

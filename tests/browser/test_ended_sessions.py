@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
@@ -69,6 +70,7 @@ def test_ended_session_is_announced_without_leaving_the_page(opened: Open) -> No
         expect(page.locator("#document")).to_have_value(re.compile("command: python half.py"))
 
 
+@pytest.mark.heavy
 def test_input_is_restored_although_the_login_page_has_no_scripts(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/access")
@@ -83,6 +85,7 @@ def test_input_is_restored_although_the_login_page_has_no_scripts(opened: Open) 
         expect(page.get_by_label("Name")).to_have_value("nightly-runs")
 
 
+@pytest.mark.heavy
 def test_quota_grid_draft_is_restored(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas")
@@ -97,6 +100,7 @@ def test_quota_grid_draft_is_restored(opened: Open, scene: Scene) -> None:
         expect(page.locator("tr[data-name=vision] td").first.locator("ins")).to_have_text("13")
 
 
+@pytest.mark.heavy
 def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open, scene: Scene) -> None:
     ada = Actor.for_user(scene.people["ada"])
     research, train = scene.departments["research"], scene.pools["train"]
@@ -121,6 +125,7 @@ def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open,
         expect(page.get_by_role("button", name="Apply")).to_be_disabled()
 
 
+@pytest.mark.heavy
 def test_dialog_form_is_restored_as_a_page(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/access")
@@ -152,6 +157,7 @@ def test_draft_is_not_restored_for_another_user_and_contains_no_secrets(opened: 
         expect(page.get_by_label("Pending threshold (minutes)")).to_have_value("60")
 
 
+@pytest.mark.heavy
 def test_form_can_be_submitted_after_signing_in_in_another_tab(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/access/tokens/new")

@@ -55,6 +55,7 @@ def test_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home: P
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_log_is_polled_without_the_socket(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "first\n")
     with opened("dave") as (page, _):

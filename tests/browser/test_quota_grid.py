@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from projects.models import Project, Quota, QuotaChange
@@ -132,6 +133,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
     assert Quota.objects.get(**where).limit_gpu_milli == 16_000
 
 
+@pytest.mark.heavy
 def test_conflict_between_deleting_and_changing_a_quota_is_resolved_by_the_user(
     opened: Open, scene: Scene
 ) -> None:
@@ -249,6 +251,7 @@ def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, sc
     assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.rank) == (7000, 15_000, 5.0, 4)
 
 
+@pytest.mark.heavy
 def test_server_rejects_a_conflicting_draft_without_live_updates(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
         bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, but silent
@@ -269,6 +272,7 @@ def test_server_rejects_a_conflicting_draft_without_live_updates(opened: Open, s
         expect(bert.get_by_text("1 quota saved.")).to_be_visible()
 
 
+@pytest.mark.heavy
 def test_rows_that_load_late_do_not_interrupt_typing(opened: Open, scene: Scene) -> None:
     Project.objects.bulk_create(
         Project(name=f"a-{n:03}", department=scene.departments["research"]) for n in range(100)
@@ -297,6 +301,7 @@ def test_rows_that_load_late_do_not_interrupt_typing(opened: Open, scene: Scene)
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_rows_load_while_scrolling_and_a_filter_keeps_the_draft(opened: Open, scene: Scene) -> None:
     Project.objects.bulk_create(
         Project(name=f"many-{n:03}", department=scene.departments["product"]) for n in range(150)
@@ -341,6 +346,7 @@ def test_grid_has_one_tab_stop_and_is_accessible(opened: Open, scene: Scene) -> 
             assert "grid" in snapshot and "gridcell" in snapshot and "rowheader" in snapshot
 
 
+@pytest.mark.heavy
 def test_grid_scrolls_inside_its_card_and_is_edited_by_touch_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         open_settled(page, "/quotas")

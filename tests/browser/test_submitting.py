@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from projects.models import Workload
@@ -93,6 +94,7 @@ def test_form_and_document_stay_in_sync(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_late_responses_do_not_disturb_typing(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
@@ -142,6 +144,7 @@ def test_error_links_to_its_line_and_the_first_field_gets_the_focus(opened: Open
         assert accessibility_faults(page) == []
 
 
+@pytest.mark.heavy
 def test_form_is_usable_by_keyboard_and_on_a_phone(opened: Open) -> None:
     with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/submit?kind=single")

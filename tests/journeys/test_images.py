@@ -31,6 +31,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         yield running
 
 
+@pytest.mark.heavy
 def test_workload_runs_in_its_own_image(
     shared_berth: Installation, registry: Registry, tmp_path: Path
 ) -> None:

@@ -12,6 +12,8 @@ from tests.journeys.installation import ROOT, Installation, Visitor, until
 pytestmark = pytest.mark.timeout(300)
 
 DOCUMENTS = ROOT / "examples" / "main-job"
+# The first checkpoint. A rank on a busy machine may be killed before it has saved another one on SIGTERM.
+SAVED_STEP = 50
 
 
 def phase(client: Client, name: str) -> str:
@@ -27,7 +29,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
     for name in ("older", "younger"):
         dave.berth("submit", "-f", str(DOCUMENTS / f"{name}.yaml"))
         until(lambda name=name: phase(vision, name) == "running")
-    until(lambda: last_step(vision, "younger", "step") > 20)
+    until(lambda: last_step(vision, "younger", "step") > SAVED_STEP)
 
     # ads requests the four GPUs of its quota. The borrower's newest gang is reclaimed as a whole.
     endless = (DOCUMENTS / "ranking.yaml").read_text().replace('"600"', '"1000000"')
@@ -42,7 +44,10 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
     # The workload in ads ends. The borrower's gang resumes from its checkpoint, not from the start.
     grace.berth("cancel", "ranking")
     until(lambda: phase(vision, "younger") == "running")
-    until(lambda: last_step(vision, "younger", "begins") > 20, details=lambda: log_of(vision, "younger"))
+    until(
+        lambda: last_step(vision, "younger", "begins") >= SAVED_STEP,
+        details=lambda: log_of(vision, "younger"),
+    )
     dave.berth("cancel", "older", "younger")
     until(lambda: {phase(vision, "older"), phase(vision, "younger")} == {"cancelled"})
 

@@ -82,6 +82,7 @@ def test_scale_history_is_newest_first_filtered_and_limited(stage: ServiceStage,
     assert dave.get(path, action="sideways").status_code == 400
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-64")
 def test_missing_metrics_do_not_cause_scale_in(stage: ServiceStage) -> None:
     service = autoscaled_service(stage)

@@ -16,7 +16,7 @@ POINTS = (
     "services.done",
 )  # fmt: skip
 # The crashes after which a successor has most to repair; the others are heavy.
-AFTER_CALLS = {"services.registered", "services.unregistered", "services.copied"}
+AFTER_CALLS = {"services.registered", "services.copied"}
 
 
 class Killed(BaseException):

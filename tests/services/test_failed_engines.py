@@ -46,6 +46,7 @@ def test_refused_connection_fails_an_external_engine_after_a_few_tries(
     assert finish_request(http_stage, http_stage.scale_out(service, num_replicas=2)).status == "ACTIVE"
 
 
+@pytest.mark.heavy
 def test_dead_external_engine_blocks_other_operations_only_briefly(stage: ServiceStage) -> None:
     service = stage.serve()
     request = stage.scale_out(service, urls=(DEAD_ENGINE,))
@@ -68,7 +69,9 @@ def test_keep_partial_keeps_the_responsive_engine(stage: ServiceStage) -> None:
     assert sorted(stage.states(service)) == ["ACTIVE", "ACTIVE", "FAILED"]
 
 
-@pytest.mark.parametrize("state", ["HEALTH_CHECKING", "WEIGHT_SYNCING"])
+@pytest.mark.parametrize(
+    "state", ["HEALTH_CHECKING", pytest.param("WEIGHT_SYNCING", marks=pytest.mark.heavy)]
+)
 def test_external_engine_that_dies_after_connecting_soon_fails(stage: ServiceStage, state: str) -> None:
     service = stage.serve()
     stage.engines.appear(LIVE_ENGINE)

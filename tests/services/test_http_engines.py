@@ -97,6 +97,7 @@ def finish_request(http_stage: HttpStage, request: ScaleRequest) -> ScaleRequest
     return http_stage.finish(request, seconds=2)
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-02", "RLX-29", "RLX-31", "RLX-32")
 def test_added_engine_follows_weight_updates_of_the_initial_engine(http_stage: HttpStage) -> None:
     service = http_stage.chat()
@@ -112,6 +113,7 @@ def test_added_engine_follows_weight_updates_of_the_initial_engine(http_stage: H
     assert "/pause_generation" not in http_stage.requested_paths(initial)
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-31", "RLX-37")
 def test_strict_consistency_never_routes_to_engines_with_old_weights(http_stage: HttpStage) -> None:
     service = http_stage.chat(weight_consistency="strict")
@@ -154,6 +156,7 @@ def test_external_engines_are_accepted_only_if_they_match_the_service(http_stage
     assert good.engine.weights.held == http_stage.engine_weights(initial)[0]
 
 
+@pytest.mark.heavy
 def test_restarted_router_gets_all_active_engines(transactional_db: None, tmp_path: Path) -> None:
     made, port = make_stage(), free_port()
     with ExitStack() as stack:

@@ -130,6 +130,7 @@ def test_partial_scale_in_names_the_engines_that_failed(stage: ServiceStage) -> 
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "REMOVED", "REMOVED"]
 
 
+@pytest.mark.heavy
 def test_router_entry_is_removed_once_the_router_is_back(stage: ServiceStage) -> None:
     service = scaled_out_service(stage, 3)
     last = InferenceEngine.objects.get(service=service, number=2)

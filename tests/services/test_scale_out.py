@@ -47,6 +47,7 @@ def test_timed_out_scale_out_is_rolled_back(stage: ServiceStage) -> None:
     stage.assert_no_orphans()
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-39")
 def test_keep_partial_keeps_the_active_engines(stage: ServiceStage) -> None:
     service = stage.serve(engines=7, scale_out_timeout=60, scale_out_partial_success_policy="keep_partial")
@@ -80,8 +81,17 @@ def test_engine_that_never_becomes_healthy_fails_the_request(stage: ServiceStage
     assert (request.status, request.failure) == ("FAILED", "health")
 
 
+CANCELLED_IN = [
+    pytest.param("PENDING", marks=pytest.mark.heavy),
+    "CREATING",
+    pytest.param("HEALTH_CHECKING", marks=pytest.mark.heavy),
+    pytest.param("WEIGHT_SYNCING", marks=pytest.mark.heavy),
+    "READY",
+]
+
+
 @pytest.mark.shows("RLX-08", "RLX-13", "RLX-23")
-@pytest.mark.parametrize("status", ["PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY"])
+@pytest.mark.parametrize("status", CANCELLED_IN)
 def test_scale_out_can_be_cancelled_in_every_status_before_active(stage: ServiceStage, status: str) -> None:
     service = stage.serve()
     request = stage.scale_out(service, num_replicas=3)

@@ -36,7 +36,7 @@ def test_strict_consistency_does_not_register_before_the_copy(stage: ServiceStag
 
 
 @pytest.mark.shows("RLX-33", "RLX-34")
-@pytest.mark.parametrize("failure", ["no version", "copy"])
+@pytest.mark.parametrize("failure", ["no version", pytest.param("copy", marks=pytest.mark.heavy)])
 def test_eventual_consistency_routes_to_engines_with_old_weights(stage: ServiceStage, failure: str) -> None:
     service = stage.serve(weight_sync=True)
     if failure == "copy":

@@ -138,6 +138,7 @@ def test_inline_scripts_do_not_run_in_the_admin_site(opened: Open) -> None:
         assert any("violates the following Content Security Policy" in fault for fault in faults)
 
 
+@pytest.mark.heavy
 def test_api_page_works_under_its_content_security_policy(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.add_init_script(VIOLATIONS)

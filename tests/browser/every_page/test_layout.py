@@ -30,6 +30,7 @@ def test_admin_date_filter_is_usable_on_the_first_visit(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_menu_button_stays_in_place_when_the_menu_opens(opened: Open) -> None:
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/quotas")
@@ -58,6 +59,7 @@ def test_menu_without_room_to_the_right_is_aligned_with_its_button(opened: Open)
         )
 
 
+@pytest.mark.heavy
 def test_confirmation_of_a_lower_maximum_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
     """The form is longer than the screen, and the test scrolls to the button."""
     with opened("ada", viewport=WIDE) as (page, _):

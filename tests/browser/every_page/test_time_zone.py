@@ -35,6 +35,7 @@ def test_page_names_the_browsers_time_zone(path: str, text: str, opened: Open) -
         expect(page.locator("body")).to_contain_text(text)
 
 
+@pytest.mark.heavy
 def test_page_without_a_known_time_zone_names_utc(opened: Open) -> None:
     with opened("ada", java_script_enabled=False) as (page, _):
         for path, text in (("/usage?span=24h", "UTC time"), ("/", "UTC time")):

@@ -119,7 +119,7 @@ def longest_run(held: list[dict[str, int]], queue: str, holding: bool) -> int:
 @pytest.mark.parametrize(
     ("queues", "gpus"),
     [
-        (2, 9),
+        pytest.param(2, 9, marks=pytest.mark.heavy),
         (3, 16),
         pytest.param(2, 16, marks=pytest.mark.heavy),
         pytest.param(6, 9, marks=pytest.mark.heavy),
@@ -161,7 +161,10 @@ def test_turns_are_proportional_to_weights() -> None:
     assert allocated_fractions(held) == pytest.approx({"a": 3 / 6, "b": 2 / 6, "c": 1 / 6}, rel=0.1)
 
 
-@pytest.mark.parametrize("weights", [{}, {"a": 3, "b": 1}], ids=["alike", "3 and 1"])
+@pytest.mark.parametrize(
+    "weights",
+    [pytest.param({}, id="alike", marks=pytest.mark.heavy), pytest.param({"a": 3, "b": 1}, id="3 and 1")],
+)
 def test_departments_and_the_projects_within_them_take_turns(weights: dict[str, float]) -> None:
     above = {"a": "one", "b": "one", "c": "two"}
     held, _ = allocation_by_cycle({"a": (16,), "b": (16,), "c": (16,)}, weights, departments=above)
@@ -200,6 +203,7 @@ def test_workload_larger_than_its_departments_share_gets_its_share_of_gpu_time(
     assert evicted <= 12 * 40  # up to 16 workloads each time that a large one starts
 
 
+@pytest.mark.heavy
 def test_turns_of_workloads_larger_than_their_departments_share_follow_weights() -> None:
     queues, above = {"a": (16,), "b": (1,), "c": (1,)}, {"a": "one", "b": "one", "c": "two"}
     held, _ = allocation_by_cycle(queues, {"a": 3}, above, half_lives=12, min_jobs=32)
@@ -208,7 +212,13 @@ def test_turns_of_workloads_larger_than_their_departments_share_follow_weights()
     )
 
 
-@pytest.mark.parametrize("mode", [{"half_life": None, "window": 80}, {"window": 80}], ids=["window", "both"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param({"half_life": None, "window": 80}, id="window", marks=pytest.mark.heavy),
+        pytest.param({"window": 80}, id="both"),
+    ],
+)
 def test_queues_with_a_sliding_window_take_turns(mode: dict[str, Any]) -> None:
     held, _ = allocation_by_cycle({"a": (16,), "b": (16,), "c": (16,)}, **mode)
     assert allocated_fractions(held) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, rel=0.15)
@@ -216,7 +226,7 @@ def test_queues_with_a_sliding_window_take_turns(mode: dict[str, Any]) -> None:
 
 MIXED = [
     ((8,), (3,)),
-    ((8, 1), (1, 8)),
+    pytest.param(((8, 1), (1, 8)), marks=pytest.mark.heavy),
     pytest.param(((3,), (1,)), marks=pytest.mark.heavy),
     pytest.param(((3,), (2,)), marks=pytest.mark.heavy),
     pytest.param(((4,), (3,), (2,)), marks=pytest.mark.heavy),
@@ -237,6 +247,7 @@ def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> No
     assert evicted <= 30 * 12
 
 
+@pytest.mark.heavy
 def test_rounded_up_unit_does_not_change_queues_in_every_cycle() -> None:
     """Seventeen queues take turns on sixteen GPUs. A queue's turn lasts for a while, not for a second."""
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)

@@ -120,6 +120,7 @@ def test_launch_at_the_account_limit_is_retried_each_tick_and_reported_once(plac
     assert stage.pool.last_error == ""
 
 
+@pytest.mark.heavy
 def test_expired_credentials_do_not_stop_running_nodes(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     stage.resize(1)
@@ -139,6 +140,7 @@ def test_expired_credentials_do_not_stop_running_nodes(place: Ec2Account) -> Non
     stage.check()
 
 
+@pytest.mark.heavy
 @shows("SKY-59")
 def test_partial_launch_is_used_and_the_rest_is_ordered(place: Ec2Account) -> None:
     stage = ec2_stage(place)
@@ -184,6 +186,7 @@ def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Account) 
     stage.check()
 
 
+@pytest.mark.heavy
 @shows("SKY-69")
 def test_termination_is_repeated_until_ec2_ends_the_machine(place: Ec2Account) -> None:
     stage = ec2_stage(place)
@@ -206,6 +209,7 @@ def test_termination_is_repeated_until_ec2_ends_the_machine(place: Ec2Account) -
     stage.check()
 
 
+@pytest.mark.heavy
 def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Account) -> None:
     """The volumes of a stopped machine would keep costing money."""
     stage = ec2_stage(place)

@@ -145,6 +145,7 @@ def test_digest_that_arrives_after_cancellation_is_discarded(stage: Stage) -> No
     assert not RunImage.objects.exists()
 
 
+@pytest.mark.heavy
 def test_next_run_looks_up_its_own_digest_after_an_eviction_in_between(stage: Stage) -> None:
     whole = [{"name": "worker", "replicas": 4, "gpu": 1}]
     workload = stage.submit(image=IMAGE, roles=whole, priority=10)
@@ -211,6 +212,7 @@ def test_pods_of_an_idle_role_run_without_the_image(stage: Stage) -> None:
     assert sorted(bool(order.image) for order in orders(stage, workload)) == [False, True]
 
 
+@pytest.mark.heavy
 def test_progress_of_a_pull_is_shown_at_most_once_a_second(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     stage.registries.digests[IMAGE] = FIRST

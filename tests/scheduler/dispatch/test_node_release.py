@@ -116,6 +116,7 @@ def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> Non
     assert (wanted.before, wanted.after) == (3, 2)
 
 
+@pytest.mark.heavy
 def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
     """Three GPUs fit on two nodes of two GPUs, so no second node can be released."""
     a, _, c = submit_one_per_node(stage)
@@ -146,6 +147,7 @@ def test_when_empty_policy_moves_no_workloads(stage: PoolStage) -> None:
     assert row.reason == "nothing runs on 1 node: local-1"
 
 
+@pytest.mark.heavy
 def test_budget_minimum_runtime_or_minimum_nodes_prevents_a_release(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
@@ -165,6 +167,7 @@ def test_budget_minimum_runtime_or_minimum_nodes_prevents_a_release(stage: PoolS
     assert not Eviction.objects.exists()
 
 
+@pytest.mark.heavy
 def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "20m", "zone": "UTC"}
