@@ -9,6 +9,8 @@ import tempfile
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,7 @@ class Api:
 
     def __init__(self, connection: Connection) -> None:
         self.server = connection.server
+        self.clock_offset = timedelta(0)  # the server's time minus this machine's, at the last call
         self._lock, self._calls, self._is_closed = threading.Lock(), 0, False
         headers = {"User-Agent": "berth", "Accept": "application/json"}
         with _invalid("clusters.server", "https://HOST:PORT"):
@@ -177,6 +180,7 @@ class Api:
         headers = {} if body is None else {"Content-Type": "application/json"}
         with self._call_errors():
             response = self._http.request(method, path, params=query, content=content, headers=headers)
+        self.clock_offset = _clock_offset(response)
         _raise_for_status(response.status_code, response.content)
         try:
             parsed = json.loads(response.content)
@@ -187,6 +191,13 @@ class Api:
                 502, "NotKubernetes", f"{self.server} did not respond like a Kubernetes API server"
             )
         return parsed
+
+
+def _clock_offset(response: httpx.Response) -> timedelta:
+    try:
+        return parsedate_to_datetime(response.headers["Date"]) - datetime.now(UTC)
+    except (KeyError, ValueError, TypeError):
+        return timedelta(0)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from berth.core.words import format_count
@@ -14,6 +15,7 @@ from pools.providers.base import Shape
 from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
 
 NAMES_SHOWN = 5
+CLOCK_OFFSET_MAX = timedelta(seconds=15)
 ROLE = "deploy/kubernetes/role.yaml"
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 Object = Mapping[str, Any]
@@ -31,6 +33,7 @@ def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> 
         raise ApiError(502, "NotKubernetes", "the server does not respond like a Kubernetes API server")
     missing = find_missing(api)
     findings = [_missing_permission(permission) for permission in missing]
+    findings += _clock_findings(api.clock_offset)
     source = f"Kubernetes {version.removeprefix('v')} at {api.server}"
     listed = _list(api, NODES, missing, "nodes")
     if listed is None:
@@ -56,6 +59,16 @@ def _list(api: Api, path: str, missing: Sequence[Permission], resource: str) -> 
         if refusal.status == 403:
             return None  # the account may not check its permissions either
         raise
+
+
+def _clock_findings(offset: timedelta) -> Iterable[Finding]:
+    if abs(offset) >= CLOCK_OFFSET_MAX:
+        direction = "ahead of" if offset > timedelta(0) else "behind"
+        yield warning(
+            f"The API server's clock is {abs(offset).total_seconds():.0f} s {direction} Berth's, so nodes "
+            "and pods can be given up too early or too late.",
+            "Synchronize the clocks, for example with NTP.",
+        )
 
 
 def _missing_permission(permission: Permission) -> Finding:

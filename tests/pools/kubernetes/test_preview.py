@@ -1,10 +1,13 @@
 """Test what a preview shows of a cluster before a pool is created on it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pools.kubernetes import api
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.credentials import Connection
 from pools.kubernetes.preview.examine import examine
@@ -124,3 +127,11 @@ def test_nodes_excluded_by_the_selector_are_counted(stage: Stage) -> None:
     assert [finding.message for finding in shown.findings] == [
         "The selector excludes 1 other node of the cluster."
     ]
+
+
+def test_clock_that_differs_is_a_warning(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.cluster.add_node("n", gpus=2)
+    monkeypatch.setattr(api, "parsedate_to_datetime", lambda text: datetime.now(UTC) + timedelta(seconds=90))
+    (finding,) = stage.preview().findings
+    assert finding.severity == Severity.WARNING
+    assert re.match(r"The API server's clock is (89|90) s ahead of Berth's", finding.message)
