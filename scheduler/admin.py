@@ -15,9 +15,10 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter,
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
+from berth.core.words import to_words
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
-from berth.server.web.numbers import gpu_hours, milliseconds, thousandths, to_words
+from berth.server.web.numbers import gpu_hours, milliseconds, thousandths
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStatus, Reservation, Usage, UsageHour
 from scheduler.reports.evictions.rendering import KIND_TITLES, render

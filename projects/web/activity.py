@@ -6,8 +6,8 @@ from typing import Any
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
+from berth.core.words import to_words
 from berth.server.web.lists.tables import Column, list_query, requested_csv
-from berth.server.web.numbers import to_words
 from berth.server.web.pages import Request, page, signed_in
 from projects.models import Audit
 from projects.selectors import audit

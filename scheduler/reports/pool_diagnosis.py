@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Sum
 
 from berth.core.backports import StrEnum
-from berth.core.words import format_count, format_gpus
+from berth.core.words import format_count, format_gpus, to_words
 from pools.engine.image_policy import read_policy
 from pools.engine.ssh_hosts import HostState
 from pools.models import Machine, Node, NodePool, SshHost
@@ -289,7 +289,9 @@ def _pending(facts: PoolFacts) -> Iterator[Finding]:
     if not reasons:
         return
     total = sum(count for _, count in reasons)
-    shown = ", ".join(f"{count} {reason or 'not considered yet'}" for reason, count in reasons[:MAX_NAMED])
+    shown = ", ".join(
+        f"{count} {to_words(reason).lower() or 'not considered yet'}" for reason, count in reasons[:MAX_NAMED]
+    )
     yield Finding(
         Severity.NOTE,
         "pending workloads",

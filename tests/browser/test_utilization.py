@@ -1,5 +1,7 @@
 """Browser tests for utilization on pages: refreshes keep opened parts open."""
 
+import re
+
 from playwright.sync_api import expect
 
 from scheduler.models import PodUtilization
@@ -41,3 +43,15 @@ def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -
         expect(row).to_contain_text("GPUs idle")
         page.get_by_role("link", name="embedding-refresh").click()
         expect(page.get_by_text("GPUs idle.")).to_be_visible()
+
+
+def test_readout_shows_the_numbers_under_the_pointer(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/nodes/train-0")
+        chart = page.get_by_role("img", name=re.compile("^CPU: up to"))
+        chart.hover()
+        readout = page.locator(".readout.on")
+        expect(readout).to_have_text(re.compile(r"used \d+(\.\d+)?\s+allocated 16$"))
+        page.get_by_role("heading", name="About").hover()
+        expect(readout).to_be_hidden()
+        assert not faults

@@ -37,3 +37,14 @@ def format_number(number: float) -> str:
 def indefinite_article(digits: str) -> str:
     """Return "a" or "an" for a number, as in "an 8-GPU workload"."""
     return "an" if digits.startswith("8") or digits in ("11", "18") else "a"
+
+
+def to_words(token: str) -> str:
+    """Convert a reason token to words: WaitingForCapacity becomes "Waiting for capacity"."""
+    words: list[str] = []
+    token = token.lower() if token.isupper() else token
+    for char in token.replace("_", " "):
+        if char.isupper() and words and words[-1] != " ":
+            words.append(" ")
+        words.append(char.lower())
+    return "".join(words).strip().capitalize()

@@ -40,9 +40,19 @@ class Chart:
     unit: str
     chart: StepChart
     begin: datetime
+    end: datetime
     now: str
     threshold: str
     has_gaps: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.title} over the last hour, now {self.now} {self.unit}".strip()
+
+    @property
+    def names(self) -> str:
+        """Return the names of the chart's numbers, for the readout. Gaps have none."""
+        return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 
 
 def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
@@ -107,7 +117,7 @@ def _chart(
     )
     last = values[-1]
     return Chart(
-        key, title, unit, step_lines, axis.begin, "unknown" if last is None else f"{last:,.0f}",
+        key, title, unit, step_lines, axis.begin, axis.end, "unknown" if last is None else f"{last:,.0f}",
         f"{threshold:,.0f}", any(gaps),
     )  # fmt: skip
 

@@ -125,5 +125,5 @@ def test_pending_workloads_are_counted_by_reason(cast: Cast) -> None:
     for number in range(3):
         make.workload(cast.vision, f"waits-{number}", pools=["train"], reason="InsufficientResources")
     by_name = findings(pool)
-    assert by_name["pending workloads"].finding == "3 workloads are pending: 3 InsufficientResources."
+    assert by_name["pending workloads"].finding == "3 workloads are pending: 3 insufficient resources."
     assert "maximum of 1 node" in by_name["maximum size"].finding

@@ -89,14 +89,3 @@ def milliseconds(value: float | None) -> str:
     if value is None:
         return NO_VALUE
     return f"{value:.1f} ms" if value < 100 else f"{value:,.0f} ms"
-
-
-def to_words(token: str) -> str:
-    """Convert a reason token to words: WaitingForCapacity becomes "Waiting for capacity"."""
-    words: list[str] = []
-    token = token.lower() if token.isupper() else token
-    for char in token.replace("_", " "):
-        if char.isupper() and words and words[-1] != " ":
-            words.append(" ")
-        words.append(char.lower())
-    return "".join(words).strip().capitalize()

@@ -78,6 +78,8 @@ def index(request: Request) -> HttpResponse:
         "course": list(reversed(hourly_means)),
         "measured": any(hour.measured for hour in hourly_means),
         "chart": usage_chart(hourly_means, zone),
+        "chart_begin": hourly_means[0].at,
+        "chart_end": hourly_means[-1].at + timedelta(hours=1),
         "zone": zone.key,
         "no_scheduler": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
         "failing": [pool for pool in shown if pool.last_error],

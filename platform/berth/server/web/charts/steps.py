@@ -1,5 +1,6 @@
 """Geometry of step charts over time that templates draw as SVG."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -16,11 +17,16 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """Stacked areas with a line over them. `marks` are (y, number) pairs from top to bottom."""
+    """Stacked areas with a line over them. `marks` are (y, number) pairs from top to bottom.
+
+    `readouts` is JSON for the script that shows the numbers under the pointer: for each time, the time in
+    seconds, the number of each area, and that of the line.
+    """
 
     areas: tuple[Area, ...]
     line: str
     marks: tuple[tuple[int, int], ...]
+    readouts: str
 
 
 def step_chart(
@@ -49,7 +55,9 @@ def step_chart(
             areas.append(Area(kind, _outline(x_positions, above, below, top)))
         below = above
     marks = tuple((_y(mark, top), mark) for mark in range(top, -1, -step))
-    return StepChart(tuple(areas), _line(x_positions, line, top), marks)
+    numbers_by_time = zip(times, *(numbers for _, numbers in stacked), line, strict=True)
+    readouts = json.dumps([[round(at), *numbers] for at, *numbers in numbers_by_time], separators=(",", ":"))
+    return StepChart(tuple(areas), _line(x_positions, line, top), marks, readouts)
 
 
 def _line(x_positions: Sequence[int], values: Sequence[int | None], top: int) -> str:

@@ -7,14 +7,17 @@ from django import template
 from django.db.models import Model
 from django.template.context import Context
 from django.templatetags.static import static
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from berth.core.amounts import MILLI
+from berth.core.words import to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
+from berth.server.web.charts.time_axis import time_labels
 from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import navigation_groups
+from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.web.services.conditions import use_condition_titles
 from scheduler.reports.evictions.rendering import KIND_TITLES
@@ -28,7 +31,7 @@ register.filter("gpu_hours", numbers.gpu_hours)
 register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
-register.filter("label", numbers.to_words)
+register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("condition_titles", use_condition_titles)
 
@@ -78,9 +81,7 @@ TONES = {
 @register.simple_tag
 def chip(state: str, text: str = "") -> SafeString:
     """Render a state as a coloured label."""
-    return format_html(
-        '<span class="chip {}">{}</span>', TONES.get(state, ""), text or numbers.to_words(state)
-    )
+    return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or to_words(state))
 
 
 @register.filter
@@ -132,6 +133,21 @@ def may_submit(context: Context) -> bool:
     if not hasattr(request, "may_submit"):
         request.may_submit = may_submit_anywhere(request.actor)
     return bool(request.may_submit)
+
+
+@register.inclusion_tag("web/parts/time_axis.html", takes_context=True)
+def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any]:
+    """Render the labels of a time axis in the reader's zone."""
+    return {"labels": time_labels(begin, end, reader_zone(context["request"]))}
+
+
+@register.filter
+def commands(text: str) -> SafeString:
+    """Render a text whose commands are in backticks."""
+    parts = enumerate(text.split("`"))
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", part) if place % 2 else part,) for place, part in parts)
+    )
 
 
 @register.filter

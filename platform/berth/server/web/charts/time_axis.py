@@ -1,0 +1,51 @@
+"""Labels of a time axis at round times in the reader's zone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+MAX_LABELS = 6
+MINUTE, HOUR, DAY = 60, 3600, 86400
+STEPS = (
+    MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR,
+    12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLabel:
+    """Label at a position, in percent of the axis."""
+
+    position: float
+    text: str
+
+
+def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
+    """Return at most MAX_LABELS labels at round local times, such as 14:30, or `Nov 26` at midnight.
+
+    Labels keep clear of both ends of the axis, where their text would not fit.
+    """
+    seconds = (end - begin).total_seconds()
+    if seconds <= 0:
+        return []
+    step = next((each for each in STEPS if seconds / each <= MAX_LABELS), STEPS[-1])
+    labels = [
+        TimeLabel(round(100 * (at - begin).total_seconds() / seconds, 2), _text(at.astimezone(zone)))
+        for at in _round_times(begin.astimezone(zone), end, step)
+    ]
+    return [label for label in labels if 4 <= label.position <= 96]
+
+
+def _round_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime]:
+    """Yield the multiples of `step` since local midnight. They follow the clock when it changes."""
+    local = begin.replace(tzinfo=None)
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    passed = (local - midnight).total_seconds()
+    at = midnight + timedelta(seconds=-(-passed // step) * step)
+    while (moment := at.replace(tzinfo=begin.tzinfo)) <= end:
+        yield moment
+        at += timedelta(seconds=step)
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%b} {at.day}" if (at.hour, at.minute) == (0, 0) else f"{at:%H:%M}"

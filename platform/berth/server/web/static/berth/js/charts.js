@@ -1,0 +1,49 @@
+// Readouts of charts: the time and the numbers under the pointer.
+(() => {
+  "use strict";
+  const clock = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
+
+  function box(chart) {
+    let readout = chart.querySelector(".readout");
+    if (!readout) {
+      readout = document.createElement("div");
+      readout.className = "readout";
+      readout.setAttribute("aria-hidden", "true"); // the table beside the chart has the same numbers
+      chart.append(readout);
+    }
+    return readout;
+  }
+
+  /** Return the last point at or before a time. */
+  function pointAt(points, time) {
+    let low = 0, high = points.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (points[middle][0] <= time) low = middle + 1; else high = middle;
+    }
+    return points[low - 1];
+  }
+
+  document.addEventListener("pointermove", (event) => {
+    const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
+    for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart) other.classList.remove("on");
+    if (!chart) return;
+    svg.readouts ??= JSON.parse(svg.dataset.points);
+    const frame = svg.getBoundingClientRect(), begin = Number(svg.dataset.begin), end = Number(svg.dataset.end);
+    const share = Math.min(1, Math.max(0, (event.clientX - frame.left) / frame.width));
+    const time = begin + share * (end - begin), point = pointAt(svg.readouts, time), readout = box(chart);
+    readout.classList.toggle("on", point !== undefined);
+    if (!point) return;
+    const factor = svg.dataset.thousandths === undefined ? 1 : 1000;
+    const lines = svg.dataset.names.split("|").map((name, place) => {
+      const value = point[place + 1];
+      return name && value !== null && value !== undefined ? `${name} ${number.format(value / factor)}` : "";
+    });
+    readout.textContent = [clock.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
+    const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width;
+    readout.classList.toggle("before", share > 0.6);
+    readout.style.left = `${left}px`;
+  });
+  document.addEventListener("pointerleave", () => document.querySelector(".readout.on")?.classList.remove("on"));
+})();

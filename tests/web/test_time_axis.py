@@ -1,0 +1,45 @@
+"""Tests for the labels of time axes."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from berth.server.web.charts.time_axis import MAX_LABELS, STEPS, time_labels
+
+NOON = datetime(2026, 11, 26, 12, 7, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def texts(begin: datetime, end: datetime, zone: ZoneInfo = BERLIN) -> list[str]:
+    return [label.text for label in time_labels(begin, end, zone)]
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        (timedelta(hours=1), ["12:10", "12:20", "12:30", "12:40", "12:50", "13:00"]),
+        (timedelta(hours=24), ["18:00", "Nov 26", "06:00", "12:00"]),
+        (timedelta(days=7), ["Nov 21", "Nov 23", "Nov 25"]),
+        (timedelta(0), []),
+    ],
+)
+def test_labels_are_round_local_times(span: timedelta, expected: list[str]) -> None:
+    assert texts(NOON - span, NOON) == expected
+
+
+@pytest.mark.parametrize("seconds", [90, *STEPS, 45 * 86400])
+def test_labels_are_few_and_in_order(seconds: int) -> None:
+    labels = time_labels(NOON - timedelta(seconds=seconds), NOON, UTC)
+    positions = [label.position for label in labels]
+    assert len(labels) <= MAX_LABELS + 1
+    assert positions == sorted(positions)
+    assert all(4 <= position <= 96 for position in positions)
+
+
+def test_labels_follow_the_clock_when_summer_time_ends() -> None:
+    begin = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)  # midnight in Berlin, 25 hours before the next
+    labels = time_labels(begin, begin + timedelta(hours=25), BERLIN)
+    assert [(label.position, label.text) for label in labels] == [
+        (28.0, "06:00"), (52.0, "12:00"), (76.0, "18:00"),
+    ]  # fmt: skip
