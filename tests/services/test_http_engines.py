@@ -97,7 +97,6 @@ def finish_request(http_stage: HttpStage, request: ScaleRequest) -> ScaleRequest
     return http_stage.finish(request, seconds=2)
 
 
-@pytest.mark.heavy
 @pytest.mark.shows("RLX-02", "RLX-29", "RLX-31", "RLX-32")
 def test_added_engine_follows_weight_updates_of_the_initial_engine(http_stage: HttpStage) -> None:
     service = http_stage.chat()
