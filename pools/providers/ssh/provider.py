@@ -10,9 +10,16 @@ from datetime import datetime
 
 from pools.joining.server import reachable_server
 from pools.models import MachineUse, NodePool, SshHost
-from pools.providers.base import Instance, ProvisionOrder, Shape, SharedMachine
+from pools.providers.base import (
+    Instance,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    Shape,
+    SharedMachine,
+)
 from pools.providers.preview import Preview
-from pools.providers.ssh.upkeep import SshUpkeep
+from pools.providers.ssh.upkeep import ASYNCSSH_MISSING, SshUpkeep
 from pools.providers.static import StaticProvider
 from pools.services.ssh.keys import PoolKeys
 
@@ -36,8 +43,10 @@ class SshProvider(StaticProvider):
 
     def preview(self, pool: str, shape: Shape) -> Preview:
         """Examine all hosts of the pool at once."""
-        # asyncssh is only loaded by processes that visit hosts.
-        from pools.providers.ssh.examine import TIMEOUTS, examine
+        try:
+            from pools.providers.ssh.examine import TIMEOUTS, examine
+        except ModuleNotFoundError as error:
+            raise ProviderError(ProviderErrorKind.SETTINGS, ASYNCSSH_MISSING) from error
 
         reachable_server()
         keys = PoolKeys(self._pool, self._pool.unstored_ssh_keys)

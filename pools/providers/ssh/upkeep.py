@@ -24,6 +24,7 @@ from pools.services.ssh.keys import PoolKeys
 
 # A process that has not looked for this long was not leading, so it has not seen the agents' reports.
 UNWATCHED_AFTER = 300.0
+ASYNCSSH_MISSING = "asyncssh is not installed on Berth's machine. Run `pip install 'berth-platform[ssh]'`"
 OUTCOME_FIELDS = (
     "visited_at", "presented_key", "failures", "problem", "message", "retry_at", "applied", "facts",
 )  # fmt: skip
@@ -87,9 +88,7 @@ class SshUpkeep:
             row.delete()
             return
         endpoint = keys.endpoint(row.settings)
-        # asyncssh is only loaded by processes that visit hosts.
-        from pools.providers.ssh import visits
-
+        visits = _load_visits()
         home, installation = row.settings["home"], self.installation()
         visit: Coroutine[Any, Any, Any]
         if task is Task.SCAN:
@@ -157,3 +156,12 @@ class SshUpkeep:
             watch = self._watches[pool.pk] = _Watch(current, current)
         watch.last = current
         return timedelta(seconds=current - watch.since)
+
+
+def _load_visits() -> Any:
+    """Return the module of visits. Only processes that visit hosts load asyncssh."""
+    try:
+        from pools.providers.ssh import visits
+    except ModuleNotFoundError as error:
+        raise SshError(SshErrorKind.UNSUITABLE, ASYNCSSH_MISSING) from error
+    return visits

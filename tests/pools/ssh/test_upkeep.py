@@ -162,6 +162,36 @@ def test_agent_of_another_berth_is_left_alone(stage: SshPool, server: SshServer,
     assert sorted(path.name for path in environment.parent.iterdir()) == ["environment", "machine-id"]
 
 
+def test_hosts_behind_a_bastion_are_installed_and_uninstalled(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    with ssh_server(tmp_path / "bastion", "127.0.0.3") as bastion:
+        (tmp_path / "bastion/authorized_keys").write_text((server.directory / "login_key.pub").read_text())
+        through = {"address": bastion.address, "port": bastion.port, "host_key": bastion.host_key}
+        stage.edit(host_entry(server, "box-1", tmp_path), bastion=through, **ENV)
+        stage.wait_for("box-1", HostState.JOINED)
+        stage.edit(bastion=through, **ENV)
+        stage.wait_for("box-1", None)
+        assert bastion.log.count("Accepted publickey") == 2
+    assert not (tmp_path / "box-1/berth-machine").exists()
+
+
+def test_changed_variables_are_installed_without_a_new_machine(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    entry = host_entry(server, "box-1", tmp_path)
+    stage.edit(entry, **ENV)
+    stage.wait_for("box-1", HostState.JOINED)
+    machine = stage.machine("box-1")
+    environment = Path(entry["home"]) / "environment"
+    stage.edit(entry, env={**NO_METADATA, "BERTH_NODE_WORKSPACES": "/shared/it's"})
+    stage.wait(lambda: stage.reconcile() or "BERTH_NODE_WORKSPACES" in environment.read_text())
+    stage.wait_for("box-1", HostState.JOINED)
+    assert stage.machine("box-1").pk == machine.pk
+    assert stage.machine("box-1").secret_version == machine.secret_version + 1
+    stage.wait(lambda: len(stage.agents()) == 1)
+
+
 def _retry_now() -> bool:
     """Let failed hosts be visited at once: an installation of the killed process may still be running."""
     SshHost.objects.update(retry_at=None)
