@@ -32,13 +32,7 @@ Name = PoolArgument
 # These providers have nothing to show before a pool exists.
 WITHOUT_PREVIEW = (None, "local", "static")
 # Changes to these fields can remove nodes.
-NODE_COUNT_FIELDS = {
-    "nodes",
-    "nodes_min",
-    "ready_threshold",
-    "nodes_max",
-    "expires_at",
-}
+NODE_COUNT_FIELDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}
 
 
 @app.command("list")
