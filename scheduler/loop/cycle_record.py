@@ -25,9 +25,24 @@ from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
-SNAPSHOT_PACE = (
-    1000  # workloads in the snapshots of one second; the snapshots of smaller clusters are all stored
-)
+FREE_SIZE = 1000  # number of workloads up to which every cycle is explained and its snapshot stored
+SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500  # beyond, in workloads
+
+
+@dataclass(slots=True)
+class Pace:
+    """Interval of work that takes time by the number of workloads."""
+
+    per_second: int
+    last: datetime | None = None
+
+    def is_due(self, size: int, now: datetime) -> bool:
+        """Return whether enough time has passed since the work was last due."""
+        interval = timedelta(seconds=size / self.per_second)
+        if size > FREE_SIZE and self.last is not None and self.last <= now < self.last + interval:
+            return False
+        self.last = now
+        return True
 
 
 @dataclass(slots=True)
@@ -68,7 +83,8 @@ class CycleMemory:
     explanations: ExplanationWriter = field(default_factory=ExplanationWriter)
     encoder: SnapshotEncoder = field(default_factory=SnapshotEncoder)  # encoded parts of stored snapshots
     recorded_at: datetime | None = None
-    snapshot_at: datetime | None = None  # time of the last stored snapshot
+    snapshots: Pace = field(default_factory=lambda: Pace(SNAPSHOTS_PER_SECOND))
+    explained: Pace = field(default_factory=lambda: Pace(EXPLANATIONS_PER_SECOND))
     notes: tuple[str, ...] = ()
 
 
@@ -110,12 +126,14 @@ def _record(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
 ) -> bool:
     view, plan, record = run.view, run.plan, run.record
-    predicted = forecasts(view.snapshot, plan) if newest else {}
+    explains = newest and memory.explained.is_due(record.pending, view.at)
+    predicted = forecasts(view.snapshot, plan) if explains else {}
     with fenced_transaction(context.held_lease):
         explained_count, written = 0, False
-        if newest:
+        if explains:
             refusals = with_pool_readiness(plan.refusals, view.below_threshold)
             explained_count = memory.explanations.write(view, refusals, record.pk, predicted)
+        if newest:
             store_queue_statuses(view, plan.queues)
             settle_usage(view.at)
         all_notes = (*plan.notes, *notes)
@@ -126,7 +144,7 @@ def _record(
             written = True
             memory.recorded_at, memory.notes = view.at, all_notes
         crash_point("cycle.before_end")
-    if written and _is_snapshot_due(view, memory):
+    if written and memory.snapshots.is_due(len(view.snapshot.workloads), view.at):
         _store_snapshot(run, context, memory)
     run.written = True
     crash_point("cycle.done")
@@ -167,19 +185,8 @@ def explain_more(run: CycleRun, context: SchedulerContext, memory: CycleMemory) 
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
 
-def _is_snapshot_due(view: ClusterView, memory: CycleMemory) -> bool:
-    """Return whether enough time has passed since the last snapshot, which takes time by its size."""
-    size = len(view.snapshot.workloads)
-    return (
-        size <= SNAPSHOT_PACE
-        or memory.snapshot_at is None
-        or view.at - memory.snapshot_at >= timedelta(seconds=size / SNAPSHOT_PACE)
-    )
-
-
 def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
     """Store the snapshot after the transaction. A crash in between leaves a cycle that cannot be replayed."""
-    memory.snapshot_at = run.view.at
     snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:
         with fenced_transaction(context.held_lease):

@@ -4,10 +4,11 @@ import pytest
 
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
-from scheduler.loop import tick
+from scheduler.loop import cycle_record, tick
+from scheduler.loop.cycle_record import Pace
 from scheduler.loop.dispatch import pods, reports
 from scheduler.reports.explanations import writer
-from tests.scheduler.stage import Stage
+from tests.scheduler.stage import NOON, Stage
 from tests.scheduler.statements import phases, submit_copies
 
 COUNT, MOST = 5, 2
@@ -122,3 +123,25 @@ def test_only_the_first_workloads_get_new_numbers(stage: Stage, monkeypatch: pyt
     explained = set(Workload.objects.filter(phase=Phase.PENDING, explained_at__gt=before))
     assert explained
     assert explained <= set(others[:2])  # the new head may have new reasons, and another one gets new numbers
+
+
+def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle_record, "FREE_SIZE", 1)
+    stage.loop.memory.explained = Pace(per_second=1)
+    role = {"name": "worker", "replicas": 1, "gpu": 2}
+    for number in range(2 * COUNT):
+        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    stage.tick()
+    last = stage.submit("last", project=stage.cast.speech, roles=[role])
+    stage.tick()
+    last.refresh_from_db()
+    assert last.explained_at is None
+    stage.clock.advance(2 * COUNT)
+    stage.tick()
+    last.refresh_from_db()
+    assert last.explained_at == stage.clock.now()
+
+
+def test_every_cycle_of_a_small_cluster_has_its_snapshot() -> None:
+    pace = Pace(per_second=1)
+    assert all(pace.is_due(cycle_record.FREE_SIZE, NOON) for _ in range(3))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
+from berth.db import prepared
 from berth.db.models import Lease
 
 TABLE = Lease._meta.db_table
@@ -35,7 +36,7 @@ RELEASE = f"""
 """  # noqa: S608
 LOCK_IF_HELD = f"""
     SELECT 1 FROM {TABLE}
-     WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
+     WHERE name = %s AND holder = %s AND epoch = %s
        FOR SHARE
 """  # noqa: S608
 
@@ -81,10 +82,8 @@ def fenced_transaction(held: HeldLease) -> Iterator[None]:
     A new leader waits for the commit. Raises LeadershipLost if another process holds the lease.
     """
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(LOCK_IF_HELD, vars(held))
-            if cursor.fetchone() is None:
-                raise LeadershipLost(f"{held.holder} no longer leads {held.name} (epoch {held.epoch})")
+        if prepared.fetch_one(LOCK_IF_HELD, [held.name, held.holder, held.epoch]) is None:
+            raise LeadershipLost(f"{held.holder} no longer leads {held.name} (epoch {held.epoch})")
         yield
 
 

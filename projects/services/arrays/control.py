@@ -21,7 +21,7 @@ from projects.services import announce, audit, events
 from projects.services.arrays import progress
 from projects.services.arrays.tasks import check_indexes, store_tasks
 from projects.services.workloads.control import record_leftovers
-from projects.services.workloads.moves import Move, move_all
+from projects.services.workloads.moves import Move, delete_reservations, move_all
 from projects.services.workloads.submission import collect_warnings, prepare
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -166,8 +166,7 @@ def _mark_cancelled(tasks: Sequence[Workload], message: str, actor: Actor) -> No
     Workload.objects.filter(pk__in=ids).update(
         next_phase=Phase.CANCELLED, reason="Cancelled", message=message, version=F("version") + 1
     )
-    reservations = Workload._meta.get_field("reservations").related_model
-    reservations._default_manager.filter(workload__in=ids).delete()
+    delete_reservations(ids)
     events.record_all(events.build("cancelled", task, message, actor=actor.name) for task in tasks)
     announce.workloads_changed(tasks)
 

@@ -105,7 +105,7 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
     """
     merged = _with_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]
-    subscriptions = notify.find_subscriptions([workload for workload, _ in merged], kinds)
+    subscriptions = notify.find_subscriptions([workload for workload, _ in merged], set(kinds))
     addresses = {workload.pk: _addresses(workload, kinds, subscriptions) for workload, _ in merged}
     if settings.BERTH_SENDS_MAIL:
         without = [workload for workload, _ in merged if not addresses[workload.pk]]

@@ -1,6 +1,7 @@
 """Find the subscribers to events and create deliveries for them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_q.tasks import async_task
 
 from berth.core.spec.addresses import Channel
+from berth.db.compiled import compiled_once
 from pools.models import NodePool
 from projects.access import find_visible_projects, visible_projects
 from projects.actor import Actor
@@ -20,6 +22,19 @@ TASK = "projects.tasks.deliver"
 ENQUEUE_TASK = "projects.tasks.enqueue_deliveries"
 POOL_REPEAT = timedelta(hours=6)
 MAX_BATCH = 100
+
+SUBSCRIPTIONS = compiled_once(
+    lambda projects, departments, users: (
+        Subscription.objects.filter(
+            Q(project_id__any=projects)
+            | Q(department_id__any=departments)
+            | Q(user_id__any=users)
+            | Q(user__isnull=True, project__isnull=True, department__isnull=True)
+        )
+        .select_related("user")
+        .order_by("pk")
+    )
+)
 
 Recipient = tuple[str, Channel, Subscription | None]
 
@@ -51,18 +66,14 @@ class Subscriptions:
 
 
 def find_subscriptions(
-    workloads: Collection[Workload | WorkloadArray], events: Collection[str]
+    workloads: Collection[Workload | WorkloadArray], events: AbstractSet[str]
 ) -> Subscriptions:
     """Return the subscriptions to any of the events of these workloads."""
     projects = {workload.project_id: workload.project for workload in workloads}
+    departments = {project.department_id for project in projects.values()}
     submitters = {workload.submitted_by_id for workload in workloads} - {None}
-    places = (
-        Q(project__in=projects)
-        | Q(department__in={project.department_id for project in projects.values()})
-        | Q(user__isnull=True, project__isnull=True, department__isnull=True)
-        | Q(user__in=submitters)
-    )
-    rows = list(Subscription.objects.filter(places, events__overlap=sorted(events)).select_related("user"))
+    covering = SUBSCRIPTIONS([*projects], [*departments], [*submitters])
+    rows = [row for row in covering if not events.isdisjoint(row.events)]
     users = {row.user.pk: row.user for row in rows if row.user is not None}
     return Subscriptions(rows, find_visible_projects(users.values(), projects.values()))
 

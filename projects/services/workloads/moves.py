@@ -1,5 +1,6 @@
 """Change the phases of workloads by compare-and-set, recording one event per change."""
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -7,6 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
+from berth.db import prepared
 from berth.db.moves import RowChange, change_rows
 from projects.engine import lifecycle
 from projects.models import Event, Phase, Workload
@@ -115,8 +117,13 @@ def _change_phases(moves: Sequence[Move], now: datetime) -> set[Any]:
     return changed
 
 
+def delete_reservations(workloads: Sequence[uuid.UUID]) -> None:
+    """Delete the reservations of workloads in the caller's transaction."""
+    table = Workload._meta.get_field("reservations").related_model._meta.db_table
+    prepared.execute(f'DELETE FROM "{table}" WHERE workload_id = ANY(%s)', [list(workloads)])  # noqa: S608
+
+
 def _delete_reservations(moves: Sequence[Move]) -> None:
     ids = [move.workload.pk for move in moves if move.to not in RESERVABLE and not move.keep_reservations]
     if ids:
-        reservations = Workload._meta.get_field("reservations").related_model
-        reservations._default_manager.filter(workload__in=ids).delete()
+        delete_reservations(ids)

@@ -116,4 +116,5 @@ def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
         outcome.applied.append(bundle)
     context.new_rows.insert()
     crash_point("commit.bound")
-    update_gpu_totals(workload.pk for workload in context.locked.workloads.values())
+    specs = {name: view.workloads[name].spec for name in context.locked.workloads}
+    update_gpu_totals(row.pk for name, row in context.locked.workloads.items() if specs[name].may_use_gpus)

@@ -12,7 +12,7 @@ from pools.engine.pod_limits import resolve_limits
 from pools.models import Node
 from projects.models import Event, Phase, Pod, PodState, Workload
 from projects.services.events import record_all
-from projects.services.workloads.moves import Move, move_all
+from projects.services.workloads.moves import Move, delete_reservations, move_all
 from scheduler.engine.plan import Place
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Allocation, DeviceClaim, Eviction, Reservation
@@ -88,10 +88,10 @@ class NewRows:
                 state=PodState.STOPPING, stop_reason=reason, since=self.now
             )
         if self.reserved:
-            Reservation.objects.filter(workload__in=self.reserved).delete()
+            delete_reservations([*self.reserved])
         insert_rows(self.reservations)
         if self.started:
-            Reservation.objects.filter(workload__in=self.started).delete()
+            delete_reservations([workload.pk for workload in self.started])
         insert_rows(self.pods)
         insert_rows(self.allocations)
         DeviceClaim.objects.bulk_create(self.claims)

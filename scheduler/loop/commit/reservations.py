@@ -12,7 +12,7 @@ from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.workloads.moves import Move, move_all
+from projects.services.workloads.moves import Move, delete_reservations, move_all
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.bounds import QueueBounds, total_request
 from scheduler.loop.context import SchedulerContext
@@ -59,7 +59,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
 
 def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -> None:
     """Delete the reservations of locked workloads. Return those that were only reserved to pending."""
-    Reservation.objects.filter(workload__in=[workload.pk for workload, _ in stale]).delete()
+    delete_reservations([workload.pk for workload, _ in stale])
     moves = [
         Move(workload, [Phase.RESERVED], Phase.PENDING, "ReservationDropped", message)
         for workload, message in stale

@@ -64,7 +64,7 @@ def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCach
     The number of statements does not depend on the number of workloads.
     """
     notes = _evaluate_all(workloads, now, specs)
-    update_gpu_totals(workload.pk for workload in workloads)
+    update_gpu_totals(workload.pk for workload in workloads if specs.get(workload).may_use_gpus)
     return notes
 
 

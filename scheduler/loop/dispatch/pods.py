@@ -21,6 +21,7 @@ from scheduler.loop.dispatch.orders import SecretReader, awaits_address, build_p
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 from scheduler.loop.dispatch.start_messages import show_messages
+from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.queries import PROJECTS
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     images = resolve_images(due_pods, now, context)
     show_messages(images.pending, now, context)
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
-    gangs, reader = _gangs(due_pods), SecretReader()
+    gangs, reader = _gangs(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
     due_pods.sort(key=lambda pod: pod.message != "")  # pods that failed to start must not hold up the others
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
@@ -157,11 +158,16 @@ def _start_pod(
     context.runtimes(pod.node.pool).start(order)
 
 
-def _gangs(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
+def _gangs(pods: Iterable[Pod], specs: SpecCache) -> dict[uuid.UUID, list[Pod]]:
     """Return the starting, running and succeeded pods in each workload's current run."""
-    runs = {pod.workload_id: pod.run for pod in pods}
-    gangs: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
-    for pod in GANGS([*runs]):
+    gangs: dict[uuid.UUID, list[Pod]] = {}
+    runs: dict[uuid.UUID, int] = {}
+    for pod in pods:
+        is_alone = specs.get(pod.workload).has_one_replica
+        gangs[pod.workload_id] = [pod] if is_alone else []
+        if not is_alone:
+            runs[pod.workload_id] = pod.run
+    for pod in GANGS([*runs]) if runs else ():
         if pod.run == runs[pod.workload_id]:
             gangs[pod.workload_id].append(pod)
     return gangs

@@ -24,6 +24,16 @@ class ParsedSpec:
     roles: Mapping[str, Role]
     error: str = ""
 
+    @property
+    def may_use_gpus(self) -> bool:
+        """Return whether a pod of the workload can have devices, which an unreadable document leaves open."""
+        return self.spec is None or any(role.request.devices for role in self.roles.values())
+
+    @property
+    def has_one_replica(self) -> bool:
+        """Return whether a run of the workload never has more than one replica."""
+        return self.spec is not None and sum(role.maximum for role in self.spec.all_roles) == 1
+
 
 def parse_spec(document: object) -> ParsedSpec:
     try:
