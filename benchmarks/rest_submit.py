@@ -1,8 +1,8 @@
 """Benchmark REST submissions per second: `python -m benchmarks.rest_submit [--seconds N]`.
 
 The web processes share one address, have their own database, and serve no other load. The output shows the
-rate and the CPU time per request of the web processes and of PostgreSQL, which depends less on other load on
-the machine.
+rate, and the CPU time per workload of the web processes and of PostgreSQL, which depends less on other load
+on the machine. With `--batch`, each request stores several workloads.
 """
 
 import contextlib
@@ -15,6 +15,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -34,15 +36,24 @@ print(tokens.issue(actor=cast.dave, name="bench", scopes=["read", "write"], expi
 """
 
 
+DOCUMENT = json.dumps(
+    {
+        "name": "NAME", "project": "vision", "command": "true",
+        "roles": [{"name": "worker", "replicas": 2, "gpu": 1}],
+    }
+)  # fmt: skip
+
+
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=5)
     options.add_argument("--clients", type=int, nargs="*", default=[1, 8])
     options.add_argument("--processes", type=int, nargs="*", default=[1], help="Numbers of web processes.")
+    options.add_argument("--batch", type=int, nargs="*", default=[1, 1000], help="Workloads per request.")
     options.add_argument("--json", type=Path, help="File to write the results to.")
     arguments = options.parse_args()
     if arguments.tiny:
-        arguments.seconds, arguments.clients, arguments.json = 0.3, [1, 2], None
+        arguments.seconds, arguments.clients, arguments.batch, arguments.json = 0.3, [1, 2], [1, 3], None
     rows = []
     with (
         tempfile.TemporaryDirectory(prefix="berth-bench-") as place,
@@ -50,40 +61,44 @@ def main() -> None:
     ):
         token = run(PREPARE, env)
         print(
-            f"{'processes':>9} {'clients':>7} {'per second':>11} {'p50 ms':>8} {'p99 ms':>8} "
+            f"{'processes':>9} {'clients':>7} {'batch':>6} {'per second':>11} {'p50 ms':>8} {'p99 ms':>8} "
             f"{'web CPU ms':>11} {'database CPU ms':>16}"
         )
         for count in arguments.processes:
             with server(count, env) as (address, webs):
-                measure(address, token, webs, postgres, 4 * count, min(arguments.seconds, 1.0))  # warm up
-                for clients in arguments.clients:
-                    row = {
-                        "processes": count,
-                        **measure(address, token, webs, postgres, clients, arguments.seconds),
-                    }
+                for batch, clients in product(arguments.batch, arguments.clients):
+                    warm_up = Load(address, token, 4 * count, batch, min(arguments.seconds, 1.0))
+                    measure(warm_up, webs, postgres)
+                    load = Load(address, token, clients, batch, arguments.seconds)
+                    row = {"processes": count, **measure(load, webs, postgres)}
                     rows.append(row)
                     print(
-                        f"{count:>9} {clients:>7} {row['per_second']:>11.1f} {row['p50_ms']:>8.1f}"
-                        f" {row['p99_ms']:>8.1f} {row['cpu_ms']:>11.2f} {row['database_cpu_ms']:>16.2f}"
+                        f"{count:>9} {clients:>7} {batch:>6} {row['per_second']:>11.1f} {row['p50_ms']:>8.1f}"
+                        f" {row['p99_ms']:>8.1f} {row['cpu_ms']:>11.2f} {row['database_cpu_ms']:>16.2f}",
+                        flush=True,
                     )
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def measure(
-    address: str,
-    token: str,
-    webs: list[psutil.Process],
-    postgres: psutil.Process,
-    clients: int,
-    seconds: float,
-) -> dict[str, float]:
+@dataclass(frozen=True)
+class Load:
+    """Clients that each send requests with `batch` workloads, one after the other, for some seconds."""
+
+    address: str
+    token: str
+    clients: int
+    batch: int
+    seconds: float
+
+
+def measure(load: Load, webs: list[psutil.Process], postgres: psutil.Process) -> dict[str, float]:
     before, database_before = cpu_seconds(webs), cpu_seconds(backends(postgres))
     began = time.perf_counter()
     durations: list[float] = []
     threads = [
-        threading.Thread(target=submit, args=(address, token, began + seconds, durations))
-        for _ in range(clients)
+        threading.Thread(target=submit, args=(load, began + load.seconds, durations))
+        for _ in range(load.clients)
     ]
     for thread in threads:
         thread.start()
@@ -92,13 +107,15 @@ def measure(
     passed, used = time.perf_counter() - began, cpu_seconds(webs) - before
     database_used = cpu_seconds(backends(postgres)) - database_before
     durations.sort()
+    workloads = len(durations) * load.batch
     return {
-        "clients": clients,
-        "per_second": len(durations) / passed,
+        "clients": load.clients,
+        "batch": load.batch,
+        "per_second": workloads / passed,
         "p50_ms": statistics.median(durations) * 1000,
         "p99_ms": durations[int(len(durations) * 0.99)] * 1000,
-        "cpu_ms": used / len(durations) * 1000,
-        "database_cpu_ms": database_used / len(durations) * 1000,
+        "cpu_ms": used / workloads * 1000,
+        "database_cpu_ms": database_used / workloads * 1000,
     }
 
 
@@ -106,19 +123,23 @@ def backends(postgres: psutil.Process) -> list[psutil.Process]:
     return [postgres, *postgres.children()]
 
 
-def submit(address: str, token: str, until: float, durations: list[float]) -> None:
-    headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=address, headers=headers, timeout=30, trust_env=False) as http:
+def submit(load: Load, until: float, durations: list[float]) -> None:
+    headers = {"Authorization": f"Bearer {load.token}", "Content-Type": "application/json"}
+    path = "/api/v1/workloads" if load.batch == 1 else "/api/v1/workloads:batch"
+    with httpx.Client(base_url=load.address, headers=headers, timeout=120, trust_env=False) as http:
         while not durations or time.perf_counter() < until:
+            key = f"w{time.monotonic_ns()}-{threading.get_ident() % 1000}"
+            content = body(key, load.batch)
             began = time.perf_counter()
-            name = f"w{time.monotonic_ns()}-{threading.get_ident() % 1000}"
-            document = {
-                "name": name, "project": "vision", "command": "true",
-                "roles": [{"name": "worker", "replicas": 2, "gpu": 1}],
-            }  # fmt: skip
-            answer = http.post("/api/v1/workloads", json=document, headers={"Idempotency-Key": name})
-            assert answer.status_code == 201, answer.text
+            answer = http.post(path, content=content, headers={"Idempotency-Key": key})
             durations.append(time.perf_counter() - began)
+            assert answer.status_code == (201 if load.batch == 1 else 200), answer.text
+            assert load.batch == 1 or answer.json()["stored"] == load.batch
+
+
+def body(key: str, batch: int) -> str:
+    documents = [DOCUMENT.replace("NAME", f"{key}-{number}") for number in range(batch)]
+    return documents[0] if batch == 1 else f'{{"items": [{",".join(documents)}]}}'
 
 
 def cpu_seconds(processes: list[psutil.Process]) -> float:
