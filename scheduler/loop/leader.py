@@ -23,7 +23,7 @@ from scheduler.registries import DigestResolver, HttpResolver
 NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
-EMPTY_SECONDS = 10.0  # time between two ticks while no workload is live
+EMPTY_SECONDS = 15.0  # time between two ticks while no workload is live
 QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
 DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
 RETRY_SECONDS = 0.05  # delay before the first retry of a tick that left work undone; doubled for each retry

@@ -17,29 +17,27 @@ _configured: WeakSet[psycopg.Connection[Any]] = WeakSet()
 
 def fetch_all(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Run a prepared statement, and return its rows."""
-    with _cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return cast("list[tuple[Any, ...]]", cursor.fetchall())
+    return cast("list[tuple[Any, ...]]", _run(statement, parameters).fetchall())
 
 
 def fetch_one(statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
     """Run a prepared statement, and return its first row, or None if it has no row."""
-    with _cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return cast("tuple[Any, ...] | None", cursor.fetchone())
+    return cast("tuple[Any, ...] | None", _run(statement, parameters).fetchone())
 
 
 def execute(statement: str, parameters: Sequence[Any]) -> None:
     """Run a prepared statement that returns no rows."""
-    with _cursor() as cursor:
-        cursor.execute(statement, parameters)
+    _run(statement, parameters)
 
 
-def _cursor() -> Any:
-    """Return Django's cursor, which sends parameters separately from the statement.
+def _run(statement: str, parameters: Sequence[Any]) -> Any:
+    """Run a statement with a cursor that sends parameters separately. Return the cursor.
 
     The database prepares a statement that such a cursor runs for the second time, see `prepare_threshold` in
     the settings. Other cursors send complete statements, which are never prepared.
+
+    Django's wrapper takes as long as the statement, so it is used only if statements are logged or
+    intercepted.
     """
     connection: Any = connections[DEFAULT_DB_ALIAS]  # the proxy would look it up for each attribute
     connection.close_if_health_check_failed()
@@ -47,8 +45,16 @@ def _cursor() -> Any:
     connection.validate_thread_sharing()
     _keep_plans(connection)
     cursor = cast("Any", ServerBindingCursor)(connection.connection)
-    wrap = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
-    return wrap(cursor)
+    if connection.queries_logged:
+        cursor = connection.make_debug_cursor(cursor)
+    elif connection.execute_wrappers:
+        cursor = connection.make_cursor(cursor)
+    else:
+        connection.validate_no_broken_transaction()
+        with connection.wrap_database_errors:
+            return cursor.execute(statement, parameters)
+    cursor.execute(statement, parameters)
+    return cursor
 
 
 def _keep_plans(connection: Any) -> None:

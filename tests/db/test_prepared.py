@@ -1,0 +1,51 @@
+"""Tests for statements that do not pass through Django's cursors."""
+
+from typing import Any
+
+import pytest
+from django.db import DataError, InternalError, ProgrammingError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from berth.db import prepared
+
+pytestmark = pytest.mark.django_db
+ECHO = "SELECT %s::text, %s::integer"
+
+
+def test_rows_are_returned() -> None:
+    assert prepared.fetch_all(ECHO, ["a", 1]) == [("a", 1)]
+    assert prepared.fetch_one(ECHO, ["%s", 2]) == ("%s", 2)
+    assert prepared.fetch_one(f"{ECHO} WHERE false", ["a", 1]) is None
+
+
+def test_errors_are_those_of_django_and_end_the_transaction() -> None:
+    with pytest.raises(ProgrammingError), transaction.atomic():
+        prepared.execute("SELECT no_such_column", [])
+    with transaction.atomic():
+        with pytest.raises(DataError):
+            prepared.execute("SELECT %s::integer", ["x"])
+        with pytest.raises(InternalError, match="transaction is aborted"):
+            prepared.fetch_all(ECHO, ["a", 1])
+        transaction.set_rollback(True)
+
+
+def test_statement_in_a_transaction_to_be_rolled_back_is_refused() -> None:
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        with pytest.raises(transaction.TransactionManagementError):
+            prepared.fetch_all(ECHO, ["a", 1])
+
+
+def test_statements_can_be_counted_and_intercepted() -> None:
+    with CaptureQueriesContext(connection) as captured:
+        prepared.fetch_all(ECHO, ["a", 1])
+    assert len(captured) == 1
+    statements: list[str] = []
+
+    def intercept(execute: Any, sql: str, *rest: Any) -> Any:
+        statements.append(sql)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(intercept):
+        assert prepared.fetch_all(ECHO, ["b", 2]) == [("b", 2)]
+    assert statements == [ECHO]
