@@ -77,15 +77,11 @@ class Loop:
     _notes: list[str] = field(default_factory=list)
     _stale_bundles: int = 0  # number of the plan's first bundles that the last tick tried in vain
     _changed: bool = False
+    is_empty: bool = False  # whether the newest observation contained no live workload
     must_retry: bool = False  # a step failed or a bundle was stale, so another tick must follow soon
     has_more: bool = (
         False  # this tick left bundles, starts or reports to the next one, which must follow at once
     )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the newest cycle observed no live workload."""
-        return bool(self._runs) and not self._runs[-1].view.workloads
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
         """Run the five steps once. Return whether anything changed.
@@ -115,6 +111,7 @@ class Loop:
         if trigger == POD_TRIGGER and not intake.ended and not dropped and not advanced:
             return None
         view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
+        self.is_empty = view is not None and not view.workloads
         crash_point("cycle.observed")
         return view
 
