@@ -8,7 +8,7 @@ import pytest
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
-from pools.runtimes.base import PodCause
+from pools.runtimes.base import PodCause, RuntimeFailure
 from tests.contracts import test_runtime as contract
 from tests.contracts.kubernetes_cluster import missing_parts, real_cluster, with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
@@ -106,3 +106,33 @@ def test_long_lines_reach_the_log_unchanged(stage: RealKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "sh", "-c", script))
     ended(stage.runtime, "p-1")
     assert stage.runtime.read_log("p-1", 0, 1_000_000).data == (b"x" * 40000 + b"\n") * 5
+
+
+def test_quota_of_the_cluster_is_reported_with_its_numbers(
+    stage: RealKubernetesStage, kubeconfig: str
+) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    api = Api(parse_kubeconfig(kubeconfig))
+    path = f"/api/v1/namespaces/{stage.namespace}/resourcequotas"
+    quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "15m"}}}
+    api.create(path, {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+    poll_until(lambda: api.get(f"{path}/team").get("status", {}).get("used") == {"requests.cpu": "10m"})
+    numbers = r"cpu: 10m requested, 10m of 15m used"
+    with pytest.raises(RuntimeFailure, match=rf"quota team for the namespace {stage.namespace} .*{numbers}"):
+        stage.runtime.start(stage.long("p-2"))
+    stage.runtime.start(stage.order("p-3", "true", cpu_milli=20))
+    report = ended(stage.runtime, "p-3")
+    assert report.cause is PodCause.START_FAILED
+    assert "cpu: 20m requested, 10m of 15m used" in report.message
+    api.delete(f"{path}/team")
+    poll_until(lambda: _starts(stage, "p-2"))
+    running(stage.runtime, "p-2")
+
+
+def _starts(stage: RealKubernetesStage, pod_id: str) -> bool:
+    try:
+        stage.runtime.start(stage.long(pod_id))
+    except RuntimeFailure:
+        return False
+    return True
