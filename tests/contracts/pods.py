@@ -30,10 +30,11 @@ def order(pod_id: str, *command: str, **changes: object) -> PodOrder:
 
 def poll_until(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
     """Poll `look` until `enough` accepts the result. Return the result."""
-    deadline = time.monotonic() + PATIENCE
+    started = time.monotonic()
     while not enough(answer := look()):
-        assert time.monotonic() < deadline, f"condition not met within {PATIENCE} s: {answer}"
-        time.sleep(0.02)
+        waited = time.monotonic() - started
+        assert waited < PATIENCE, f"condition not met within {PATIENCE} s: {answer}"
+        time.sleep(min(0.02 + waited / 20, 0.5))
     return answer
 
 

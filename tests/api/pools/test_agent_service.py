@@ -12,8 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +28,7 @@ from pools.models import Machine, Node, NodePool
 from tests.agents import NO_METADATA, REJECTED, write_agent
 from tests.api.pools.test_joining import Wired, metal_pool, reconcile_pool
 from tests.cast import Cast
+from tests.contracts.pods import poll_until
 from tests.interpreters import find_python
 
 __all__ = ["metal_pool"]  # a fixture
@@ -144,13 +144,6 @@ def host(
             os.kill(host.pid(name), signal.SIGKILL)
 
 
-def wait_until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.mark.django_db(transaction=True)
 def test_pods_of_an_installed_agent_survive_its_kill_and_uninstalling_removes_everything(
     host: Host, metal_pool: NodePool
@@ -167,13 +160,13 @@ def test_pods_of_an_installed_agent_survive_its_kill_and_uninstalling_removes_ev
         "BERTH_POOL=metal", f"BERTH_URL={host.url}"]  # fmt: skip
     assert "BERTH_NODE_WORKSPACES=/mnt/a b$c" in shlex.split(environment.read_text())
     reconcile_pool(metal_pool)
-    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+    poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
 
     former, pod = host.pid("service"), host.pid("pod")
     os.kill(former, signal.SIGKILL)
-    wait_until(lambda: host.pid("service") != former and host.is_running("service"))
+    poll_until(lambda: host.pid("service") != former and host.is_running("service"))
     restarted = timezone.now()
-    wait_until(lambda: Machine.objects.get().last_seen_at > restarted)
+    poll_until(lambda: Machine.objects.get().last_seen_at > restarted)
     assert (host.place / "starts").read_text() == "started\n", "the node was not started again"
     assert host.pid("pod") == pod
     assert host.is_running("pod")
@@ -195,10 +188,10 @@ def test_agent_restarts_its_node_if_the_node_did_not_survive(host: Host, metal_p
     """After a reboot, the processes of the node are gone and the boot has another ID."""
     host.install()
     reconcile_pool(metal_pool)
-    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+    poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
     os.kill(host.pid("pod"), signal.SIGKILL)
     os.kill(host.pid("service"), signal.SIGKILL)
-    wait_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
+    poll_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
     assert Node.objects.count() == 1
 
 
@@ -211,7 +204,7 @@ def test_changed_instructions_are_applied_without_ending_pods(
     start, former = START.format(place=host.place), wired.instructions
     host.install()
     reconcile_pool(metal_pool)
-    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+    poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
     pod = host.pid("pod")
     for update, result in (
         (Instructions(), ""),
@@ -223,20 +216,20 @@ def test_changed_instructions_are_applied_without_ending_pods(
     ):
         wired.instructions = lambda node, update=update: update
         since = timezone.now()
-        wait_until(lambda since=since: Machine.objects.get().last_seen_at > since + timedelta(seconds=1))
+        poll_until(lambda since=since: Machine.objects.get().last_seen_at > since + timedelta(seconds=1))
         updates = host.place / "updates"
         assert (updates.read_text() if updates.exists() else "") == result
     assert (host.pid("pod"), host.is_running("pod")) == (pod, True)
     assert (host.place / "starts").read_text() == "started\n"
     wired.instructions = lambda node: replace(former(None), start=f"{start} # other Ray", update="exit 1")
-    wait_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
+    poll_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
 
 
 @pytest.mark.django_db(transaction=True)
 def test_rejected_agent_is_not_restarted(host: Host) -> None:
     host.install()
     Machine.objects.update(departed_at=timezone.now())
-    wait_until(lambda: not host.is_running("manager"))
+    poll_until(lambda: not host.is_running("manager"))
     again = host.install()
     assert "The agent is installed" in again.stdout, "the installation can be repeated"
 
@@ -249,10 +242,10 @@ def test_agent_on_python_3_9_joins_and_starts_its_node(host: Host, metal_pool: N
     env = {**host.env, "BERTH_URL": host.url, "BERTH_POOL": "metal"}
     agent = subprocess.Popen([python, "-S", str(host.agent), "run"], env=env)
     try:
-        wait_until(Machine.objects.exists)
+        poll_until(Machine.objects.exists)
         reconcile_pool(metal_pool)
-        wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
-        wait_until(lambda: Node.objects.get().inventory.get("python", "").startswith("3.9."))
+        poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+        poll_until(lambda: Node.objects.get().inventory.get("python", "").startswith("3.9."))
     finally:
         agent.kill()
         agent.wait()
@@ -273,7 +266,7 @@ def test_refused_token_installs_nothing(host: Host) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_service_can_join_later_with_a_stored_token(host: Host) -> None:
     assert host.install("--join-later").returncode == 0
-    wait_until(Machine.objects.exists)
+    poll_until(Machine.objects.exists)
     assert "BERTH_JOIN_TOKEN" in (host.state / "environment").read_text()
 
 

@@ -1,6 +1,5 @@
 """Tests for machines that join pools over REST and receive instructions."""
 
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from scheduler.tasks import delete_expired
 from tests.agents import REJECTED, start_agent
 from tests.api.conftest import Caller
 from tests.cast import Cast
+from tests.contracts.pods import poll_until
 
 MACHINE: dict[str, Any] = {
     "name": "box-1", "address": "10.1.0.5", "cpu": 16, "memory_mib": 65536, "devices": ["GPU-a", "GPU-b"],
@@ -307,12 +307,8 @@ def test_agent_joins_and_runs_the_start_script(
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
     running = start_agent(live_server.url, tmp_path / "state", token)
     try:
-        for _ in range(200):
-            if Machine.objects.exists():
-                reconcile_pool(metal_pool)
-            if done.exists() and done.read_text():
-                break
-            time.sleep(0.1)
+        poll_until(Machine.objects.exists)
+        poll_until(lambda: (reconcile_pool(metal_pool), done.exists() and done.read_text())[1])
         assert done.read_text() == "metal-0\n"
         machine = Machine.objects.get()
         assert machine.cpu_milli >= 1000

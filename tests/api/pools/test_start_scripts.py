@@ -1,7 +1,5 @@
 """Tests for the start script reports that machines send."""
 
-import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from tests.api.pools.test_joining import (
     report_in,
 )
 from tests.cast import Cast
+from tests.contracts.pods import poll_until
 
 __all__ = ["metal_pool"]  # a fixture
 
@@ -118,23 +117,16 @@ def test_agent_reports_exit_code_and_output_of_a_start_script(
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
     running = start_agent(live_server.url, tmp_path / "state", token)
     try:
-        wait_until(Machine.objects.exists)
+        poll_until(Machine.objects.exists)
         reconcile_pool(metal_pool)
-        wait_until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
+        poll_until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
         reason = ScalingEvent.objects.get(kind="lost").reason
         assert reason == "start script failed with exit code 7: no such program"
         [phase] = Node.objects.get().phases
         assert (phase["exit_code"], phase["message"]) == (7, "preparing\nno such program\n")
         reconcile_pool(metal_pool)
-        wait_until(stopped.exists)
+        poll_until(stopped.exists)
         assert (tmp_path / "state/start.sh").stat().st_mode & 0o777 == 0o600, "start scripts contain secrets"
     finally:
         running.kill()
         running.wait()
-
-
-def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

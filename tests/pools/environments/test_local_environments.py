@@ -19,6 +19,7 @@ from pools.environments.local import InstallStatus, LocalEnvironments, Recipe
 from pools.environments.progress import parse_progress
 from pools.plugins import Image, Index, Operation
 from pools.plugins.script import bootstrap_script, compute_digest, phase_names
+from tests.contracts.pods import poll_until
 from tests.interpreters import find_python
 
 pytestmark = pytest.mark.heavy  # real virtual environments, built by pip
@@ -206,10 +207,7 @@ def test_crash_during_a_build_leaves_no_partial_environment(here: LocalEnvironme
     )
     here.begin("node-0", slow)
     home = here.root / "boots" / "node-0"
-    for _ in range(1200):
-        if '"pip", "state": "running"' in (home / "phases").read_text():
-            break
-        time.sleep(0.05)
+    poll_until(lambda: '"pip", "state": "running"' in (home / "phases").read_text())
     assert (here.root / node_recipe.digest / "bin" / "python").exists()
     pid = int((home / "process").read_bytes().split(b"\0")[0].removeprefix(b"pid="))
     os.killpg(pid, signal.SIGKILL)

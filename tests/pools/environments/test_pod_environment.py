@@ -18,8 +18,8 @@ from pools.models import Node
 from pools.providers.hardware import Machine
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
-from pools.runtimes.base import PodState
 from pools.runtimes.local import LocalRuntime
+from tests.contracts.pods import ended
 from tests.pools.environments.test_local_environments import wheel
 from tests.pools.environments.test_prepared_nodes import one_pod, run_ticks
 from tests.pools.stage import SYSTEM, Stage
@@ -70,10 +70,7 @@ def test_pod_runs_in_the_declared_environment(
     order = one_pod(node)
     order = replace(order, command=("python", "-c", PRINT_ENVIRONMENT))
     runtime.start(order)
-    for _ in range(200):
-        if runtime.get_reports([order.pod_id])[order.pod_id].state is PodState.EXITED:
-            break
-        time.sleep(0.05)
+    ended(runtime, order.pod_id)
     output = runtime.tail_log(order.pod_id, 5).data.decode().split()
     assert output == ["2.0", "mine", "hf_secret", str(tmp_path / "environments" / str(node.environment_id))]
     assert sys.prefix not in output

@@ -65,10 +65,7 @@ class LocalRayPool:
         NodePool.objects.filter(pk=self.pool.pk).update(nodes_desired=0)
         instance_ids = [instance.instance_id for instance in self.provider.list_instances(self.pool.name)]
         self.provider.terminate(self.pool.name, instance_ids)
-        deadline = time.monotonic() + PATIENCE
-        while self.provider.list_instances(self.pool.name):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        poll_until(lambda: not self.provider.list_instances(self.pool.name))
 
 
 @pytest.fixture
