@@ -152,7 +152,8 @@ class SshUpkeep:
         """Return for how long this process has been looking at the pool without a long break."""
         current = time.monotonic()
         watch = self._watches.get(pool.pk)
-        if watch is None or current - watch.last > UNWATCHED_AFTER:
+        longest = max(UNWATCHED_AFTER, 3.0 * pool.reconcile_tick)
+        if watch is None or current - watch.last > longest:
             watch = self._watches[pool.pk] = _Watch(current, current)
         watch.last = current
         return timedelta(seconds=current - watch.since)

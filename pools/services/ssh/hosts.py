@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
@@ -52,7 +52,12 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
     for name in rows.keys() - paths.keys():
         _remove(rows[name], actor=actor, at=now)
     new = [_row(pool, host) for host in listed if host["name"] not in rows]
-    SshHost.objects.bulk_create(new)
+    try:
+        with transaction.atomic():
+            SshHost.objects.bulk_create(new)
+    except IntegrityError:
+        detail = "Another pool has just been given one of these hosts. Reload the pools and try again."
+        raise Conflict(detail) from None
     for host in listed:
         row = rows.get(host["name"])
         if row is not None and row.settings != host:

@@ -75,7 +75,7 @@ class SshPool:
         self.wait(lambda: self.state(name) == state, lambda: list(SshHost.objects.values()))
 
     def wait(self, reached: Callable[[], object], story: Callable[[], object] = lambda: "") -> None:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 300
         while not reached():
             assert time.monotonic() < deadline, story()
             time.sleep(0.05)

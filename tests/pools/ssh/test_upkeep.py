@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
+from berth.core.errors import Invalid
 from pools.engine.ssh_hosts import HostState
 from pools.models import Machine, MachineUse, NodePool, SshHost
 from pools.providers.ssh.endpoint import fingerprint
@@ -22,6 +25,7 @@ pytestmark = [
     needs_sshd,
     pytest.mark.skipif(os.geteuid() != 0, reason="agents are installed by root"),
     pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(400),
 ]
 ENV = {"env": NO_METADATA}
 SILENCE = timedelta(seconds=60)
@@ -190,6 +194,28 @@ def test_changed_variables_are_installed_without_a_new_machine(
     assert stage.machine("box-1").pk == machine.pk
     assert stage.machine("box-1").secret_version == machine.secret_version + 1
     stage.wait(lambda: len(stage.agents()) == 1)
+
+
+@pytest.mark.heavy
+def test_random_kills_of_berth_leave_nothing_behind(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    """The host is added and removed while Berth is killed. Visits of killed processes continue."""
+    random = Random(7)
+    entry = host_entry(server, "box-1", tmp_path)
+    for kill in range(30):
+        with suppress(Invalid):  # the host is still being removed
+            stage.edit(*([] if kill % 3 == 2 else [entry]), **ENV)
+        for _ in range(random.randrange(1, 12)):
+            _retry_now()
+            stage.reconcile()
+        stage.restart_berth()
+    stage.wait(lambda: _retry_now() or stage.state("box-1") in {None, HostState.JOINED, HostState.REMOVING})
+    stage.edit(**ENV)
+    stage.wait(lambda: _retry_now() or stage.state("box-1") is None)
+    assert not (tmp_path / "box-1/berth-machine").exists()
+    assert stage.agent_pids() == []
+    assert not Machine.objects.filter(departed_at=None).exists()
 
 
 def _retry_now() -> bool:
