@@ -68,7 +68,10 @@ def violations() -> list[Violation]:
 
 def in_python(name: str, text: str) -> Iterator[Violation]:
     docstrings: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    if tree.body and ast.get_docstring(tree) is None:
+        yield Violation(name, 1, "module without a docstring", "")
+    for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             docstrings.add(id(cast("ast.Expr", node.body[0]).value))  # a node comes before the nodes in it
         if isinstance(node, BINDING) and (identifier := _bound_name(node)):

@@ -1,6 +1,5 @@
 """Tests for the structural rules of the repository."""
 
-import ast
 import platform
 import subprocess
 import sys
@@ -19,15 +18,6 @@ def test_platform_folder_does_not_shadow_the_standard_library() -> None:
 def test_standard_platform_module_is_imported_from_the_repository_root() -> None:
     code = "import platform; print(platform.python_implementation())"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "CPython"
-
-
-def test_every_module_has_a_docstring() -> None:
-    undocumented = [
-        str(file.relative_to(ROOT))
-        for file in own_modules()
-        if (text := file.read_text().strip()) and ast.get_docstring(ast.parse(text)) is None
-    ]
-    assert not undocumented
 
 
 def test_no_file_exceeds_the_maximum_length() -> None:
