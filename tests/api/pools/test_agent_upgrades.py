@@ -11,10 +11,11 @@ from pools.joining.package import agent_version
 from pools.models import Machine, Node, NodePool
 from tests.agents import write_agent
 from tests.api.conftest import Caller
-from tests.api.pools.test_agent_service import Host, host, wait_until
+from tests.api.pools.test_agent_service import Host, host
 from tests.api.pools.test_inventory import INVENTORY, join
 from tests.api.pools.test_joining import metal_pool, reconcile_pool, report_in
 from tests.cast import Cast
+from tests.contracts.pods import poll_until
 
 __all__ = ["host", "metal_pool"]  # fixtures
 
@@ -37,8 +38,8 @@ def join_as_node(host: Host, metal_pool: NodePool) -> None:
     host.unit.rmdir()
     reconcile_pool(metal_pool, nodes_desired=1)
     assert host.install().returncode == 0
-    wait_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
-    wait_until(lambda: Node.objects.get().inventory.get("agent_version") == OLD)
+    poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
+    poll_until(lambda: Node.objects.get().inventory.get("agent_version") == OLD)
 
 
 def version_of_node() -> str:
@@ -50,7 +51,7 @@ def test_nodes_agent_upgrades_on_request_and_keeps_its_process_and_pods(serving:
     agent, pod = serving.pid("service"), serving.pid("pod")
     assert alice.get("nodes/metal-0").json()["inventory"]["agent_outdated"] is True
     assert alice.post("nodes/metal-0/upgrade", None).status_code == 200
-    wait_until(lambda: version_of_node() == agent_version())
+    poll_until(lambda: version_of_node() == agent_version())
     assert (serving.place / "upgrades").read_text() == "upgraded\n"
     assert (serving.place / "starts").read_text() == "started\n"
     assert (serving.pid("service"), serving.pid("pod")) == (agent, pod)
@@ -68,12 +69,12 @@ def test_agent_killed_during_its_upgrade_runs_the_old_version_and_then_upgrades(
 ) -> None:
     (serving.place / "hold").touch()
     alice.post("nodes/metal-0/upgrade", None)
-    wait_until((serving.place / "upgrades").exists)
+    poll_until((serving.place / "upgrades").exists)
     former = serving.pid("service")
     os.kill(former, signal.SIGKILL)
     assert version_of_node() == OLD
     (serving.place / "hold").unlink()
-    wait_until(lambda: version_of_node() == agent_version())
+    poll_until(lambda: version_of_node() == agent_version())
     assert serving.pid("service") != former
     assert (serving.place / "starts").read_text() == "started\n"
 
@@ -88,12 +89,12 @@ def test_failed_upgrade_keeps_the_old_agent_and_states_the_reason(
     with monkeypatch.context() as damaged:
         damaged.setattr("pools.api.joining.agent_package", lambda: b"damaged")
         alice.post("nodes/metal-0/upgrade", None)
-        wait_until(error)
+        poll_until(error)
     assert error() == f"The upgrade to {agent_version()} failed: the downloaded agent has the wrong checksum"
     assert version_of_node() == OLD
     (serving.place / "fail").touch()
     os.kill(serving.pid("service"), signal.SIGKILL)  # a restarted agent tries again at once
-    wait_until(lambda: "the node's script exited with 1" in error())
+    poll_until(lambda: "the node's script exited with 1" in error())
     assert serving.is_running("pod")
 
 
@@ -102,7 +103,7 @@ def test_free_machines_agent_upgrades_by_itself(host: Host) -> None:
     write_agent(host.place, report_seconds=0.2, version=OLD)
     NodePool.objects.update(nodes_desired=0)
     host.install()
-    wait_until(lambda: Machine.objects.get().inventory.get("agent_version") == agent_version())
+    poll_until(lambda: Machine.objects.get().inventory.get("agent_version") == agent_version())
 
 
 def test_upgrade_is_offered_only_to_outdated_agents_on_free_machines_and_on_requested_nodes(
