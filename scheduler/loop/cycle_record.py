@@ -97,6 +97,7 @@ class CycleRun:
     outcome: Outcome
     record: Cycle
     written: bool = False
+    is_snapshot_due: bool = False  # whether `store_snapshot` must follow
 
     def span_attributes(self) -> dict[str, int]:
         """Return the attributes of the cycle's trace span."""
@@ -129,7 +130,7 @@ def _record(
     explains = newest and memory.explained.is_due(record.pending, view.at)
     predicted = forecasts(view.snapshot, plan) if explains else {}
     with fenced_transaction(context.held_lease):
-        explained_count, written = 0, False
+        explained_count = 0
         if explains:
             refusals = with_pool_readiness(plan.refusals, view.below_threshold)
             explained_count = memory.explanations.write(view, refusals, record.pk, predicted)
@@ -141,11 +142,9 @@ def _record(
         due = memory.recorded_at is None or view.at - memory.recorded_at >= RECORD_EVERY
         if changed or due:
             save_outcome(run, all_notes)
-            written = True
+            run.is_snapshot_due = memory.snapshots.is_due(len(view.snapshot.workloads), view.at)
             memory.recorded_at, memory.notes = view.at, all_notes
         crash_point("cycle.before_end")
-    if written and memory.snapshots.is_due(len(view.snapshot.workloads), view.at):
-        _store_snapshot(run, context, memory)
     run.written = True
     crash_point("cycle.done")
     return changed
@@ -185,8 +184,9 @@ def explain_more(run: CycleRun, context: SchedulerContext, memory: CycleMemory) 
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
 
-def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Store the snapshot after the transaction. A crash in between leaves a cycle that cannot be replayed."""
+def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
+    """Store the snapshot of a recorded cycle. A crash in between leaves a cycle that cannot be replayed."""
+    run.is_snapshot_due = False
     snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:
         with fenced_transaction(context.held_lease):

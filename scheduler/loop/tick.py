@@ -35,6 +35,7 @@ from scheduler.loop.cycle_record import (
     explain_more,
     record_cycle,
     record_failure,
+    store_snapshot,
 )
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
@@ -213,6 +214,9 @@ class Loop:
         for run in runs:
             if not run.written:
                 yield bool(self._try("records", self._record_step(run, notes)))
+            if run.is_snapshot_due:
+                self._try("snapshots", self._snapshot_step(run))
+                yield False
         while runs and self.memory.explanations.has_more:
             yield bool(self._try("records", lambda: explain_more(runs[-1], self.context, self.memory)))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
@@ -220,6 +224,9 @@ class Loop:
     def _record_step(self, run: CycleRun, notes: list[str]) -> Callable[[], bool]:
         newest = run is self._runs[-1]
         return lambda: record_cycle(run, self.context, self.memory, notes, newest=newest)
+
+    def _snapshot_step(self, run: CycleRun) -> Callable[[], None]:
+        return lambda: store_snapshot(run, self.context, self.memory)
 
     def _release_nodes(self, now: datetime) -> bool:
         if not self._runs:
