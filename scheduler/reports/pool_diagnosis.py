@@ -116,7 +116,7 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
     slow = [
         node
         for node in facts.in_states(*PENDING)
-        if facts.now - node.created_at > timedelta(seconds=pool.boot_timeout) / 2
+        if not node.queued and facts.now - node.created_at > timedelta(seconds=pool.boot_timeout) / 2
     ]
     if slow:
         oldest = max(facts.now - node.created_at for node in slow)
@@ -128,6 +128,20 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
             f"{_age(timedelta(seconds=pool.boot_timeout))}."
             + (f" {slow[0].name}: {_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
+        )
+
+
+def _queued(facts: PoolFacts) -> Iterator[Finding]:
+    queued = [node for node in facts.in_states(*PENDING) if node.queued]
+    if queued:
+        oldest = max(facts.now - node.created_at for node in queued)
+        reason = queued[0].not_ready_reason
+        yield Finding(
+            Severity.WARNING,
+            "queued nodes",
+            f"{_names(queued)} {_is_or_are(queued)} in the queue of the provider {facts.pool.provider}, for "
+            f"up to {_age(oldest)}." + (f" {queued[0].name}: {_sentence(reason)}" if reason else ""),
+            "They start when the provider starts them. The boot timeout does not count yet.",
         )
 
 
@@ -176,6 +190,8 @@ def _remedy_for_missing_nodes(facts: PoolFacts) -> str:
     pool = facts.pool
     if pool.provider == NodePool.Provider.STATIC and not facts.nodes:
         return f"Join a machine: `berth machine token issue {pool}`, then `berth-join` on the machine."
+    if facts.nodes and all(node.queued for node in facts.nodes):
+        return "All nodes are in the provider's queue."
     states = {node.state for node in facts.nodes}
     if states and states <= {NodeState.CORDONED, NodeState.DRAINING}:
         return "All nodes are cordoned or draining. Run `berth node uncordon NODE`."
@@ -333,6 +349,7 @@ CHECKS: tuple[Check, ...] = (
     _provider,
     _ssh_hosts,
     _boots,
+    _queued,
     _size,
     _lost_capacity,
     _isolation,

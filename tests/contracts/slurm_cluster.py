@@ -145,6 +145,14 @@ class SlurmCluster:
                 left += [command.decode()] if directory in command else []
         return left
 
+    def command_lines(self) -> str:
+        """Return the command lines of all processes, which other users can see."""
+        lines = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                lines.append(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        return "\n".join(lines)
+
     def clear(self) -> None:
         """Cancel all jobs and wait until they have ended."""
         self.run("scancel", "--user=root")

@@ -144,7 +144,10 @@ def slurm_commands(pool: NodePool) -> Commands:
     login = slurm_settings(pool.provider_settings).login
     if login is None:
         return LocalCommands()
-    return SshCommands(f"the login node {login.address}", lambda: PoolKeys(pool).endpoint(login.resolved()))
+    return SshCommands(
+        f"the login node {login.address}",
+        lambda: PoolKeys(pool, pool.unstored_ssh_keys).endpoint(login.resolved()),
+    )
 
 
 def machine() -> Machine:

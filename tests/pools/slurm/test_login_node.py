@@ -61,6 +61,21 @@ def test_jobs_are_submitted_and_cancelled_through_the_login_node(slurm: FakeSlur
     assert slurm.queue() == []
 
 
+def test_preview_uses_a_key_that_is_not_stored_yet(slurm: FakeSlurm, server: SshServer) -> None:
+    login = {
+        "address": server.address, "port": server.port, "user": "root", "host_key": server.host_key,
+    }  # fmt: skip
+    settings = {"login": login, "bin": str(slurm.root / "bin"), "partition": "gpuu"}
+    preview = services.preview_pool(
+        provider_for=provider_of, name="small", nodes=(0, 8), provider="slurm", gpus_per_node=2,
+        provider_settings=settings, ssh_keys={"ssh-key": server.private_key},
+    )  # fmt: skip
+    assert [finding.remedy for finding in preview.findings] == [
+        "Did you mean `gpu`? Allowed: gpu, short, debug."
+    ]
+    assert not NodePool.objects.exists()
+
+
 def test_login_node_with_another_host_key_is_refused(
     slurm: FakeSlurm, server: SshServer, tmp_path: Path
 ) -> None:

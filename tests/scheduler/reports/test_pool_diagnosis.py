@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from pools.models import Machine, NodePool
+from pools.models import Machine, Node, NodePool
 from scheduler.reports.pool_diagnosis import Finding, Severity, diagnose_pool
 from tests import factories as make
 from tests.cast import Cast
@@ -41,6 +41,21 @@ def test_errors_come_before_warnings_and_notes(cast: Cast) -> None:
     make.workload(cast.vision, "waits", pools=["train"])
     severities = [finding.severity for finding in diagnose_pool(pool, timezone.now())]
     assert severities == [Severity.ERROR, Severity.WARNING, Severity.NOTE]
+
+
+def test_nodes_in_the_providers_queue_are_named_with_the_reason(cast: Cast) -> None:
+    pool = make.pool("hpc", gpus=2, ticked_at=timezone.now(), nodes_desired=2)
+    make.quota(cast.research, pool, 2)
+    reason = "Slurm job 7 is queued: jobs with a higher priority come first (Priority)"
+    for _ in range(2):
+        node = make.node(pool, state="requested", queued=True, not_ready_reason=reason)
+        Node.objects.filter(pk=node.pk).update(created_at=timezone.now() - timedelta(hours=3))
+    named = findings(pool)
+    assert named["no nodes"].remedy == "All nodes are in the provider's queue."
+    queued = named["queued nodes"]
+    assert "are in the queue of the provider fake, for up to 3 hours." in queued.finding
+    assert queued.finding.endswith(f"{reason}.")
+    assert "slow boots" not in named
 
 
 @pytest.mark.parametrize(
