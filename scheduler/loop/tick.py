@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]  # True on change
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
-MAX_BUNDLES = 200  # maximum per tick, so that no tick takes long; the next tick decides about the others
+MAX_BUNDLES = 100  # maximum per tick, so that no tick takes long; the next tick decides about the others
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from scheduler.loop.queries import PROJECTS
 log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
-MAX_STARTS = 200  # maximum per tick, so that no tick takes long
+MAX_STARTS = 100  # maximum per tick, so that no tick takes long
 
 STARTING = compiled_once(
     lambda: (

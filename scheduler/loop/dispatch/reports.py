@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 REASONS = {PodCause.OUT_OF_MEMORY: OUT_OF_MEMORY, PodCause.WORKSPACE_FULL: WORKSPACE_FULL}
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-MAX_CHANGES = 500  # maximum per tick, so that no tick takes long
+MAX_CHANGES = 200  # maximum per tick, so that no tick takes long
 
 
 class NodeSummary(NamedTuple):
