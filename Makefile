@@ -31,7 +31,7 @@ quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf 
 .PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
 
 help:
-	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
+	@echo "make run          start Berth with a demo organization; Ctrl-C stops it"
 	@echo "make test         lint, types, import contracts, tests"
 	@echo "make test-heavy   slow tests, and types for Python 3.10"
 	@echo "make lint         ruff, import contracts, prose"
@@ -39,7 +39,7 @@ help:
 	@echo "make check        lint, types for 3.11, Django system checks"
 	@echo "make bench        benchmarks"
 	@echo "make behaviours   which promised behaviours the tests show"
-	@echo "make demo-reset   recreate the demo organisation"
+	@echo "make demo-reset   recreate the demo organization"
 	@echo "make docs         build the documentation site that Berth serves under /docs"
 	@echo "make screenshots  take the screenshots of the documentation again"
 	@echo "make lock         pin the dependencies of pyproject.toml again"

@@ -1,6 +1,6 @@
-"""Benchmark web pages in a large organisation: `python -m benchmarks.pages`.
+"""Benchmark web pages in a large organization: `python -m benchmarks.pages`.
 
-The organisation has 1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300 nodes, a
+The organization has 1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300 nodes, a
 month of hourly usage of 300 projects, 3,000 evictions and 300 budgets, in a separate database. The benchmark
 measures the server's CPU time and the response time without a network, each as the minimum of five requests.
 """

@@ -92,7 +92,7 @@ def _line(name: str, row: dict[str, object]) -> str:
     longest = max(project["in_quota"]["longest"] for project in projects.values())
     return (
         f"{name:<12} average {waits['average']:>9,} s  p50 {waits['p50']:>6,}  p99 {waits['p99']:>11,}  "
-        f"utilization {row['utilisation']:.1%}  longest in quota {longest:>9,.0f} s  "
+        f"utilization {row['utilization']:.1%}  longest in quota {longest:>9,.0f} s  "
         f"evictions {row['evictions']}  lost {row['lost_gpu_hours']} GPU-h  {row['cpu_seconds']} s of CPU  "
         f"reference {row['reference']}"
     )

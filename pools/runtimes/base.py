@@ -175,7 +175,7 @@ class Runtime(Protocol):
     def start(self, order: PodOrder) -> None:
         """Start the pod, possibly after returning. The command runs only once the order is durable.
 
-        Idempotent by `pod_id`: a pod that runs or has ended is left alone, and a pod that was stopped before
+        Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`.
         Raises RuntimeFailure only if the runtime itself fails.
         """

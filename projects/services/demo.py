@@ -1,4 +1,4 @@
-"""Seed the demo organisation through the regular services."""
+"""Seed the demo organization through the regular services."""
 
 import secrets
 
@@ -23,7 +23,7 @@ def is_empty() -> bool:
 
 @transaction.atomic
 def seed() -> Passwords:
-    """Create the organisation defined in `projects.demo`. Return the passwords by user name."""
+    """Create the organization defined in `projects.demo`. Return the passwords by user name."""
     actor = Actor.system("demo")
     pool = create_pool(actor=actor, **demo.POOL)
     scopes: dict[str, Tenant] = {}

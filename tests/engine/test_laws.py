@@ -167,7 +167,7 @@ def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
         Fraction(str(entitlement.weights[resource])),
         entitlement.rank,
         queue.created,
-        Fraction(round(entitlement.usage.normalised(resource) * grain), grain),
+        Fraction(round(entitlement.usage.normalized(resource) * grain), grain),
     )
 
 

@@ -31,7 +31,7 @@ def test_pattern_matches_an_image(pattern: str, image: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "image"),
     [
-        ("ghcr.io/org/*", "ghcr.io/organisation/train"),
+        ("ghcr.io/org/*", "ghcr.io/organization/train"),
         ("ghcr.io/org", "ghcr.io/org/train"),
         ("*.example.org/*", "evil.example.com/x.example.org/train"),
         ("*/org/train", "evil.example.com/a/org/train"),

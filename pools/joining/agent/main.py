@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
                 help="Store the token on disk, so that the service joins when it starts.",
             )
             command.add_argument(
-                "--rejoin", action="store_true", help="Join again if the agent is installed already."
+                "--rejoin", action="store_true", help="Join again if the agent is already installed."
             )
             command.add_argument(
                 "--detached",

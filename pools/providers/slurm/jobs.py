@@ -119,7 +119,7 @@ def parse_time(text: str) -> int | None:
 
 
 def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
-    """Return the instance that the job is. The end of its allocation is announced `notice_lead` before."""
+    """Return the job as an instance. The end of its allocation is announced `notice_lead` before."""
     state, message = _state(job, notice_lead)
     interruption = None
     if state is InstanceState.READY and job.time_left is not None and job.time_left <= notice_lead:

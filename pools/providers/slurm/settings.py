@@ -50,7 +50,7 @@ def _check_notice(duration: str) -> str:
 
 def _check_option(option: str) -> str:
     name = option.removeprefix("--").partition("=")[0]
-    # Slurm accepts abbreviated names of options, too.
+    # Slurm also accepts abbreviated names of options.
     if any(reserved.startswith(name) for reserved in RESERVED_OPTIONS):
         allowed = "options for which the pool has no setting, such as --reservation=gpu-week"
         raise PydanticCustomError("reserved_option", "is set by Berth", {"allowed": allowed})

@@ -57,7 +57,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds: for a connection, including all bastions, and by default for a command."""
+    """Time limits in seconds: for a connection including all bastions, and the default for a command."""
 
     connect: float = 20.0
     command: float = 60.0

@@ -1,4 +1,4 @@
-"""Seed the demo organisation into an empty installation."""
+"""Seed the demo organization into an empty installation."""
 
 import os
 from pathlib import Path
@@ -11,14 +11,14 @@ from projects.services import demo
 
 
 class Command(BaseCommand):
-    help = "Seed the demo organisation unless departments or node pools already exist."
+    help = "Seed the demo organization unless departments or node pools already exist."
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not demo.is_empty():
             self.stdout.write("Departments or node pools already exist: nothing was seeded.")
             return
         file = write_passwords(demo.seed())
-        self.stdout.write(f"The demo organisation was created. The passwords of its users are in {file}.")
+        self.stdout.write(f"The demo organization was created. The passwords of its users are in {file}.")
 
 
 def write_passwords(passwords: demo.Passwords) -> Path:

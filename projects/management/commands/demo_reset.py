@@ -1,4 +1,4 @@
-"""Empty the database and seed the demo organisation again."""
+"""Empty the database and seed the demo organization again."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from berth.db.models import Lease
 
 
 class Command(BaseCommand):
-    help = "Empty the whole database, then seed the demo organisation. Berth must not be running."
+    help = "Empty the whole database, then seed the demo organization. Berth must not be running."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--yes", action="store_true", help="Skip the confirmation prompt.")

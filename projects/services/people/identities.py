@@ -1,4 +1,4 @@
-"""Users who sign in through the organisation's OpenID Connect provider.
+"""Users who sign in through the organization's OpenID Connect provider.
 
 A returning user is identified by the provider's subject, never by a user name or email address, because these
 may have been reassigned. On the first sign-in, an account that an admin created without a password is linked

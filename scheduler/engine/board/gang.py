@@ -227,7 +227,7 @@ class Gang:
 
     @property
     def is_running(self) -> bool:
-        """Whether at least one placed pod is more than a reservation."""
+        """Whether at least one replica has a pod, not only a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def part(self, role: str) -> BoardRole:

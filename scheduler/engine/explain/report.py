@@ -75,4 +75,4 @@ def _queue_report(board: Board, account: QueueAccount) -> QueueReport:
 
 def _usage(account: QueueAccount) -> tuple[float, float, float]:
     usage = account.entitlement.usage
-    return usage.normalised(0), usage.normalised(1), usage.normalised(2)
+    return usage.normalized(0), usage.normalized(1), usage.normalized(2)

@@ -175,7 +175,7 @@ def _claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool)
             weight = Fraction(total if quota >= NO_BOUND else quota)
         usage = Fraction(0)
         if pool.fair_share.time_based:
-            usage = Fraction(round(account.entitlement.usage.normalised(kind) * _USAGE_SCALE), _USAGE_SCALE)
+            usage = Fraction(round(account.entitlement.usage.normalized(kind) * _USAGE_SCALE), _USAGE_SCALE)
         claims.append(Claim(account, quota, account.wanted[kind], weight, usage))
     return claims
 
@@ -217,7 +217,7 @@ def _quota_weights(total: int) -> WeightFunction:
 def _history_weights(k: Fraction) -> WeightFunction:
     """Return a function that weights claims by weight, adjusted for history.
 
-    The weight of a queue is reduced if its usage exceeds its normalised weight (u > n).
+    The weight of a queue is reduced if its usage exceeds its normalized weight (u > n).
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:

@@ -99,7 +99,7 @@ class _Standings:
             amounts(account.share),
             amounts(self._before[account]),
             amounts(account.allocated),
-            account.entitlement.usage.normalised(0) if self._usage else 0.0,
+            account.entitlement.usage.normalized(0) if self._usage else 0.0,
         )
 
 

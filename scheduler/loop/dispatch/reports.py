@@ -111,7 +111,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
 
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
-    """Return the change that a report causes to its pod, or None."""
+    """Return the change to the pod that follows from a report, or None."""
     if node.state in LOST_OR_ENDED:
         message = f"Node {node.name} no longer exists."
         return PodChange(pod, PodState.LOST, {"ended_at": now, "message": message})

@@ -71,7 +71,7 @@ class WorkloadNames(NamedTuple):
     unsubmitted: tuple[str, ...]  # dependencies that were never submitted
     spec: ParsedSpec
     refusals: Refusals = NONE  # pools that do not accept the workload's image, with the reason
-    deferred_pool: str | None = None  # the pool of `burst_after`, until that time
+    deferred_pool: str | None = None  # pool not used yet because of `burst_after`
 
 
 class WorkloadEntry(NamedTuple):

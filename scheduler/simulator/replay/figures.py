@@ -36,7 +36,7 @@ def summarize(records: Records, until: int) -> dict[str, Any]:
         "seconds": span,
         "queueing": summarize_durations([job.pending_seconds for job in jobs]),
         "until_first_start": summarize_durations(started),
-        "utilisation": round(sum(gpu_seconds.values()) / (trace.gpus * span), 4) if trace.gpus else 0.0,
+        "utilization": round(sum(gpu_seconds.values()) / (trace.gpus * span), 4) if trace.gpus else 0.0,
         "evictions": dict(sorted((str(kind), count) for kind, count in records.evictions.items())),
         "lost_gpu_hours": round(sum(records.lost_gpu_seconds_by_project.values()) / HOUR, 1),
         "projects": _projects(records, gpu_seconds, span),

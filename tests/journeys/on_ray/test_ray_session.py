@@ -82,8 +82,8 @@ def test_functions_use_a_ray_cluster_of_exactly_the_sessions_nodes(
         return ray.is_initialized(), ray.cluster_resources(), seen
 
     addresses = {node.address for node in installation.nodes().values()}
-    for initialised, resources, seen in session.broadcast(ray_view).result(LONG):
-        assert (initialised, resources["CPU"], resources["GPU"]) == (True, 2, 4)
+    for initialized, resources, seen in session.broadcast(ray_view).result(LONG):
+        assert (initialized, resources["CPU"], resources["GPU"]) == (True, 2, 4)
         assert seen == addresses
 
 

@@ -28,7 +28,7 @@ def queue(
 
     \b
     berth queue
-    berth queue train -o wide     # with the ordering of each workload
+    berth queue train -o wide     # also why each workload has its position
     """
     with open_client() as client:
         name = pool

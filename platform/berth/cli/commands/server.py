@@ -142,7 +142,7 @@ def up(
         int | None, typer.Option(min=1, max=65_535, help="Port; default: 8000, or the next free port.")
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Create a demo organisation in an empty database.")
+        bool, typer.Option("--demo", help="Create a demo organization in an empty database.")
     ] = False,
 ) -> None:
     """Run Berth on this machine: database, web, scheduler and task queue, until Ctrl-C.

@@ -192,7 +192,7 @@ def _print_report(report: Mapping[str, Any]) -> None:
             ("jobs", f"{jobs['arrived']} submitted, {ended}"),
             ("queueing", _format_waits(report["queueing"])),
             ("first start", _format_waits(report["until_first_start"])),
-            ("utilization", f"{report['utilisation']:.1%} until the last arrival"),
+            ("utilization", f"{report['utilization']:.1%} until the last arrival"),
             ("evictions", stopped),
             (
                 "lost work",
