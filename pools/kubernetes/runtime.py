@@ -199,7 +199,7 @@ class KubernetesRuntime:
         return local_log.read_log(path, offset, limit, ended)
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """Like `Runtime.tail_log`, but raise RuntimeFailure if the cluster takes long."""
+        """Return the last lines of the log. Raises RuntimeFailure if the cluster is too slow."""
         path, ended = self._log(pod_id, lambda access, update: self._call(pod_id, access, "log", update))
         return local_log.tail_log(path, lines, ended)
 

@@ -1,4 +1,4 @@
-"""Preview of a pool before it is created: the provider's nodes, and what would prevent their use."""
+"""Preview of a pool before it is created: the provider's nodes and any problems."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to know before the pool is created. `remedy` says what to do, as a sentence."""
+    """Problem or fact to consider before creating the pool. `remedy` is a sentence that says what to do."""
 
     severity: Severity
     message: str
@@ -26,9 +26,9 @@ class Finding:
 class PreviewedNode:
     """Machine that the pool could use as a node.
 
-    `total` is all that the machine has, and `used` what others use of it. `obstacle` is the reason that the
-    pool leaves the machine out, or empty. `details` describes it in a few words, for example its system.
-    `host_key` is the public key of an SSH host that presented it and was listed without one.
+    `total` is the capacity of the machine, and `used` is what others use of it. `obstacle` is the reason that
+    the pool excludes the machine, or empty. `details` describes the machine briefly, for example its system.
+    `host_key` is the public key that an SSH host presented, if the host was listed without one.
     """
 
     name: str
@@ -40,7 +40,7 @@ class PreviewedNode:
 
     @property
     def free(self) -> Shape:
-        """Return what others leave of the machine."""
+        """Return the capacity that others do not use."""
         total, used = self.total, self.used
         return Shape(
             max(total.cpu_milli - used.cpu_milli, 0), max(total.memory_mib - used.memory_mib, 0),
@@ -50,7 +50,7 @@ class PreviewedNode:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Nodes and findings. It is empty if the provider has nothing to show before it creates nodes.
+    """Nodes and findings. The preview is empty if the provider has nothing to show before it creates nodes.
 
     `source` names the system that was examined, for example a cluster with its version and address.
     """

@@ -54,9 +54,9 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Return what the provider finds for a pool that `create_pool` would create, without creating it.
+    """Preview the pool that `create_pool` would create: its nodes and any problems. Nothing is created.
 
-    Raises Invalid like `create_pool`. A provider that cannot examine anything is an error in the preview.
+    Raises Invalid like `create_pool`. If a provider cannot examine anything, the preview contains an error.
     """
     values, ssh_keys = split_keys(values)
     pool, _ = _new_pool(name, values)
@@ -74,7 +74,7 @@ def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **v
 
 
 def _new_pool(name: str, values: dict[str, Any]) -> tuple[NodePool, environments.PluginChanges]:
-    """Return a valid pool that is not saved, and its plugins."""
+    """Return a valid, unsaved pool and its plugins."""
     if "provider" in values:
         values.setdefault("runtime", default_runtime(values["provider"]))
     columns, plugins = environments.split_values(values)

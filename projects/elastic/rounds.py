@@ -27,7 +27,7 @@ NAME = "services"
 LEASE_SECONDS = 15.0
 THREADS = 8
 BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
-EMPTY_SECONDS = 5.0  # time between two looks for services while there are none; a new one wakes the process
+EMPTY_SECONDS = 5.0  # seconds between searches for services while there are none; a new one wakes the process
 
 
 @dataclass(slots=True, kw_only=True)

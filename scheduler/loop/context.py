@@ -33,7 +33,7 @@ class SentOrders:
 class StartMessages:
     """Messages that this process wrote about starting workloads, and the last progress of their pods.
 
-    `failures` says why pods could not be started in the last tick, by workload.
+    `failures` contains the reasons that pods could not be started in the last tick, by workload.
     """
 
     failures: dict[uuid.UUID, str] = field(default_factory=dict)

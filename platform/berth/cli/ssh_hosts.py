@@ -1,4 +1,4 @@
-"""Read the hosts and the key of a pool of SSH hosts."""
+"""Read the hosts and the key of an SSH pool."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ SECRET = "secret:"  # noqa: S105 - a prefix
 
 
 def read_ssh_values(hosts: str | None, key: str | None) -> dict[str, Any]:
-    """Return the fields of a pool for `--hosts` and `--key`."""
+    """Return the pool fields for `--hosts` and `--key`."""
     fields: dict[str, Any] = {}
     settings = {} if hosts is None else read_hosts(hosts)
     if key is not None and key.startswith(SECRET):
@@ -26,7 +26,7 @@ def read_ssh_values(hosts: str | None, key: str | None) -> dict[str, Any]:
 
 
 def read_hosts(file: str) -> dict[str, Any]:
-    """Return the provider settings in the file: settings with `hosts`, or only hosts as a list or by name."""
+    """Return the provider settings in the file, which contains either settings with `hosts` or only hosts."""
     import yaml
 
     try:
@@ -49,7 +49,7 @@ def _read_text(option: str, file: str) -> str:
 
 
 def pin_presented_keys(values: dict[str, Any], preview: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the pool with the host keys of the preview pinned, and a line for each of them."""
+    """Return the pool with the host keys in the preview pinned, and a line of text for each key."""
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []
     by_name = list(hosts) if isinstance(hosts, dict) else None

@@ -1,4 +1,4 @@
-"""Create unsaved rows faster than with keyword arguments, with which a model takes four times as long."""
+"""Create unsaved rows in a quarter of the time that a model with keyword arguments takes."""
 
 from collections.abc import Callable
 from functools import cache
@@ -26,7 +26,7 @@ def new_row(model: type[M], **values: Any) -> M:
 
 @cache
 def _defaults(model: type[Model]) -> Defaults:
-    """Return the attribute of each column with a function for its default, or with a constant default."""
+    """Return each column's attribute with its default: a function or a constant."""
     return [_default(cast("Any", field)) for field in model._meta.concrete_fields]
 
 

@@ -19,7 +19,7 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
 
-    Raises JobEnds if the agent's job is being ended, and the node with it.
+    Raises JobEnds if the agent's job, and the node with it, is about to end.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = EndSignals()

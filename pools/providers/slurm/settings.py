@@ -85,7 +85,7 @@ class LoginSettings(BaseModel):
     bastion: BastionSettings | None = None
 
     def resolved(self) -> dict[str, Any]:
-        """Return all values, as JSON."""
+        """Return all values, defaults included, as a JSON object."""
         values = {
             "address": self.address, "port": self.port, "user": self.user, "host_key": self.host_key,
             "key": self.key.removeprefix("secret:"), "bastion": None,

@@ -1,4 +1,4 @@
-"""Commands on a server over SSH, such as the login node of a cluster."""
+"""Run commands over SSH on a server, such as the login node of a cluster."""
 
 import asyncio
 import shlex
@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class SshCommands:
-    """A server to which each command connects anew. `endpoint` raises SshError if it cannot be used."""
+    """Server to which each command opens a connection. `endpoint` raises SshError if it cannot be used."""
 
     def __init__(self, place: str, endpoint: Callable[[], Endpoint]) -> None:
         self.place, self._endpoint = place, endpoint

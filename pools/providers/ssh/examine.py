@@ -29,7 +29,7 @@ class Examined:
 
 
 def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, timeouts: Timeouts) -> Preview:
-    """Return the hosts as nodes, with what prevents their use."""
+    """Return the hosts as nodes, with any obstacles to their use."""
     hosts = ssh_settings(pool.provider_settings).resolved()
     results = asyncio.run(_examine_all(hosts, keys.endpoint, timeouts))
     pools = _pools_by_place(pool)

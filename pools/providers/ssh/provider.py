@@ -1,7 +1,6 @@
 """Nodes from hosts that Berth reaches over SSH.
 
-Berth installs the agent on each host. From then on, hosts are joined machines like those of the static
-provider.
+Berth installs the agent on each host. The hosts are then joined machines, like those of the static provider.
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ HOSTS_NAMED = 3
 
 
 class SshProvider(StaticProvider):
-    """Provider of one pool of SSH hosts. Each listing also takes a step of the upkeep.
+    """Provider of one pool of SSH hosts. Each listing also advances the maintenance of the hosts.
 
     Only a preview reads `pool`, which may not be stored yet.
     """
@@ -59,7 +58,7 @@ class SshProvider(StaticProvider):
         return replace(instance, shared=SharedMachine(PODS_MAX, labels)) if labels else instance
 
     def _shortage_message(self, order: ProvisionOrder) -> str:
-        """Return the shortage with the problems of some hosts."""
+        """Return the shortage message, with the problems of some hosts."""
         failing = SshHost.objects.filter(pool__name=order.pool, failures__gt=0, removed_at=None)
         failing = failing.order_by("name")
         problems = [f"{host.name}: {host.message}" for host in failing[:HOSTS_NAMED]]

@@ -1,4 +1,4 @@
-"""Validate the settings of a pool of SSH hosts."""
+"""Validate the settings of an SSH pool."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ HOSTS_MAX = 2000
 DEFAULT_KEY = "ssh-key"
 DEFAULT_HOME = "/var/lib/berth-machine"
 HOME_NAME = "berth-machine"
-# Variables that agents may get, besides those that begin with BERTH_, and those that Berth itself sets.
+# Variables that agents may get, besides those that begin with BERTH_ and those that Berth sets itself.
 ENV_ALLOWED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL", "UV_PYTHON_INSTALL_MIRROR",
@@ -85,7 +85,7 @@ def _check_env(env: dict[str, str]) -> dict[str, str]:
 
 
 def _to_list(hosts: Any) -> Any:
-    """Accept hosts by name, and hosts that are only an address."""
+    """Accept hosts by name, and hosts given only as an address."""
     if isinstance(hosts, Mapping):
         hosts = [
             {"name": name, **_to_mapping(host)} if isinstance(_to_mapping(host), Mapping) else host
@@ -124,7 +124,7 @@ class _Part(BaseModel):
 
 
 class BastionSettings(_Part):
-    """Server through which hosts are reached. User and key default to those of the pool."""
+    """Server through which hosts are reached. The user and key default to those of the pool."""
 
     address: Address
     host_key: HostKey
@@ -134,7 +134,7 @@ class BastionSettings(_Part):
 
 
 class HostSettings(_Part):
-    """A host. Fields that are not set have the values of the pool.
+    """Host of a pool. Fields that are not set have the pool's values.
 
     A host without a `host_key` is not used until its key has been accepted.
     """
@@ -152,7 +152,7 @@ class HostSettings(_Part):
 
     @property
     def own_name(self) -> str:
-        """The name, or the first part of the address's DNS name, or the IP address with dashes."""
+        """Name of the host, else the first label of its DNS name, else its IP address with dashes."""
         if self.name:
             return self.name
         is_ip = ":" in self.address or self.address.replace(".", "").isdigit()
@@ -161,7 +161,7 @@ class HostSettings(_Part):
 
 
 class SshSettings(_Part):
-    """Settings of a pool: its hosts, and values for all of them."""
+    """Settings of a pool: its hosts, and default values for all of them."""
 
     hosts: Annotated[
         tuple[HostSettings, ...],
@@ -219,7 +219,7 @@ class SshSettings(_Part):
 
 
 def ssh_settings(value: Any) -> SshSettings:
-    """Parse a pool's settings. Raises Invalid with the path and the host of each problem."""
+    """Parse a pool's settings. Raises Invalid with the path and host of each problem."""
     try:
         settings = SshSettings.model_validate(value)
     except ValidationError as error:
@@ -244,9 +244,9 @@ def pin_host_keys(
 
 
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
-    """Return new settings with the former pinned keys of hosts that are listed without `host_key`.
+    """Return new settings in which listed hosts without `host_key` keep their previously pinned keys.
 
-    A key is only kept for the same name and address. `host_key: null` unpins it.
+    A key is kept only for the same name and address. `host_key: null` unpins it.
     """
     pinned = {(host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved()}
     parsed = ssh_settings(value)

@@ -1,4 +1,4 @@
-"""Install, repair and uninstall the agents of SSH hosts, as decided by `pools.engine.ssh_hosts`."""
+"""Install, repair and uninstall the agents of SSH hosts, as `pools.engine.ssh_hosts` decides."""
 
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -22,7 +22,7 @@ from pools.providers.ssh.visitor import Outcome, Visitor
 from pools.services.ssh.hosts import INSTALLING, host_view, settings_digest
 from pools.services.ssh.keys import PoolKeys
 
-# A process that has not looked for this long was not leading, so it has not seen the agents' reports.
+# A process that has not looked for this long was not the leader, so it has not seen the agents' reports.
 UNWATCHED_AFTER = 300.0
 ASYNCSSH_MISSING = "asyncssh is not installed on Berth's machine. Run `pip install 'berth-platform[ssh]'`"
 OUTCOME_FIELDS = (
@@ -37,7 +37,7 @@ class _Watch:
 
 
 class SshUpkeep:
-    """Upkeep of the hosts of all pools by this process. Steps never wait for a host."""
+    """Maintenance of the hosts of all pools by this process. Steps never wait for a host."""
 
     def __init__(
         self, now: Callable[[], datetime], installation: Callable[[], str], visitor: Visitor,
@@ -110,7 +110,7 @@ class SshUpkeep:
         self._visitor.start(row.pk, task, visit)
 
     def _begin_installation(self, row: SshHost) -> bool:
-        """Store that something may now be on the host, and revoke former join tokens.
+        """Record that files may now be on the host, and revoke previous join tokens.
 
         Return False if the host has just been removed.
         """
@@ -149,7 +149,7 @@ class SshUpkeep:
             history.write(row.pool, ScalingKind.ERROR, f"host {row.name}: {row.message}", at=now)
 
     def _watched_for(self, pool: NodePool) -> timedelta:
-        """Return for how long this process has been looking at the pool without a long break."""
+        """Return how long this process has been watching the pool without a long break."""
         current = time.monotonic()
         watch = self._watches.get(pool.pk)
         longest = max(UNWATCHED_AFTER, 3.0 * pool.reconcile_tick)

@@ -1,4 +1,4 @@
-"""Keep the rows of SSH hosts in line with their pool's settings."""
+"""Keep the rows of SSH hosts in sync with their pool's settings."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ SSH = NodePool.Provider.SSH.value
 
 
 def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return changes of a pool in which hosts that stay keep their pinned keys. Raises Invalid."""
+    """Return a pool's changes in which remaining hosts keep their pinned keys. Raises Invalid."""
     if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
         return columns
     settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)
@@ -29,7 +29,8 @@ def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[s
 
 
 def sync_hosts(pool: NodePool, *, actor: Any) -> None:
-    """Add, change and remove the rows of hosts. Removed hosts are drained, and then their agents uninstalled.
+    """Add, change and remove the rows of hosts. Removed hosts are drained before their agents are
+    uninstalled.
 
     This runs in the transaction that stores the settings. Raises Invalid if a host belongs to another pool,
     is still being removed, or would have to be uninstalled first.
@@ -65,7 +66,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
 
 
 def remove_all_hosts(pool: NodePool) -> None:
-    """Delete the rows of hosts that nothing was installed on. Raises Conflict if there are others."""
+    """Delete the rows of hosts on which nothing was installed. Raises Conflict if there are any others."""
     SshHost.objects.filter(pool=pool, touched_at=None).delete()
     if count := SshHost.objects.filter(pool=pool).count():
         raise Conflict(
@@ -75,9 +76,9 @@ def remove_all_hosts(pool: NodePool) -> None:
 
 
 def forget_host(host: SshHost, *, actor: Any) -> None:
-    """Delete the row of a removed host that cannot be reached any more. Its agent, if any, stays on it.
+    """Delete the row of a removed host that can no longer be reached. Its agent, if any, stays on the host.
 
-    Raises Conflict if the host is not being removed, or if its node is still drained.
+    Raises Conflict if the host is not being removed, or if its node is still being drained.
     """
     if host.removed_at is None:
         raise Conflict(f"Host {host.name} is in the settings of pool {host.pool}. Remove it there first.")
@@ -92,7 +93,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
 
 
 def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
-    """Pin keys by the name of the host. Raises Invalid unless the host presented exactly this key last."""
+    """Pin keys by host name. Raises Invalid unless each key is the one that the host presented last."""
     from pools.services.pools import edit_pool
 
     presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))
@@ -113,7 +114,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
 
 
 def host_view(row: SshHost, now: datetime, *, is_visited_now: bool = False, applied: str = "") -> Host:
-    """Return what the engine needs. `applied` is the digest that an up-to-date installation has."""
+    """Return the host's state for the engine. `applied` is the digest of an up-to-date installation."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
     return Host(
@@ -151,7 +152,7 @@ def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
 
 
 def _update(row: SshHost, host: dict[str, Any]) -> None:
-    """Store changed settings, and try the host again at once."""
+    """Store changed settings, and visit the host again immediately."""
     row.settings, row.address, row.port, row.through = host, host["address"], host["port"], _through(host)
     row.retry_at, row.failures, row.message, row.presented_key, row.problem = None, 0, "", "", ""
     row.save()

@@ -1,4 +1,4 @@
-"""Connections to SSH hosts, with the keys among their pool's secrets."""
+"""Connections to SSH hosts, with keys from their pool's secrets."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ class PoolKeys:
         self._pool, self._unstored = pool, unstored or {}
 
     def endpoint(self, host: Mapping[str, Any]) -> Endpoint:
-        """Return the connection to a host with these settings. Raises SshError if a key is missing."""
+        """Return the connection data of a host with these settings. Raises SshError if a key is missing."""
         bastion = host.get("bastion")
         return Endpoint(
             address=host["address"], port=host["port"], user=host["user"], private_key=self.get(host["key"]),
@@ -43,13 +43,13 @@ class PoolKeys:
 
 
 def split_keys(values: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
-    """Split `ssh_keys`, private keys by the name of their secret, from the other values of a pool."""
+    """Split `ssh_keys` (private keys by secret name) from a pool's other values."""
     columns = dict(values)
     return columns, columns.pop("ssh_keys", None) or {}
 
 
 def store_keys(pool: NodePool, keys: Mapping[str, str], *, actor: Any, at: datetime) -> None:
-    """Store private keys as secrets of the pool. Raises Invalid for other providers and unusable keys."""
+    """Store private keys as secrets of the pool. Raises Invalid for other providers or unusable keys."""
     if keys and pool.provider not in (NodePool.Provider.SSH, NodePool.Provider.SLURM):
         message = f"is not used by the provider {pool.provider}"
         raise Invalid([Problem("ssh_keys", message, "", "the providers ssh and slurm")])

@@ -50,7 +50,7 @@ def check_image(spec: WorkloadSpec) -> None:
 
 
 def _image_refusals(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) -> dict[str, str]:
-    """Return, by name, why each of the pools that reject the workload rejects it."""
+    """Map the name of each pool that rejects the workload to the reason."""
     reasons = {name: image_refusal(rows[name], spec.image) for name in names}
     return {name: reason for name, reason in reasons.items() if reason}
 

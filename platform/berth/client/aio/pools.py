@@ -39,7 +39,7 @@ class AsyncNodePools(AsyncResource):
         return await self._post(NodePool, "node-pools", {"name": name, **values})
 
     async def preview(self, name: str, **values: Any) -> PoolPreview:
-        """Return what the provider finds for the pool that `create` would create, without creating it."""
+        """Preview the pool that `create` would create: its nodes and any problems. Nothing is created."""
         return await self._post(PoolPreview, "node-pools", {"name": name, **values}, {"dry_run": True})
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
@@ -164,7 +164,7 @@ class AsyncNodePools(AsyncResource):
         await self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     async def forget_ssh_host(self, name: str, host: str) -> None:
-        """Forget a removed host that cannot be reached any more. Its agent stays installed."""
+        """Forget a removed host that can no longer be reached. Its agent stays installed."""
         await self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
     async def _step(self, name: str, step: str, body: object = None) -> NodePool:

@@ -40,7 +40,7 @@ class NodePools(Resource):
         return self._post(NodePool, "node-pools", {"name": name, **values})
 
     def preview(self, name: str, **values: Any) -> PoolPreview:
-        """Return what the provider finds for the pool that `create` would create, without creating it."""
+        """Preview the pool that `create` would create: its nodes and any problems. Nothing is created."""
         return self._post(PoolPreview, "node-pools", {"name": name, **values}, {"dry_run": True})
 
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
@@ -163,7 +163,7 @@ class NodePools(Resource):
         self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     def forget_ssh_host(self, name: str, host: str) -> None:
-        """Forget a removed host that cannot be reached any more. Its agent stays installed."""
+        """Forget a removed host that can no longer be reached. Its agent stays installed."""
         self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
     def _step(self, name: str, step: str, body: object = None) -> NodePool:

@@ -41,7 +41,7 @@ def serve(listening: socket.socket) -> None:
 class SharedServer(uvicorn.Server):
     """Web server that accepts one connection at a time, so that other processes get their share.
 
-    An idle server wakes once per second, not ten times, but ends at once.
+    An idle server wakes once per second instead of ten times, but still ends immediately.
     """
 
     _end: Callable[[], object] | None = None

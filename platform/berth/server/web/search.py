@@ -1,4 +1,4 @@
-"""Search for pages and objects that the user may see. The search dialog shows the results."""
+"""Search for pages and objects that the user may see, and show the results in the search dialog."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ MAX_OF_A_KIND = 6
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A result: what its link leads to, and in which project or pool it is."""
+    """Search result: the target of its link, and the project or pool that it belongs to."""
 
     title: str
     path: str
@@ -51,9 +51,9 @@ def search(request: Request) -> HttpResponse:
 
 
 def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
-    """Yield the groups of results whose name, or the name of whose project or pool, contains each word.
+    """Yield groups of results in which every word occurs in the name, or in the name of the project or pool.
 
-    Without words, only the pages are listed.
+    Without words, only pages are listed.
     """
     yield HitGroup("Pages", list(_pages(actor, words)))
     if not words:
@@ -137,7 +137,7 @@ def _workloads_of(project: str) -> str:
 
 
 def _matches(rows: QuerySet[Row], words: Iterable[str], *columns: str) -> QuerySet[Row]:
-    """Return the rows in which each word is part of one of the columns."""
+    """Return the rows in which each word occurs in one of the columns."""
     for word in words:
         rows = rows.filter(reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns)))
     return rows

@@ -86,7 +86,7 @@ def _push_set(
 
 
 def amount_below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> int:
-    """Return by how much, in total, evicting the victims would take their queues below quota."""
+    """Return the total amount by which queues would fall below quota if the victims were evicted."""
     kind, freed = main_resource(policy.requested), dict[QueueAccount, int]()
     for victim in victims:
         for account in victim.gang.account.path:

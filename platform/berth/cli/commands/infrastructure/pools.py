@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Manage node pools.")
 app.add_typer(host_app, name="host")
 Name = PoolArgument
-# These providers have nothing to show before a pool exists.
+# These providers have nothing to show before the pool exists.
 WITHOUT_PREVIEW = (None, "local", "static")
 # Changes to these fields can remove nodes.
 NODE_COUNT_FIELDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}
@@ -74,8 +74,8 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
 def create(options: NewPool) -> None:
     """Create a pool from options or a file. Options override the file.
 
-    If the provider can show its nodes first, this prints them with what would prevent their use, and asks
-    for confirmation on a terminal. Elsewhere, errors in the preview exit with code 1, except with --yes.
+    If the provider can show its nodes in advance, this prints them with any obstacles, and asks for
+    confirmation on a terminal. Elsewhere, errors in the preview exit with code 1, except with --yes.
 
     \b
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi

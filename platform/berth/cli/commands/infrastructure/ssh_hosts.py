@@ -38,9 +38,9 @@ def accept(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
 ) -> None:
-    """Pin the keys that SSH hosts presented. Compare the fingerprints with those of the hosts first.
+    """Pin the keys that SSH hosts presented. First compare their fingerprints with those on the hosts.
 
-    A pinned key is only replaced if the host is named.
+    A pinned key is replaced only if the host is named.
 
     \b
     berth pool host accept metal
@@ -73,7 +73,7 @@ def accept(
 def forget(
     pool: Pool, host: Annotated[str, typer.Argument(metavar="HOST", help="Name of the host.")]
 ) -> None:
-    """Forget a removed host that cannot be reached any more. Its agent stays installed.
+    """Forget a removed host that can no longer be reached. Its agent stays installed.
 
     \b
     berth pool host forget metal gpu-1
