@@ -138,7 +138,7 @@
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
-    const dialog = event.target.closest?.("dialog");
+    const dialog = event.target.closest?.("#dialog");
     if (dialog && !dialog.open) dialog.showModal();
     if (dialog) dialog.scrollTop = 0; // a new form begins at its top, but the button was at the bottom
     event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();

@@ -1,7 +1,7 @@
 // The search dialog: Ctrl-K opens it, arrow keys move between results, recently visited pages come first.
 (() => {
   "use strict";
-  const dialog = document.getElementById("search");
+  const dialog = document.getElementById("search-dialog");
   if (!dialog) return;
   const field = dialog.querySelector("input"), results = dialog.querySelector("[data-results]");
   const recentList = dialog.querySelector("[data-recent]");
