@@ -48,14 +48,15 @@ class SlurmProvider:
 
         Slurm lists ended jobs for some minutes. Later, the accounting database has them, if there is one.
         """
-        existing = self._order_instances(order)
+        listed = self._all_jobs()
+        existing = self._order_instances(order, listed)
         if existing:
             return ProvisionResult(existing)
         ended = self._ended_instances(order)
         if ended:
             return ProvisionResult(ended)
-        message = self._submit(order)
-        created = self._order_instances(order)
+        message = self._submit(order, [job.name for job in listed if job.is_queued])
+        created = self._order_instances(order, self._all_jobs())
         if not created:
             raise ProviderError(ProviderErrorKind.TIMEOUT, "Slurm does not list the submitted jobs yet")
         return ProvisionResult(created, message)
@@ -84,11 +85,11 @@ class SlurmProvider:
         source = f"{version} on {self.commands.place}"
         return make_preview(self.settings, shape, partitions, source, refusal)
 
-    def _submit(self, order: ProvisionOrder) -> str:
+    def _submit(self, order: ProvisionOrder, queued: Sequence[PilotName]) -> str:
         """Submit the order's jobs. Return the reason if there are fewer. Raises ProviderError if none."""
         ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
         names = [self._name(order, ordinal) for ordinal in ordinals]
-        script = submission.submission_script(self.settings, order, names, self._variables(order))
+        script = submission.submission_script(self.settings, order, names, self._variables(order), queued)
         result = self._run_script(script, SUBMIT_SECONDS + order.count)
         if not result.exit_code:
             return ""
@@ -98,8 +99,9 @@ class SlurmProvider:
         accepted = format_count(len(result.stdout.split()), "job")
         return f"Slurm accepted {accepted} of {order.count}: {clean(result.stderr)}"
 
-    def _order_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
-        return self._instances(job for job in self._jobs(order.pool) if job.name.token == order.client_token)
+    def _order_instances(self, order: ProvisionOrder, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
+        jobs_of_pool = self._of_pool(order.pool, listed)
+        return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
         """Return the order's jobs from the accounting database. Without a database, there are none."""
@@ -113,9 +115,15 @@ class SlurmProvider:
 
     def _jobs(self, pool: str) -> list[PilotJob]:
         """Return the pool's jobs, including those that ended a short while ago."""
-        output = self._query("squeue", "--me", "--states=all", "--noheader", f"--Format={jobs.FORMAT}")
-        listed = jobs.parse_jobs(output)
+        return self._of_pool(pool, self._all_jobs())
+
+    def _of_pool(self, pool: str, listed: Iterable[PilotJob]) -> list[PilotJob]:
         return [job for job in listed if (job.name.installation, job.name.pool) == (self.installation, pool)]
+
+    def _all_jobs(self) -> list[PilotJob]:
+        """Return the pilot jobs of all pools and installations that submit jobs as the same user."""
+        output = self._query("squeue", "--me", "--states=all", "--noheader", f"--Format={jobs.FORMAT}")
+        return list(jobs.parse_jobs(output))
 
     def _instances(self, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
         now = self._now()

@@ -6,7 +6,7 @@ input, because all users of a machine can see command lines, and the files are p
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from pools.providers.slurm.settings import SlurmSettings
 
 LOG_DAYS = 7
 # A name has a job ID on standard output, or the script fails. Files of earlier jobs that never started and
-# old logs are deleted.
+# old logs are deleted. The files of jobs that still wait count as new.
 _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}
 mkdir -p "$directory/pilots" "$directory/logs"
-find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
+{kept}find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
 submit() {{
   cat > "$directory/pilots/$1"
   if ! printf '%s\\n' "$script" | sed "s|@NAME@|$1|" |
@@ -30,10 +30,7 @@ submit() {{
     exit 1
   fi
 }}
-script=$(cat <<'BERTH_PILOT_SCRIPT'
-{pilot}
-BERTH_PILOT_SCRIPT
-)
+script={pilot}
 {calls}"""
 _CALL = """submit {name} <<'BERTH_PILOT_FILE'
 {variables}
@@ -47,17 +44,21 @@ code=$?
 
 
 def submission_script(
-    settings: SlurmSettings, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str]
-) -> str:
+    settings: SlurmSettings, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
+    queued: Iterable[PilotName] = (),
+) -> str:  # fmt: skip
     """Return the script. It prints the ID of each job, and fails if Slurm rejects one.
 
     `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
+    `queued` are jobs that have not started yet, so they need their files.
     """
     values = {**variables, "order": order.client_token[:8]}
     assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
     return _SUBMIT.format(
         environment=environment_lines(settings), directory=shell_path(settings.directory), days=LOG_DAYS,
-        options=shlex.join(["--parsable", *job_options(settings, order)]), pilot=pilot_script(settings),
+        options=shlex.join(["--parsable", *job_options(settings, order)]),
+        pilot=shlex.quote(pilot_script(settings)),
+        kept="".join(f'touch -c "$directory/pilots/"{shlex.quote(str(name))} || :\n' for name in queued),
         calls="".join(_CALL.format(name=name, variables=assignments) for name in names),
     )  # fmt: skip
 

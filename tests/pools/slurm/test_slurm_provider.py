@@ -1,5 +1,6 @@
 """Tests for orders of pilot jobs beyond the contract of all providers."""
 
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -60,6 +61,30 @@ def test_file_of_a_job_that_never_started_is_deleted_with_it(slurm: FakeSlurm) -
     [file] = (slurm.root / "shared" / "pilots").iterdir()
     assert ".small.0." in file.name
     assert len(slurm.queue()) == 1
+
+
+def test_file_of_a_job_that_waits_for_weeks_is_kept(slurm: FakeSlurm) -> None:
+    slurm.set(machines=[])
+    provider = slurm_provider(slurm)
+    provider.provision(order(count=1))
+    pilots = slurm.root / "shared" / "pilots"
+    waiting = next(pilots.iterdir())
+    abandoned = pilots / "berth.here.small.7.abandoned"
+    abandoned.touch()
+    for file in (waiting, abandoned):
+        os.utime(file, (0, 0))
+    other = slurm_provider(slurm, installation="there")
+    other.provision(order("ba9876543210", count=1))
+    assert waiting.exists()
+    assert not abandoned.exists()
+
+
+def test_setup_runs_only_in_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
+    setup = ["BERTH_PILOT_SCRIPT", ")", f"touch {tmp_path}/ran", "BERTH_PILOT_FILE", "echo 'it'\"'\"'s'"]
+    slurm_provider(slurm, setup=setup).provision(order(count=1))
+    assert not (tmp_path / "ran").exists()
+    [job] = slurm.jobs
+    assert "\n".join(setup) in job["script"]
 
 
 def test_rejected_job_is_explained_in_slurms_words_and_leaves_no_file(slurm: FakeSlurm) -> None:
