@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django import forms
 from django.db.models import Q
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
@@ -9,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from pools.engine.ssh_hosts import HostState
@@ -28,6 +30,12 @@ HOSTS: tuple[Column[HostRow], ...] = (
     Column("message", "Message", lambda row: row[0].message),
     Column("visited", "Last visit", lambda row: row[0].visited_at, order="visited_at"),
 )
+
+
+class _KeyForm(Form):
+    """The key that the page shows. A key that the host has presented since then is not pinned."""
+
+    key = forms.CharField(widget=forms.HiddenInput)
 
 
 @signed_in
@@ -56,7 +64,8 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 def accept(request: Request, name: str, host: str) -> HttpResponse:
     pool = _pool(request, name)
     row = get_object_or_404(SshHost.objects.exclude(presented_key=""), pool=pool, name=host)
-    if request.method == "POST":
+    is_changed = request.method == "POST" and request.POST.get("key") != row.presented_key
+    if request.method == "POST" and not is_changed:
         accept_host_keys(actor=request.actor, pool=pool, keys={row.name: row.presented_key})
         return done(request, f"The key of {row.name} is pinned.", to=_hosts_url(pool))
     pinned = row.settings["host_key"]
@@ -64,11 +73,12 @@ def accept(request: Request, name: str, host: str) -> HttpResponse:
     return confirm_page(
         request,
         title=f"Pin the key of {row.name}?",
-        warning=f"The host presented {fingerprint(row.presented_key)}.{former} Compare the fingerprint with "
-        "that of the host first.",
+        warning=f"The host {'now presents' if is_changed else 'presented'} {fingerprint(row.presented_key)}."
+        f"{former} Compare the fingerprint with that of the host first.",
         label="Pin key",
         danger=bool(pinned),
         back=_hosts_url(pool),
+        form=_KeyForm(initial={"key": row.presented_key}),
     )
 
 

@@ -74,7 +74,12 @@ def test_page_shows_problems_and_accepts_a_presented_key(
     assert "the host key has not been accepted" in alice.get("/node-pools/metal/hosts").content.decode()
     question = alice.get("/node-pools/metal/hosts/box-2/accept", **HTMX).content.decode()
     assert fingerprint(public) in question
-    assert alice.post("/node-pools/metal/hosts/box-2/accept", **HTMX).status_code == 204
+    stale = alice.post("/node-pools/metal/hosts/box-2/accept", {"key": "ssh-ed25519 AAAA"}, **HTMX)
+    assert f"now presents {fingerprint(public)}" in stale.content.decode()
+    assert not SshHost.objects.get(name="box-2").settings["host_key"]
+    assert f'name="key" value="{public}"' in question
+    accepted = alice.post("/node-pools/metal/hosts/box-2/accept", {"key": public}, **HTMX)
+    assert accepted.status_code == 204
     assert SshHost.objects.get(name="box-2").settings["host_key"] == public
     assert alice.get("/node-pools/metal/hosts/box-2/accept", **HTMX).status_code == 404
     listed = alice.get("/node-pools/metal/hosts", {"format": "csv"})
