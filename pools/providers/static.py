@@ -4,7 +4,7 @@ All state is in the database. Each use of a machine is an instance of this provi
 uses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -49,11 +49,11 @@ class StaticProvider:
             if not uses:
                 uses = self._take_machines(order)
         message = "" if len(uses) >= order.count else self._shortage_message(order)
-        return ProvisionResult(tuple(map(self._instance, uses)), message)
+        return ProvisionResult(tuple(self._instances(uses)), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         uses = _uses(pool).filter(ended_at=None)
-        active = [instance for instance in map(self._instance, uses) if instance.state != InstanceState.GONE]
+        active = [instance for instance in self._instances(uses) if instance.state != InstanceState.GONE]
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
@@ -115,6 +115,9 @@ class StaticProvider:
         )
         free_machines = format_count(len(free), "free joined machine")
         return f"{free_machines} ({fitting} large enough)" + "".join(failed)
+
+    def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
+        return [self._instance(use) for use in uses]
 
     def _instance(self, use: MachineUse) -> Instance:
         machine = use.machine

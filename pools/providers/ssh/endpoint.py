@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 PORT = 22
+ASYNCSSH_MISSING = "asyncssh is not installed on Berth's machine. Run `pip install 'berth-platform[ssh]'`"
 
 
 class SshErrorKind(StrEnum):

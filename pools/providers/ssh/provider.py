@@ -3,7 +3,7 @@
 Berth installs the agent on each host. The hosts are then joined machines, like those of the static provider.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,7 +18,8 @@ from pools.providers.base import (
     SharedMachine,
 )
 from pools.providers.preview import Preview
-from pools.providers.ssh.upkeep import ASYNCSSH_MISSING, SshUpkeep
+from pools.providers.ssh.endpoint import ASYNCSSH_MISSING
+from pools.providers.ssh.upkeep import SshUpkeep
 from pools.providers.static import StaticProvider
 from pools.services.ssh.keys import PoolKeys
 
@@ -51,11 +52,17 @@ class SshProvider(StaticProvider):
         keys = PoolKeys(self._pool, self._pool.unstored_ssh_keys)
         return examine(self._pool, shape, keys, self._upkeep.installation(), TIMEOUTS)
 
-    def _instance(self, use: MachineUse) -> Instance:
-        instance = super()._instance(use)
-        host = SshHost.objects.filter(machine=use.machine_id).only("settings").first()
-        labels = host.settings["labels"] if host is not None else {}
-        return replace(instance, shared=SharedMachine(PODS_MAX, labels)) if labels else instance
+    def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
+        """Return the uses as instances with the labels of their hosts."""
+        uses = list(uses)
+        hosts = SshHost.objects.filter(machine__in=[use.machine_id for use in uses])
+        labels = dict(hosts.values_list("machine_id", "settings__labels"))
+        return [
+            replace(instance, shared=SharedMachine(PODS_MAX, labels[use.machine_id]))
+            if labels.get(use.machine_id)
+            else instance
+            for use, instance in zip(uses, super()._instances(uses), strict=True)
+        ]
 
     def _shortage_message(self, order: ProvisionOrder) -> str:
         """Return the shortage message, with the problems of some hosts."""

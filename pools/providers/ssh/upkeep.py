@@ -17,14 +17,19 @@ from pools.joining.server import ReachableServer, reachable_server
 from pools.models import NodePool, SshHost
 from pools.models.scaling import ScalingKind
 from pools.providers.base import ProviderError
-from pools.providers.ssh.endpoint import SshError, SshErrorKind, Timeouts, fingerprint
+from pools.providers.ssh.endpoint import (
+    ASYNCSSH_MISSING,
+    SshError,
+    SshErrorKind,
+    Timeouts,
+    fingerprint,
+)
 from pools.providers.ssh.visitor import Outcome, Visitor
 from pools.services.ssh.hosts import INSTALLING, host_view, settings_digest
 from pools.services.ssh.keys import PoolKeys
 
 # A process that has not looked for this long was not the leader, so it has not seen the agents' reports.
 UNWATCHED_AFTER = 300.0
-ASYNCSSH_MISSING = "asyncssh is not installed on Berth's machine. Run `pip install 'berth-platform[ssh]'`"
 OUTCOME_FIELDS = (
     "visited_at", "presented_key", "failures", "problem", "message", "retry_at", "applied", "facts",
 )  # fmt: skip
