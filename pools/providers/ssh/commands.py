@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult
-from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind
+from pools.providers.ssh.endpoint import ASYNCSSH_MISSING, Endpoint, SshError, SshErrorKind
 
 _KINDS = {
     SshErrorKind.UNREACHABLE: ProviderErrorKind.TIMEOUT,  # the command may have taken effect
@@ -31,7 +31,10 @@ class SshCommands:
 
 async def _run(endpoint: Endpoint, arguments: Sequence[str], stdin: str, seconds: float) -> CommandResult:
     # Importing asyncssh costs memory, which only pools with a login node need.
-    from pools.providers.ssh.connection import connect
+    try:
+        from pools.providers.ssh.connection import connect
+    except ModuleNotFoundError as error:
+        raise ProviderError(ProviderErrorKind.SETTINGS, ASYNCSSH_MISSING) from error
 
     async with connect(endpoint) as connection:
         finished = await connection.run(shlex.join(arguments), stdin.encode(), seconds)

@@ -110,7 +110,7 @@ async def _open(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHClient
     private_key = import_private_key(endpoint.private_key)
     if not endpoint.host_key:
         raise SshError(SshErrorKind.HOST_KEY, f"the host key of {endpoint.name} is not pinned")
-    pinned = asyncssh.import_public_key(endpoint.host_key)
+    pinned = _import_host_key(endpoint)
     tunnel = None if endpoint.bastion is None else await _open(endpoint.bastion, stack)
     client = _Client()
     with _ErrorsOf(endpoint, client):
@@ -138,6 +138,14 @@ def import_private_key(text: str) -> asyncssh.SSHKey:
         raise SshError(SshErrorKind.KEY, message) from None
 
 
+def _import_host_key(endpoint: Endpoint) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.import_public_key(endpoint.host_key)
+    except asyncssh.KeyImportError as error:
+        message = f"the pinned host key of {endpoint.name} cannot be used: {_reason(error)}"
+        raise SshError(SshErrorKind.HOST_KEY, message) from None
+
+
 class _Client(asyncssh.SSHClient):
     """SSH client that remembers the key of a server that does not present the pinned one."""
 
@@ -158,10 +166,13 @@ class _ErrorsOf:
         pass
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, asyncssh.Error | OSError) and not isinstance(error, TimeoutError):
+        # Names that are not DNS names, such as a..b, raise UnicodeError.
+        if isinstance(error, TimeoutError):
+            return
+        if isinstance(error, asyncssh.Error | OSError | UnicodeError):
             raise self._translate(error) from None
 
-    def _translate(self, error: asyncssh.Error | OSError) -> SshError:
+    def _translate(self, error: Exception) -> SshError:
         endpoint, name = self._endpoint, self._endpoint.name
         presented = self._client.presented if self._client else ""
         if presented:
@@ -175,7 +186,7 @@ class _ErrorsOf:
         if isinstance(error, asyncssh.PermissionDenied):
             message = f"{name} refused the login of user {endpoint.user} with the key {_key_name(endpoint)}"
             return SshError(SshErrorKind.LOGIN, message)
-        if isinstance(error, socket.gaierror):
+        if isinstance(error, socket.gaierror | UnicodeError):
             return SshError(SshErrorKind.UNREACHABLE, f"the address {endpoint.address} cannot be resolved")
         through = f" through {endpoint.bastion.name}" if endpoint.bastion else ""
         return SshError(SshErrorKind.UNREACHABLE, f"{name} cannot be reached{through}: {_reason(error)}")

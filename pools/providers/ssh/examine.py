@@ -9,12 +9,13 @@ from pools.models import NodePool, SshHost
 from pools.providers.base import Shape
 from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
 from pools.providers.ssh import visits
-from pools.providers.ssh.endpoint import Endpoint, SshError, Timeouts, fingerprint
+from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind, Timeouts, fingerprint
 from pools.providers.ssh.scripts import HostFacts
 from pools.providers.ssh.settings import ssh_settings
 from pools.services.ssh.keys import PoolKeys
 
 AT_ONCE = 100
+WITHIN = 20.0  # seconds for all hosts, because someone waits for the preview
 TIMEOUTS = Timeouts(connect=10.0, command=30.0)
 ACCEPT = "Compare the fingerprints with those of the hosts, then pin the keys with `--accept-host-keys`."
 
@@ -45,16 +46,20 @@ async def _examine_all(
     hosts: Sequence[Mapping[str, Any]], endpoint: Callable[[Mapping[str, Any]], Endpoint], timeouts: Timeouts
 ) -> list[Examined]:
     slots = asyncio.Semaphore(AT_ONCE)
+    deadline = asyncio.get_running_loop().time() + WITHIN
 
     async def examine_one(host: Mapping[str, Any]) -> Examined:
-        async with slots:
-            try:
+        try:
+            async with asyncio.timeout_at(deadline), slots:
                 to = endpoint(host)
                 if not host["host_key"]:
                     return Examined(scanned_key=await visits.scan(to, timeouts))
                 return Examined(await visits.measure(to, host["home"], timeouts))
-            except SshError as failure:
-                return Examined(scanned_key=failure.presented, error=failure)
+        except SshError as failure:
+            return Examined(scanned_key=failure.presented, error=failure)
+        except TimeoutError:
+            message = f"{host['address']} could not be examined within the {WITHIN:g} s of the preview"
+            return Examined(error=SshError(SshErrorKind.TIMEOUT, message))
 
     return list(await asyncio.gather(*map(examine_one, hosts)))
 

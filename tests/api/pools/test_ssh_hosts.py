@@ -11,7 +11,7 @@ import pytest
 from pools.models import NodePool, PoolSecret, SshHost
 from tests.api.conftest import Caller
 from tests.cast import Cast
-from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, ssh_server
+from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, silent_server, ssh_server
 
 pytestmark = [needs_sshd, pytest.mark.django_db(transaction=True)]
 
@@ -65,6 +65,22 @@ def test_preview_shows_facts_and_fingerprints_and_stores_nothing(
     assert any("--accept-host-keys" in finding["remedy"] for finding in answer.json()["findings"])
     assert not NodePool.objects.filter(name="steel").exists()
     assert not PoolSecret.objects.exists()
+
+
+def test_preview_of_hosts_that_hang_ends_and_explains_them(
+    alice: Caller, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pools.providers.ssh.examine.WITHIN", 1.0)
+    monkeypatch.setattr("pools.providers.ssh.examine.AT_ONCE", 1)
+    with silent_server("127.0.0.5") as port:
+        body["provider_settings"]["hosts"] = [
+            {"name": name, "address": "127.0.0.5", "port": port + extra}
+            for name, extra in (("first", 0), ("second", 1))
+        ]
+        answer = alice.post("node-pools?dry_run=true", body)
+    assert answer.status_code == 200, answer.content
+    expected = "127.0.0.5 could not be examined within the 1 s of the preview"
+    assert expected in [node["obstacle"] for node in answer.json()["nodes"]]
 
 
 def test_hosts_are_listed_with_their_problems_and_keys_are_accepted_exactly(

@@ -1,5 +1,6 @@
 """Tests for a Slurm cluster behind a login node, with a real SSH server."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,16 @@ def test_unreachable_login_node_is_a_timeout(slurm: FakeSlurm, server: SshServer
         provider.list_instances("small")
     assert raised.value.kind is ProviderErrorKind.TIMEOUT
     assert "cannot be reached" in raised.value.message
+
+
+def test_missing_ssh_client_is_explained(
+    slurm: FakeSlurm, server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = provider_of(login_pool(slurm, server))
+    monkeypatch.setitem(sys.modules, "pools.providers.ssh.connection", None)
+    with pytest.raises(ProviderError, match="asyncssh is not installed") as raised:
+        provider.list_instances("small")
+    assert raised.value.kind is ProviderErrorKind.SETTINGS
 
 
 def test_key_is_stored_as_a_secret_and_not_in_the_settings(slurm: FakeSlurm, server: SshServer) -> None:

@@ -87,6 +87,18 @@ async def test_connection_requires_a_pinned_key(server: SshServer) -> None:
     assert (error.kind, "is not pinned" in error.message) == (SshErrorKind.HOST_KEY, True)
 
 
+async def test_address_or_key_that_cannot_be_used_is_explained(server: SshServer) -> None:
+    error = await refusal(server.endpoint(host_key="ssh-foo AAAAB3NzaC1mb28AAAAEYWJjZA=="))
+    assert error.kind is SshErrorKind.HOST_KEY
+    assert error.message.startswith("the pinned host key of 127.0.0.2 port")
+    for address in ("gpu..example.org", f"{'x' * 64}.example.org"):
+        endpoint = replace(server.endpoint(), address=address)
+        error = await refusal(endpoint)
+        assert error.message == f"the address {address} cannot be resolved"
+        with pytest.raises(SshError, match="cannot be resolved"):
+            await scan_host_key(endpoint)
+
+
 async def test_error_for_a_wrong_key_or_user_names_the_fingerprint(server: SshServer, tmp_path: Path) -> None:
     private, public = generate_key(tmp_path / "wrong")
     error = await refusal(server.endpoint(private_key=private))

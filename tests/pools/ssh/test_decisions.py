@@ -1,5 +1,6 @@
 """Tests for the decisions about SSH hosts, and for the scripts that run on them."""
 
+import shlex
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -87,7 +88,9 @@ def test_unsuitable_hosts_are_explained(facts: HostFacts, expected: str) -> None
 def test_probe_measures_this_machine_and_finds_an_agent(tmp_path: Path) -> None:
     home = tmp_path / "it's here" / "berth-machine"
     home.mkdir(parents=True)
-    (home / "environment").write_text("BERTH_INSTALLATION=ours\nBERTH_POOL=metal\nBERTH_URL=https://b\n")
+    settings = {"BERTH_INSTALLATION": "it's ours", "BERTH_POOL": "metal", "BERTH_URL": "https://b"}
+    lines = [f"{name}={shlex.quote(value)}\n" for name, value in settings.items()]
+    (home / "environment").write_text("".join(lines))
     done = subprocess.run(
         ["sh", "-s"], input=probe_script(str(home), "/nowhere"), text=True, capture_output=True, check=True
     )
@@ -97,7 +100,8 @@ def test_probe_measures_this_machine_and_finds_an_agent(tmp_path: Path) -> None:
     assert facts.disk_free_mib > 0
     assert facts.python.startswith("3.")
     if facts.root:
-        assert (facts.agent_home, facts.agent_installation, facts.agent_pool) == (str(home), "ours", "metal")
+        assert (facts.agent_home, facts.agent_pool, facts.agent_url) == (str(home), "metal", "https://b")
+        assert facts.agent_installation == "it's ours"
 
 
 def test_malformed_facts_are_ignored() -> None:
