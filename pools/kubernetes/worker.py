@@ -57,7 +57,8 @@ class Worker:
             if not self._has_finished(current):
                 raise StillRunning
             with self._lock:
-                self._calls.pop(pod_id, None)
+                if self._calls.get(pod_id) is current:  # another caller may have waited for the same call
+                    del self._calls[pod_id]
             if current.action == action:
                 result: T = current.future.result()
                 return result
