@@ -24,13 +24,14 @@ LONGEST = 366 * 24 * 3600
 SHORTEST_NOTICE = 60
 LONGEST_NOTICE = 65535  # the longest time before the end at which Slurm sends a signal
 DURATION_ALLOWED = "seconds, or a duration such as 24h or 1h30m"
-# Options that Berth sets from the pool, or that would break the link between a job and its node.
+# Options that Berth sets from the pool, or that would break the link between a job and its node. With some,
+# sbatch succeeds without a job.
 RESERVED_OPTIONS = (
     "account", "array", "batch", "chdir", "clusters", "comment", "constraint",
     "cpus-per-task", "dependency", "error",
-    "exclusive", "export", "export-file", "get-user-env", "gpus", "gres", "hold", "job-name", "mem",
+    "exclusive", "export", "export-file", "get-user-env", "gpus", "gres", "help", "hold", "job-name", "mem",
     "mem-per-cpu", "nodes", "no-requeue", "ntasks", "output", "parsable", "partition", "qos", "quiet",
-    "requeue", "signal", "test-only", "time", "uid", "wait", "wrap",
+    "requeue", "signal", "test-only", "time", "uid", "usage", "version", "wait", "wrap",
 )  # fmt: skip
 
 

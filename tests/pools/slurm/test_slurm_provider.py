@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from berth.core.errors import Invalid
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
 from pools.providers.commands import LocalCommands
 from pools.providers.slurm.submission import pilot_script
@@ -61,6 +62,12 @@ def test_file_of_a_job_that_never_started_is_deleted_with_it(slurm: FakeSlurm) -
     [file] = (slurm.root / "shared" / "pilots").iterdir()
     assert ".small.0." in file.name
     assert len(slurm.queue()) == 1
+
+
+@pytest.mark.parametrize("option", ["--export=ALL", "--exp=ALL", "--output=/tmp/log", "--help", "--version"])
+def test_options_that_would_break_the_link_to_the_job_are_refused(slurm: FakeSlurm, option: str) -> None:
+    with pytest.raises(Invalid, match="is set by Berth"):
+        slurm_provider(slurm, options=[option])
 
 
 def test_file_of_a_job_that_waits_for_weeks_is_kept(slurm: FakeSlurm) -> None:
