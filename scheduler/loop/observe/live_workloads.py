@@ -61,12 +61,13 @@ class LiveWorkloads:
 
     def observe(self, around: Surroundings) -> None:
         """Read the rows, and convert the workloads that may look different now."""
-        changed = self._mirror.read()
+        changed, before = self._mirror.read(), self._shared
+        self._shared = None  # if this observation fails, the next one converts everything
         rows, pods = self._mirror.rows, self._group_pods(around.nodes)
         due = changed | self._unsettled | pods.keys()
         shared = (around.queues.projects, around.queues.project_names, around.policies.settings)
-        if shared != self._shared:
-            due, self._shared = due | rows.keys(), shared
+        if shared != before:
+            due |= rows.keys() | self._entries.keys()
         due_rows = []
         for pk in due:
             if pk in rows:
@@ -94,6 +95,7 @@ class LiveWorkloads:
             self._convert(row, own_pods, workload_names, around)
             if not (row.phase == Phase.PENDING and not own_pods and _is_plain(spec)):
                 self._unsettled.add(row.pk)
+        self._shared = shared
 
     def engine_objects(self) -> tuple[model.Workload, ...]:
         """Return the workloads, sorted by ID."""

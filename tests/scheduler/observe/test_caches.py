@@ -23,6 +23,7 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.loop import decide as deciding
 from scheduler.loop import tick
+from scheduler.loop.observe import specs
 from scheduler.loop.observe import view as observe
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.models import Allocation
@@ -178,3 +179,21 @@ def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pyte
     assert wrong == []
     assert sum(used_cache) > STEPS // 2
     assert Workload.objects.filter(run__gt=0).exists()
+
+
+def test_changes_read_by_a_failed_observation_are_not_lost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both a new and an ended workload are in the view after the database has interrupted an observation."""
+    ended = stage.submit("ended")
+    now, cache = stage.clock.now(), observe.ObservationCache()
+    observe.observe(now, SpecCache(), cache)
+    control.cancel(actor=stage.cast.alice, workload=ended, now=now)
+    stage.submit("new")
+    with monkeypatch.context() as patch:
+        patch.setattr(specs, "_documents", lambda ids: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            observe.observe(now, SpecCache(), cache)
+    view = observe.observe(now, SpecCache(), cache)
+    assert view.workloads.keys() == {"vision/new"}
+    assert view == observe.observe(now, SpecCache())
