@@ -34,8 +34,9 @@ CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
 
 CREATE FUNCTION projects_workload_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    -- A row that this transaction has ended before deleting it is still live for all others.
-    IF EXISTS (SELECT FROM gone WHERE changed_in = pg_current_xact_id()::text::bigint OR NOT held
+    -- A workload that has ended recently may still be live in the scheduler's last read.
+    IF EXISTS (SELECT FROM gone WHERE changed_in = pg_current_xact_id()::text::bigint
+                OR ended_at > now() - interval '1 day' OR NOT held
                 AND phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')) THEN
         INSERT INTO projects_workloaddeletion (deleted_in) VALUES (pg_current_xact_id()::text::bigint);
     END IF;

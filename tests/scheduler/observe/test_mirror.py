@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection, transaction
+from django.utils import timezone
 
-from projects.models import Phase, Workload, WorkloadArray
+from projects.models import Phase, Workload, WorkloadArray, WorkloadDeletion
 from scheduler.loop.observe import mirror as mirrors
 from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
 from tests.scheduler.stage import Stage
@@ -41,6 +42,13 @@ def full() -> dict[uuid.UUID, WorkloadRow]:
     fresh = WorkloadMirror()
     fresh.read()
     return fresh.rows
+
+
+def write_without_trigger() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE projects_workload DISABLE TRIGGER USER")
+        cursor.execute("UPDATE projects_workload SET priority = 77")
+        cursor.execute("ALTER TABLE projects_workload ENABLE TRIGGER USER")
 
 
 class Writer:
@@ -158,6 +166,33 @@ def test_held_task_is_not_live(template: Workload) -> None:
         assert mirror.rows.keys() == (set() if held else {template.pk})
 
 
+def test_workload_that_ended_and_was_deleted_between_two_reads_is_forgotten(template: Workload) -> None:
+    mirror = WorkloadMirror()
+    mirror.read()
+    Workload.objects.update(phase=Phase.CANCELLED, ended_at=timezone.now())
+    Workload.objects.all().delete()
+    assert mirror.read() == {template.pk}
+    assert mirror.rows == {}
+
+
+def test_notes_about_deletions_are_forgotten(template: Workload) -> None:
+    mirror = WorkloadMirror()
+    mirror.read()
+    Workload.objects.all().delete()
+    assert WorkloadDeletion.objects.exists()
+    mirror.read()
+    assert not WorkloadDeletion.objects.exists()
+
+
+def test_everything_is_read_on_a_new_connection(template: Workload) -> None:
+    mirror = WorkloadMirror()
+    mirror.read()
+    write_without_trigger()
+    assert mirror.read() == set()
+    connection.close()
+    assert mirror.read() == {template.pk}
+
+
 def test_explanations_are_not_read_as_changes(
     template: Workload, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,10 +219,7 @@ def test_rows_of_a_transaction_that_is_rolled_back_are_forgotten(template: Workl
 def test_everything_is_read_after_the_server_was_replaced(template: Workload) -> None:
     mirror = WorkloadMirror()
     mirror.read()
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE projects_workload DISABLE TRIGGER USER")
-        cursor.execute("UPDATE projects_workload SET priority = 77")
-        cursor.execute("ALTER TABLE projects_workload ENABLE TRIGGER USER")
+    write_without_trigger()
     assert mirror.read() == set()
     mirror._server = None
     assert mirror.read() == {template.pk}
