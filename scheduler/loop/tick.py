@@ -131,7 +131,6 @@ class Loop:
         record = self._timer.record(view, plan, self.context.held_lease)
         first = self._stale_bundles if self._stale_bundles < len(plan.bundles) else 0
         part = replace(plan, bundles=plan.bundles[first : first + MAX_BUNDLES])
-        self.has_more |= first + MAX_BUNDLES < len(plan.bundles)
 
         def step() -> CycleRun:
             rendezvous = rendezvous_for_plan(view, part, self.context)
@@ -141,6 +140,7 @@ class Loop:
 
         run = self._cycle_step("commit", step)
         if run is not None:
+            self.has_more |= first + MAX_BUNDLES < len(plan.bundles)
             record.commit_ms = self._timer.milliseconds["commit"]
             self._runs.append(run)
             self._changed |= bool(run.outcome.applied or run.outcome.stale)

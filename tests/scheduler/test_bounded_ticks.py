@@ -2,7 +2,7 @@
 
 import pytest
 
-from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.base import PodOrder, RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
 from scheduler.loop import cycle_record, tick
 from scheduler.loop.cycle_record import Pace
@@ -81,6 +81,45 @@ def test_pods_that_cannot_start_do_not_hold_up_the_others(
     assert len(stage.runtime.running()) >= COUNT - MOST
 
 
+def test_pods_that_failed_to_start_take_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "MAX_STARTS", MOST)
+    workloads = submit_copies(stage, COUNT)
+    stage.runtime.next("start", *[RuntimeFailure("no")] * 3 * MOST)
+    broken = {str(row.pk) for row in sorted(workloads, key=lambda row: row.pk)[:MOST]}
+    start = stage.runtime.start
+
+    def start_unless_broken(order: PodOrder) -> None:
+        if str(Pod.objects.get(pk=order.pod_id).workload_id) in broken:
+            raise RuntimeFailure("broken")
+        start(order)
+
+    stage.tick(3, seconds=1)
+    monkeypatch.setattr(stage.runtime, "start", start_unless_broken)
+    stage.tick(COUNT, seconds=1)
+    assert len(stage.runtime.running()) == COUNT - MOST
+
+
+def test_commit_that_fails_is_not_repeated_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    monkeypatch.setattr(tick, "rendezvous_for_plan", lambda *arguments: 1 / 0)
+    submit_copies(stage, COUNT)
+    stage.loop.tick()
+    assert stage.loop.must_retry
+    assert not stage.loop.has_more
+
+
+def test_reports_of_one_workload_are_recorded_in_one_tick(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang = stage.submit("gang", roles=[{"name": "worker", "replicas": COUNT, "gpu": 1}])
+    stage.tick(2)
+    monkeypatch.setattr(reports, "MAX_CHANGES", MOST)
+    stage.finish(gang)
+    stage.loop.tick()
+    assert stage.phase(gang) == Phase.COMPLETED
+    assert not stage.loop.has_more
+
+
 def test_reports_beyond_the_maximum_follow_in_the_next_ticks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +145,20 @@ def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.M
     pending = Workload.objects.filter(phase=Phase.PENDING)
     assert pending.count() > MOST
     assert not pending.filter(explained_at=None).exists()
+
+
+def test_workload_that_ran_meanwhile_is_explained_again(stage: Stage) -> None:
+    role = {"name": "worker", "replicas": 1, "gpu": 2}
+    for number in range(2 * COUNT):
+        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    stage.tick(2)
+    pending = Workload.objects.filter(phase=Phase.PENDING)
+    row = pending.order_by("-submitted_at")[0]
+    assert row.explanation is not None
+    pending.filter(pk=row.pk).update(run=1, version=row.version + 3, explanation=None, explained_at=None)
+    stage.tick()
+    row.refresh_from_db()
+    assert row.explanation is not None
 
 
 def test_only_the_first_workloads_get_new_numbers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

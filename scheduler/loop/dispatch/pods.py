@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from berth.db.bulk_rows import share_related
 from berth.db.compiled import compiled_once
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
 MAX_STARTS = 100  # maximum per tick, so that no tick takes long
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 STARTING = compiled_once(
     lambda: (
@@ -69,7 +70,9 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
-    due_pods.sort(key=lambda pod: pod.message != "")  # pods that failed to start must not hold up the others
+    # Pods that failed to start must not hold up the others, and they take turns.
+    failed = {pod.pk: context.sent.failed.get(pod.pk, NEVER) for pod in due_pods}
+    due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
     context.sent.starts_left = any(pod.message == "" for pod in later_pods)
     for pod in due_pods:
@@ -82,9 +85,11 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
             log.warning("pod %s could not be started: %s", pod.pk, error)
             notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
             failures[pod.pk] = f"could not be started yet: {error}"
+            failed[pod.pk] = now
             continue
         context.sent.started[pod.pk] = now
         crash_point("dispatch.started")
+    context.sent.failed = failed
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
     context.start_messages.failures = {
         pod.workload_id: f"{pod.role} {pod.index} {failures[pod.pk]}."

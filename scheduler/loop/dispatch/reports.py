@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 REASONS = {PodCause.OUT_OF_MEMORY: OUT_OF_MEMORY, PodCause.WORKSPACE_FULL: WORKSPACE_FULL}
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-MAX_CHANGES = 200  # maximum per tick, so that no tick takes long
+MAX_CHANGES = 200  # per tick, so that no tick takes long; all changes of a workload are in the same tick
 
 
 class NodeSummary(NamedTuple):
@@ -82,7 +82,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
         for pod in pods
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
-    left, changes = len(changes) - MAX_CHANGES, changes[:MAX_CHANGES]
+    left, changes = _take_first(changes)
     show_messages(progress_messages(pods, reports, now, context), now, context)
     affected = {change.pod.workload_id for change in changes} | set(workloads_to_evaluate())
     warnings = find_warnings(pods, reports)
@@ -108,6 +108,17 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
     )
     ended = sum(change.state not in LIVE_POD_STATES for change in changes)
     return Intake(len(changes), ended, unknown, tuple(notes), left > 0 and not rejections)
+
+
+def _take_first(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
+    """Return the number of changes left to the next tick, and the changes of this tick.
+
+    A workload's changes are not divided, because its outcome depends on which of its pods have failed.
+    """
+    end = MAX_CHANGES
+    while 0 < end < len(changes) and changes[end].pod.workload_id == changes[end - 1].pod.workload_id:
+        end += 1
+    return max(0, len(changes) - end), changes[:end]
 
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:

@@ -113,7 +113,7 @@ class ExplanationWriter:
             reasons = tuple(blocker.reason for blocker in refusal.blockers)
             state = (
                 reasons,
-                hash((refusal.pool, refusal.key, hashes.hash_of(refusal.blockers))),
+                hash((workload.run, refusal.pool, refusal.key, hashes.hash_of(refusal.blockers))),
                 progress,
             )
             before = self._written.get(workload.pk)
