@@ -161,6 +161,20 @@ def test_workload_that_ran_meanwhile_is_explained_again(stage: Stage) -> None:
     assert row.explanation is not None
 
 
+def test_reasons_of_a_cycle_that_cannot_be_recorded_are_written_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = stage.submit("large", roles=[{"name": "worker", "replicas": 1, "cpu": 10_000}])
+    with monkeypatch.context() as patch:
+        patch.setattr(cycle_record, "settle_usage", lambda now: 1 / 0)
+        stage.tick()
+    workload.refresh_from_db()
+    assert workload.explanation is None
+    stage.tick()
+    workload.refresh_from_db()
+    assert workload.explanation is not None
+
+
 def test_only_the_first_workloads_get_new_numbers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_UPDATES", 1)
     role = {"name": "worker", "replicas": 1, "gpu": 2}

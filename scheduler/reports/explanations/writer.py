@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django.db import connection
+from django.db import connection, transaction
 
 from projects.models import Phase, Workload
 from projects.services import announce
@@ -139,7 +139,8 @@ class ExplanationWriter:
             lock_arrays_of(unschedulable)
         _write_rows(rows, now, cycle)
         report_unschedulable(unschedulable, actor=ACTOR, now=now)
-        self._written.update({change.pk: change.state for change in batch})
+        states = {change.pk: change.state for change in batch}
+        transaction.on_commit(lambda: self._written.update(states))
         _announce_changes([change.pk for change in batch if change.is_announced])
         return len(batch)
 
