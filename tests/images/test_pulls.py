@@ -117,7 +117,7 @@ def test_transient_errors_are_retried(
     address = f"127.0.0.1:{busy_registry.server_port}"
     stage.set_pull(pauses=())
     message = failure(stage, "p-1", f"{address}/team/x@sha256:{DIGEST}")
-    assert f"the registry {address} refuses requests at the moment" in message
+    assert f"the registry {address} currently refuses requests" in message
     once = len(busy_registry.requests)  # type: ignore[attr-defined]
     stage.set_pull(pauses=(0.01, 0.01))
     failure(stage, "p-2", f"{address}/team/x@sha256:{DIGEST}")
@@ -202,7 +202,7 @@ def test_second_pod_waits_for_the_pull_of_the_first(stage: ImageStage) -> None:
             lambda progress: progress == "waiting for another pod to pull the image",
         )
         for pod_id in ("p-1", "p-2"):
-            assert "no answer" in ended(stage.runtime, pod_id).message
+            assert "no response" in ended(stage.runtime, pod_id).message
 
 
 def test_progress_states_the_layer_and_the_size_in_megabytes(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_amd_gpus_are_selected_by_render_node(tmp_path: Path) -> None:
 def test_pods_of_a_project_have_the_same_user_on_every_node() -> None:
     assert pod_uid(7) == 1_900_000_007
     for number in (0, -1, LAST_UID):
-        with pytest.raises(ValueError, match="outside the range of user ids"):
+        with pytest.raises(ValueError, match="outside the range of user IDs"):
             pod_uid(number)
 
 
@@ -303,4 +303,4 @@ def test_order_without_a_user_for_the_pod_is_refused(stage: LocalStage) -> None:
         assert stage.runtime.isolation.obstacle
         return
     stage.runtime.start(order("p-1", uid=0))
-    assert "user id 0" in ended(stage.runtime, "p-1").message
+    assert "user ID 0" in ended(stage.runtime, "p-1").message

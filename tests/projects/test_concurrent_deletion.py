@@ -14,7 +14,7 @@ from projects.models import Department, Membership, Project, Quota, Workload
 from projects.services import quotas, tenants, workloads
 from projects.services.people import members
 from projects.services.quotas import write
-from projects.services.workloads import submission
+from projects.services.workloads import submission_view
 from tests.cast import Cast, make_cast, training
 from tests.second_connection import run_on_second_connection
 
@@ -43,7 +43,7 @@ WRITES = [submit, set_quota, grant]
 @pytest.fixture
 def skip_permission_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the permission check, as if the user's roles had just been checked."""
-    for module in (submission, write, members, tenants):
+    for module in (submission_view, write, members, tenants):
         monkeypatch.setattr(module, "require", lambda *arguments: None)
 
 

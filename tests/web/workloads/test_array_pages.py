@@ -134,7 +134,7 @@ def test_ended_array_is_deleted_after_a_confirmation(sweep: WorkloadArray, sign_
     dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": ""})
     page = text(dave, f"/arrays/{sweep.pk}")
     assert "Delete array" in page and "Cancel tasks" not in page
-    assert "120 tasks and their logs are deleted" in text(dave, f"/arrays/{sweep.pk}/delete")
+    assert "120 tasks and their logs will be deleted" in text(dave, f"/arrays/{sweep.pk}/delete")
     assert dave.post(f"/arrays/{sweep.pk}/delete").headers["Location"] == "/workloads"
     assert not WorkloadArray.objects.exists() and not Workload.objects.exists()
 
