@@ -10,7 +10,7 @@ from berth.server.api.idempotency import delete_expired_responses
 from berth.server.wiring import load_wiring, local_environments
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, machines
-from projects.models import Leftover
+from projects.models import Leftover, WorkloadDeletion
 from projects.services.notifications import deliveries
 from projects.services.people import tokens
 from projects.services.sessions import calls
@@ -41,6 +41,7 @@ def delete_expired() -> dict[str, int]:
     return {
         "tokens": tokens.delete_ended(before=now - retention["tokens"]),
         "join tokens": machines.delete_expired_tokens(before=now - retention["tokens"]),
+        "deletions": WorkloadDeletion.objects.filter(deleted_at__lt=now - DAY).delete()[0],
         "deliveries": deliveries.delete_old(before=now - retention["deliveries"]),
         "local environments": len(local_environments().clear(digests_in_use())),
         "environments": environments.delete_unused(before=now - DAY),

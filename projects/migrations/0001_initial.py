@@ -2098,6 +2098,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("deleted_in", models.BigIntegerField(editable=False)),
+                (
+                    "deleted_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(

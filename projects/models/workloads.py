@@ -216,6 +216,7 @@ class WorkloadDeletion(models.Model):
     """Transaction that deleted live workloads, stored by the database."""
 
     deleted_in = models.BigIntegerField(editable=False)
+    deleted_at = models.DateTimeField(db_default=Now(), editable=False)
 
     def __str__(self) -> str:
         return str(self.deleted_in)

@@ -7,10 +7,11 @@ because what the last read could not see was written by a transaction that was o
 Some rows are read twice, which does no harm.
 
 Everything is read anew in the first read, in a transaction (which sees rows that may be rolled back), after
-a workload was deleted that was live or had ended recently (which leaves no row), on a new connection, and
-when the database server has been restarted or is another one.
+a workload was deleted that was live or had ended recently (which leaves no row), on a new connection,
+after an hour without a read, and when the database server has been restarted or is another one.
 """
 
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ MOMENT = """
            pg_postmaster_start_time() AS server
       FROM pg_current_snapshot() AS seen
 """
-FORGET_DELETIONS = "DELETE FROM projects_workloaddeletion WHERE deleted_in < %(horizon)s"
+MAX_AGE_SECONDS = 3600.0  # notes about deletions are kept for a day, because several mirrors read them
 # Both statements return at least one row, with the moment of the read.
 READ_ALL = f"""
     SELECT moment.horizon, moment.server, false, true, {COLUMNS}
@@ -79,18 +80,23 @@ class WorkloadMirror:
     _horizon: int | None = None  # None if everything must be read
     _server: datetime | None = None  # start time of the database server
     _connection: object = None  # of the last read; a new one may follow a crash that reuses numbers
+    _read_at: float = 0.0  # monotonic time of the last read
 
     def read(self) -> set[uuid.UUID]:
         """Bring the rows up to date. Return the IDs of those that were added, changed or removed."""
         horizon, self._horizon = self._horizon, None  # an error leaves doubt
-        if horizon is None or connection.in_atomic_block or connection.connection is not self._connection:
+        age, self._read_at = time.monotonic() - self._read_at, time.monotonic()
+        if (
+            horizon is None
+            or age > MAX_AGE_SECONDS
+            or connection.in_atomic_block
+            or connection.connection is not self._connection
+        ):
             return self._read_all()
         answer = _fetch(READ_CHANGES, {"horizon": horizon})
         new_horizon, server, is_row_missing, *_ = answer[0]
         if is_row_missing or server != self._server or new_horizon < horizon:
-            changed = self._read_all()
-            self._forget_deletions()
-            return changed
+            return self._read_all()
         self._horizon = new_horizon
         changed = set()
         for _, _, _, is_live, *columns in answer:
@@ -114,11 +120,6 @@ class WorkloadMirror:
             self._connection = connection.connection
         changed = {pk for pk, row in self.rows.items() if before.get(pk) is not row}
         return changed | (before.keys() - self.rows.keys())
-
-    def _forget_deletions(self) -> None:
-        """Delete the notes about deletions that the last read has taken into account."""
-        with connection.cursor() as cursor:
-            cursor.execute(FORGET_DELETIONS, {"horizon": self._horizon})
 
 
 def _fetch(statement: str, values: dict[str, Any]) -> Sequence[tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 import random
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from django.utils import timezone
 from projects.models import Phase, Workload, WorkloadArray, WorkloadDeletion
 from scheduler.loop.observe import mirror as mirrors
 from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
+from scheduler.tasks import delete_expired
 from tests.scheduler.stage import Stage
 
 STEPS, WRITERS = 250, 4
@@ -175,13 +177,29 @@ def test_workload_that_ended_and_was_deleted_between_two_reads_is_forgotten(temp
     assert mirror.rows == {}
 
 
-def test_notes_about_deletions_are_forgotten(template: Workload) -> None:
+def test_each_mirror_notices_a_deletion_before_its_note_expires(template: Workload) -> None:
+    first, second = WorkloadMirror(), WorkloadMirror()
+    for mirror in (first, second):
+        mirror.read()
+    Workload.objects.all().delete()
+    delete_expired()
+    for mirror in (first, second):
+        assert mirror.read() == {template.pk}
+        assert mirror.rows == {}
+    WorkloadDeletion.objects.update(deleted_at=timezone.now() - timedelta(days=2))
+    assert delete_expired()["deletions"] >= 1
+    assert not WorkloadDeletion.objects.exists()
+
+
+def test_everything_is_read_after_an_hour_without_a_read(
+    template: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mirror = WorkloadMirror()
     mirror.read()
-    Workload.objects.all().delete()
-    assert WorkloadDeletion.objects.exists()
-    mirror.read()
-    assert not WorkloadDeletion.objects.exists()
+    write_without_trigger()
+    assert mirror.read() == set()
+    monkeypatch.setattr(mirrors, "MAX_AGE_SECONDS", -1.0)
+    assert mirror.read() == {template.pk}
 
 
 def test_everything_is_read_on_a_new_connection(template: Workload) -> None:
