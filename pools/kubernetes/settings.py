@@ -2,13 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from berth.core.errors import Invalid
-from berth.core.problems import Problem
-from berth.core.spec.findings import convert_errors
 from pools.kubernetes.credentials import BYTES_MAX
+from pools.providers.validation import parse_settings
 
 Kubeconfig = Annotated[
     str | None,
@@ -103,14 +101,4 @@ class KubernetesSettings(_Part):
 
 def kubernetes_settings(value: Any) -> KubernetesSettings:
     """Parse a pool's settings. Raises Invalid with the path of each problem within `provider_settings`."""
-    try:
-        return KubernetesSettings.model_validate(value)
-    except ValidationError as error:
-        problems = convert_errors(error, KubernetesSettings)
-    raise Invalid(
-        Problem(
-            f"provider_settings.{problem.path}" if problem.path else "provider_settings", problem.message,
-            problem.received if problem.path else "", problem.allowed,
-        )
-        for problem in problems
-    )  # fmt: skip
+    return parse_settings(KubernetesSettings, value)
