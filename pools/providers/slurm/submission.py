@@ -21,7 +21,7 @@ _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}
 mkdir -p "$directory/pilots" "$directory/logs"
-{kept}find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
+{touch_queued}find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
 submit() {{
   cat > "$directory/pilots/$1"
   if ! printf '%s\\n' "$script" | sed "s|@NAME@|$1|" |
@@ -58,7 +58,9 @@ def submission_script(
         environment=environment_lines(settings), directory=shell_path(settings.directory), days=LOG_DAYS,
         options=shlex.join(["--parsable", *job_options(settings, order)]),
         pilot=shlex.quote(pilot_script(settings)),
-        kept="".join(f'touch -c "$directory/pilots/"{shlex.quote(str(name))} || :\n' for name in queued),
+        touch_queued="".join(
+            f'touch -c "$directory/pilots/"{shlex.quote(str(name))} || :\n' for name in queued
+        ),
         calls="".join(_CALL.format(name=name, variables=assignments) for name in names),
     )  # fmt: skip
 
