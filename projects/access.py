@@ -59,11 +59,12 @@ SUBMITTER_ROLES = (Role.MEMBER, Role.PROJECT_ADMIN)
 
 
 def with_roles(actor: Actor) -> Actor:
-    """Return the actor with all roles of its user, so that further checks need no queries."""
+    """Return the actor with all of its user's roles, so that further checks need no queries."""
     if actor.user is None or actor.roles is not None:
         return actor
     rows = Membership.objects.filter(user=actor.user).values_list("role", "department_id", "project_id")
-    evaluated = copy(actor)  # the actor of a page is a lazy object, which is not a dataclass
+    # The actor of a page is a lazy object, which `dataclasses.replace` does not accept.
+    evaluated = copy(actor)
     return replace(evaluated, roles=tuple(GrantedRole(*row) for row in rows))
 
 
@@ -123,7 +124,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 def find_visible_projects(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
-    """Return, by user ID, the IDs of the projects that each user can see. Uses one SQL statement."""
+    """Return the IDs of the projects that each user can see, by user ID. Uses one SQL query."""
     active = {user.pk: user for user in users if user.is_active}
     if not active:
         return {}
@@ -147,7 +148,7 @@ def _grants_view(membership: Membership, project: Project) -> bool:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments that the user sees in full, not only because of some of their projects."""
+    """Return the departments that the user can see as a whole, not only through some of their projects."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(

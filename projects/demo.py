@@ -1,4 +1,4 @@
-"""The demo organization: two departments, four projects, users with each role, and one pool.
+"""The demo organization: two departments, four projects, a user for each role, and one pool.
 
 Research and product each have a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two
 GPUs each. Because of its weight, vision can borrow most of the other projects' idle quota, and ads can

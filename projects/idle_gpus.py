@@ -14,7 +14,7 @@ RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Return the time since which all GPUs of each workload have been idle.
+    """Return when all GPUs of each workload became idle, for workloads with idle GPUs.
 
     Workloads that have been idle for less than the warning threshold are omitted. Unmeasured GPUs do not
     count as idle.

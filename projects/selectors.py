@@ -160,7 +160,7 @@ def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:
 
 
 class VisibleScope:
-    """IDs of the projects and departments that a user may see, queried once for many checks."""
+    """IDs of the projects and departments that a user may see, loaded once for many checks."""
 
     def __init__(self, actor: Actor) -> None:
         self._all = is_platform_admin(actor)
@@ -170,7 +170,7 @@ class VisibleScope:
             self._departments = set(fully_visible_departments(actor).values_list("pk", flat=True))
 
     def includes(self, project_id: int | None, department_id: int | None) -> bool:
-        """Return whether objects of this project, or of this department if outside projects, are visible."""
+        """Return whether the user sees objects of this project or, without a project, of this department."""
         if self._all:
             return True
         return project_id in self._projects if project_id is not None else department_id in self._departments

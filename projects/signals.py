@@ -1,6 +1,6 @@
 """Change signals, sent after the commit.
 
-Every signal carries only IDs. Receivers read the rows with the permissions of their user.
+Every signal carries only IDs. Receivers read the rows with the permissions of the user they act for.
 """
 
 from django.dispatch import Signal

@@ -1,1 +1,1 @@
-"""Connections of users, which end soon after a user loses permission to read from them."""
+"""Long-lived connections of users. They end soon after a user loses permission to read from them."""

@@ -19,7 +19,7 @@ from projects.visits.headers import Headers, find_cookie
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Browser session, API token, or port visit (the digest of its cookie)."""
+    """Browser session, API token, or port visit, which is identified by the digest of its cookie."""
 
     session_key: str = ""
     token_id: int | None = None
@@ -61,7 +61,7 @@ def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object
     }
 
 
-# The user's ID, and a value that changes when the credential is no longer valid.
+# ID of the user, and a value that changes when the credential is no longer valid.
 OwnersByCredential = dict[Credential, tuple[int, object]]
 
 

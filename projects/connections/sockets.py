@@ -1,4 +1,4 @@
-"""WebSockets for signed-in users. A socket closes soon after the session or the permission ends."""
+"""WebSockets for signed-in users. A socket closes soon after its session or permission ends."""
 
 import asyncio
 import contextlib
@@ -77,7 +77,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def receive(
         self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
     ) -> None:
-        """Ignore incoming messages, because pages only listen."""
+        """Ignore incoming messages, because the server only sends."""
 
     async def check(self) -> int:
         """Return 0 if the user is signed in and permitted, otherwise a close code."""

@@ -57,7 +57,7 @@ def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
 async def watch_stream(
     parts: AsyncIterator[bytes], credential: Credential, user: int, roles: Roles
 ) -> AsyncIterator[bytes]:
-    """Yield the parts until the credential becomes invalid or the user loses one of these roles.
+    """Yield the parts until the credential becomes invalid or the user loses one of the `roles`.
 
     The stream is then cancelled, so that the client sees a broken connection rather than a complete response.
     """

@@ -1,7 +1,7 @@
 """Detect open connections of this process that are no longer permitted.
 
 While connections are open, one thread queries the database twice a second. It detects ended sessions and
-tokens, deactivated accounts, changed passwords and changed roles, whatever the cause. A connection whose
+tokens, deactivated accounts, changed passwords and changed roles, regardless of the cause. A connection whose
 state has changed receives a signal and then checks its own permission.
 """
 
@@ -18,7 +18,7 @@ from projects.connections.credentials import Credential, load_states
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.5
-LINGER_SECONDS = 5.0  # seconds for which the thread outlives the last connection
+LINGER_SECONDS = 5.0  # how long the thread keeps running after the last connection closes
 UNCHECKED = object()
 
 

@@ -49,7 +49,7 @@ def load_window(row: Autoscaler) -> Window:
 
 
 def scaling_clock(service: Service, now: datetime) -> Clock:
-    """Return the timestamps for the decision. Scale requests from users also start a cooldown."""
+    """Return the timestamps that the decision needs. Scale requests from users also start a cooldown."""
     last = last_scale_request(service)
     if last is None:
         return Clock(now.timestamp())

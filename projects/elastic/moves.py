@@ -76,7 +76,7 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return whether to stop waiting for the router before the removal.
+    """Return whether to remove the engine without waiting any longer for the router.
 
     The engine is unregistered once the router is reachable again.
     """

@@ -1,4 +1,4 @@
-"""Process that runs passes over each service at the service's own interval."""
+"""Process that reconciles each service at the service's own interval."""
 
 import logging
 import time
@@ -27,7 +27,8 @@ NAME = "services"
 LEASE_SECONDS = 15.0
 THREADS = 8
 BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
-EMPTY_SECONDS = 5.0  # seconds between searches for services while there are none; a new one wakes the process
+# Seconds between checks for services while there are none; a new service wakes the process.
+EMPTY_SECONDS = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +75,10 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _forget_ended(self, live_ids: Collection[int]) -> None:
-        """Forget ended services without a pass in progress. Otherwise, they would stay due indefinitely."""
+        """Forget ended services that have no pass in progress.
+
+        If they were kept, they would stay due indefinitely.
+        """
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]
             self._due.pop(pk, None)

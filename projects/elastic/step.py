@@ -1,4 +1,4 @@
-"""Pass over a service, which moves it towards its desired state."""
+"""One pass over a service, which moves the service towards its desired state."""
 
 import logging
 import uuid

@@ -40,10 +40,7 @@ def update_version(view: View, fence: Fence) -> None:
 
 
 def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
-    """Copy weights to the next engine that needs them. Return whether there was such an engine.
-
-    Each pass copies to only one engine, because concurrent copies from the same seed would interfere.
-    """
+    """Copy weights to the next engine that needs them. Return whether an engine needed them."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:

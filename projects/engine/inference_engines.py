@@ -108,7 +108,7 @@ def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
 
 def _move_after_end(engine: EngineFacts) -> EngineMove:
     if engine.origin == "initial":
-        return EngineMove("REMOVING", "REMOVED", message="The workload of the service has ended.")
+        return EngineMove("REMOVING", "REMOVED", message="The service's workload has ended.")
     failure = "init" if engine.started_once else "provision"
     return EngineMove("REMOVING", "FAILED", failure, engine.error or "The process has ended.")
 

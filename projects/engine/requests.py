@@ -24,7 +24,7 @@ class EngineSummary:
 
     @property
     def timeout_failure(self) -> str:
-        """Failure to record if the engine times out in its current state."""
+        """Return the failure to record if the engine times out in its current state."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property

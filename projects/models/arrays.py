@@ -11,7 +11,7 @@ from berth.core.priorities import DEFAULT
 from projects.models.tenants import NAME, Project
 
 PENDING_MAX = 100  # maximum number of released tasks of an array that are pending at the same time
-WAITING_REASON = "WaitingForEarlierTasks"  # reason that held tasks are pending
+WAITING_REASON = "WaitingForEarlierTasks"  # why held tasks are pending
 WAITING_MESSAGE = "Waiting for earlier tasks of the array."
 
 

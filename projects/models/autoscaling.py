@@ -45,7 +45,7 @@ class MetricsPoint(models.Model):
 
 
 class Scaling(models.Model):
-    """Scale operation of an autoscaler, with its metrics, conditions and outcome."""
+    """Scaling action of an autoscaler, with its metrics, conditions and outcome."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="scalings")
     request = models.OneToOneField(

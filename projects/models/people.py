@@ -108,7 +108,7 @@ class Identity(models.Model):
 
 
 class SavedView(models.Model):
-    """Named filters, columns and sort order of a user for the workload list."""
+    """Saved view of the workload list: filters, columns and sort order."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     name = models.CharField(max_length=60)

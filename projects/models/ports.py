@@ -1,4 +1,4 @@
-"""Model of one-time links to workload ports and the visits that they open."""
+"""Model of one-time links to workload ports, and of the visits that they start."""
 
 from django.conf import settings
 from django.db import models
@@ -10,7 +10,7 @@ from projects.models.workloads import Workload
 
 
 class PortLink(models.Model):
-    """One-time link for one user, with the digests of its secret and of the visit's cookie."""
+    """One-time link for one user, with digests of the link's secret and the visit's cookie."""
 
     digest = models.CharField(max_length=64, unique=True)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")

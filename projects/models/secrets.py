@@ -1,4 +1,4 @@
-"""Model of a project's secrets."""
+"""Model of project secrets."""
 
 from django.db import models
 from django.db.models import Q

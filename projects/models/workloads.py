@@ -213,7 +213,7 @@ class Workload(models.Model):
 
 
 class WorkloadDeletion(models.Model):
-    """Transaction that deleted live workloads, stored by the database."""
+    """Transaction in which live workloads were deleted, stored by the database."""
 
     deleted_in = models.BigIntegerField(editable=False)
     deleted_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -223,7 +223,7 @@ class WorkloadDeletion(models.Model):
 
 
 class RoleNode(models.Model):
-    """Node in the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
+    """Node of the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
     parent = models.ForeignKey(
@@ -349,7 +349,7 @@ class Template(models.Model):
 
 
 class Leftover(models.Model):
-    """Pod log or workload workspace to clean up. The row is deleted after the cleanup."""
+    """Pod log or workload workspace that remains to be cleaned up. The row is deleted after the cleanup."""
 
     class Kind(models.TextChoices):
         POD = "pod"

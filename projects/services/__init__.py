@@ -1,1 +1,1 @@
-"""Audited write operations on tenants and workloads. All arguments, including `actor`, are keywords."""
+"""Audited write operations on tenants and workloads. All arguments, including `actor`, are keyword-only."""

@@ -1,4 +1,4 @@
-"""A project's secrets, and the values that its pods and image pulls receive.
+"""Project secrets, and the secret values that pods and image pulls receive.
 
 A project's secret overrides the pool's secret of the same name.
 """
@@ -57,7 +57,7 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
 
 
 def registry_auth(project: Project, pool: NodePool) -> str:
-    """Return the auth.json for the project's image pulls in the pool, or "" without credentials.
+    """Return the auth.json for the project's image pulls in the pool, or "" if there are no credentials.
 
     The project's credentials override the pool's for the same registry. Raises UnusableSecret.
     """
@@ -93,7 +93,7 @@ def secret_values(
 
 
 def secrets_by_name(project: Project, pool: NodePool) -> dict[str, Secret]:
-    """Return the secrets for pods that the project can use in the pool."""
+    """Return the pod secrets that the project can use in the pool."""
     rows: list[Secret] = [
         *PoolSecret.objects.filter(pool=pool, kind=SecretKind.VALUE),
         *ProjectSecret.objects.filter(project=project, kind=SecretKind.VALUE),

@@ -19,7 +19,7 @@ from projects.services import announce, audit
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
 # Only platform admins may set fields that affect other departments. A department must not raise its own rank
-# or prolong the time before its borrowed resources may be reclaimed.
+# or extend the time before its borrowed resources may be reclaimed.
 DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
 
 
@@ -113,7 +113,10 @@ def _editable_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _save_tenant(obj: Model) -> None:
-    """Validate and save. Raises Invalid, listing every invalid field, or Conflict if the name is in use."""
+    """Validate and save.
+
+    Raises Invalid, which lists every invalid field, or Conflict if the name is in use.
+    """
     try:
         obj.full_clean()
     except ValidationError as error:

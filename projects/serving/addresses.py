@@ -24,7 +24,7 @@ from projects.delivering.destination import (
 MAX_LENGTH = 400
 PORTS = {"http": 80, "https": 443}
 NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-# The resolver accepts 0x7f.1 for 127.0.0.1, so such names are rejected.
+# The resolver accepts names such as 0x7f.1 for 127.0.0.1, so they are rejected.
 NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
@@ -32,15 +32,15 @@ THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
 
 class InvalidAddress(ValueError):
-    """Raised for a text that is not a valid engine address."""
+    """Raised for text that is not a valid engine address."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
     """Addresses that Berth may call as engines or routers.
 
-    `networks` are allowed in addition to public addresses. This machine is allowed only if they include its
-    loopback address. `own_ports` are Berth's ports on this machine. Berth never calls these ports, nor
+    `networks` are allowed in addition to public addresses. This machine is allowed only if `networks` include
+    its loopback address. `own_ports` are Berth's ports on this machine. Berth never calls these ports, nor
     link-local or metadata addresses.
     """
 
@@ -91,7 +91,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     """Return the IP addresses to which the host resolves. Raises ForbiddenAddress or OSError.
 
-    All of them must be allowed, because Berth cannot choose which one responds.
+    All of them must be allowed, because Berth cannot choose which one the connection uses.
     """
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port(parts)

@@ -32,8 +32,8 @@ class ServingError(Exception):
 class Identity:
     """Model and parameters reported by an engine. `weight_version` is None if the engine reports none.
 
-    All engines of a service must have the same `parameters`. Otherwise, they would respond differently to the
-    same request.
+    All engines of a service must have the same `parameters`, because they would otherwise respond differently
+    to the same request.
     """
 
     model: str
@@ -89,7 +89,7 @@ class EngineAdapter(Protocol):
         ...
 
     def pause(self, engine: str) -> None:
-        """Pause generation. Requests wait and are not aborted. Idempotent."""
+        """Pause generation. Requests wait instead of being aborted. Idempotent."""
         ...
 
     def resume(self, engine: str) -> None:
@@ -97,7 +97,10 @@ class EngineAdapter(Protocol):
         ...
 
     def flush(self, engine: str) -> None:
-        """Flush caches of earlier weights. The engine may reject this while requests are running."""
+        """Flush caches computed with earlier weights.
+
+        The engine may reject this while requests are running.
+        """
         ...
 
     def running_requests(self, engine: str) -> int | None:

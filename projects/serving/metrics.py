@@ -107,7 +107,7 @@ def _token_usage(lines: Lines) -> float | None:
 
 
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the first present metric's values by rank, ignoring values per priority.
+    """Return the values by rank of the first metric that is present, ignoring per-priority values.
 
     If a rank has several values, its value is NaN.
     """

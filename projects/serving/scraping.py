@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample, and the errors of engines that are missing from it, by engine ID."""
+    """Sample, and the error of each engine that is missing from it, by engine ID."""
 
     sample: Sample
     errors: dict[str, ServingError]
@@ -32,7 +32,7 @@ class Scrape:
 def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: float) -> Scrape:
     """Scrape all targets. Engines that do not respond within `seconds` have no reading.
 
-    The time of the sample is the time at which the requests were sent.
+    The sample's time is the time at which the requests were sent.
     """
     at, deadline = now(), time.monotonic() + seconds
     pool = ThreadPoolExecutor(max(1, min(len(targets), MAX_CONCURRENT)), thread_name_prefix="scrape")

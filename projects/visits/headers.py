@@ -1,12 +1,12 @@
 """Filter headers between browsers and pods.
 
-Berth's own cookies never reach a pod, and a pod cannot set or clear cookies beyond its own host.
+Berth's own cookies never reach a pod, and a pod cannot set or clear cookies outside its own host.
 """
 
 from collections.abc import Collection, Iterable
 
-# Values of Sec-Fetch-Site for the page's own requests. Programs omit the header, and bookmarks and typed URLs
-# send `none`.
+# Values of Sec-Fetch-Site for the page's own requests. Programs omit the header. For bookmarks and typed
+# URLs, browsers send `none`.
 SAME_ORIGIN = ("", "same-origin", "none")
 
 Headers = list[tuple[bytes, bytes]]
@@ -15,7 +15,7 @@ HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
-# Headers that the proxy sets or renews for its own connection to the pod.
+# Headers that the proxy sets or replaces for its own connection to the pod.
 SET_BY_PROXY = frozenset({
     b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
     b"x-real-ip", b"expect",
@@ -35,7 +35,7 @@ FRAME_POLICY = (b"content-security-policy", b"frame-ancestors 'self'")
 def request_headers_for_pod(
     headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str], secret: str, scheme: str
 ) -> Headers:
-    """Return the headers for the pod, adding the port secret unless Authorization is set."""
+    """Return the headers for the pod. The port secret is added unless Authorization is set."""
     received = list(headers)
     dropped = HOP_BY_HOP | SET_BY_PROXY | _connection_header_names(received)
     forwarded: Headers = []

@@ -16,7 +16,7 @@ EXPECTED_FORM = "must look like https://*.apps.example.org"
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Origins of port hosts. `suffix` begins with a dot and follows the label of each port."""
+    """Origins of port hosts. `suffix` begins with a dot and is appended to each port's label."""
 
     scheme: str
     suffix: str

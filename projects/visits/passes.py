@@ -61,7 +61,10 @@ class VisitCache:
         return await _query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """Count a request. Return False if the port has too many; otherwise, `leave` must be called later."""
+        """Count a request.
+
+        Return False if the port has too many; otherwise, the caller must call `leave` later.
+        """
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False
         self._active[port] = self._active.get(port, 0) + 1

@@ -33,8 +33,8 @@ from projects.visits.sockets import proxy_socket
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
-# A visit can end without a permission change, for example when its run ends, so it is rechecked at this
-# interval.
+# A visit can end without a permission change, for example when its run ends, so open connections are
+# rechecked at this interval.
 RECHECK_SECONDS = 30.0
 WATCH_DELAY_SECONDS = 0.5  # most responses complete within this time
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
@@ -69,7 +69,7 @@ class PortProxy:
         else:
             try:
                 await self._request(scope, receive, send, port)
-            # Raise this before contacting the pod, because forwarding needs no database.
+            # Raise this before contacting the pod, because forwarding does not use the database.
             except (InterfaceError, OperationalError):
                 await send_page(send, NO_DATABASE)
 
@@ -155,9 +155,9 @@ class PortProxy:
         address: PortAddress,
         visit: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Run a request for as long as the visit lasts.
+        """Handle a request for as long as the visit lasts.
 
-        Return False if the visit ended before the request.
+        Return False if the visit ended before the request was forwarded.
         """
         if not self.passes.enter(port):
             raise _TooManyRequests

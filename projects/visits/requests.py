@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 BODILESS_STATUSES = (204, 304)
-# Long polling may be silent for minutes. A browser that reads nothing for a minute counts as disconnected.
+# Long polling may send nothing for minutes. A browser that reads nothing for a minute counts as disconnected.
 TIMEOUTS = {"connect": 5.0, "read": 900.0, "write": 60.0, "pool": 5.0}
 
 
@@ -98,7 +98,7 @@ async def _send_response(
         for task in (streaming, disconnecting):
             task.cancel()
         with suppress(asyncio.CancelledError, httpx.TransportError, OSError):
-            # A broken response stays incomplete, so the server closes the connection.
+            # The response must stay incomplete, so that the server closes the connection.
             await streaming
         with suppress(asyncio.CancelledError):
             await disconnecting
@@ -112,7 +112,7 @@ async def _stream(response: httpx.Response, send: Send) -> None:
 
 
 def _adjust_framing(scope: Scope, headers: Headers) -> Headers:
-    """Return the headers, without Content-Length if the request is sent in chunks."""
+    """Return the headers, without Content-Length if the body is sent in chunks."""
     if not find_header(scope["headers"], b"transfer-encoding"):
         return headers
     rest = [(name, value) for name, value in headers if name != b"content-length"]

@@ -42,7 +42,7 @@ async def proxy_socket(
 
 
 class DirectConnection(connect):
-    """Connection that does not follow redirects, which could lead Berth to other machines."""
+    """Connection that does not follow redirects, because they could lead Berth to other machines."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -51,7 +51,7 @@ class DirectConnection(connect):
 async def _connect(scope: Scope, address: PortAddress, headers: Headers) -> ClientConnection:
     query = scope.get("query_string", b"").decode("latin-1")
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-    # The pod receives the browser's host name, but the connection goes to the pod's address.
+    # The pod sees the browser's host name, but the connection goes to the pod's address.
     url = f"ws://{find_header(headers, b'host')}{path}{'?' + query if query else ''}"
     try:
         return await DirectConnection(
@@ -86,7 +86,7 @@ async def _forward_to_browser(pod: ClientConnection, send: Send) -> None:
 
 
 def _sendable_close_code(code: int | None) -> int:
-    """Return a code that may be sent in a close frame, replacing codes that are only for local use."""
+    """Return a code that may be sent in a close frame, replacing codes that are reserved for local use."""
     if code in (1005, 1006, None):
         return GOING_AWAY
     return code if code in SENDABLE_CLOSE_CODES else INTERNAL_ERROR

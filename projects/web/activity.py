@@ -57,7 +57,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:
-    """Return the label, old value and new value of everything that the action changed."""
+    """Return the label, old value and new value of each value that the action changed."""
     return list_differences(row.before or {}, row.after or {})
 
 

@@ -59,7 +59,7 @@ class SubscriptionForm(Form):
     )
 
 
-SubscriptionRow = tuple[Subscription, str, list[str]]  # with the masked address and the event titles
+SubscriptionRow = tuple[Subscription, str, list[str]]  # the masked address and the event titles
 DeliveryRow = tuple[Delivery, str, str]
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("of", "Scope", lambda row: row[0].scope_name),

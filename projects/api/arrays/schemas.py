@@ -58,7 +58,7 @@ class ArraySubmissionResponse(ArrayDetailResponse):
 
 
 class ArrayDryRunResponse(ResponseModel):
-    """Checked array, and the predicted outcome of the next scheduling cycle for its first task."""
+    """Validated array, and the predicted outcome of the next scheduling cycle for its first task."""
 
     tasks: int | None = Field(description="Number of tasks; null if the document is invalid.")
     max_running: int | None
@@ -66,7 +66,7 @@ class ArrayDryRunResponse(ResponseModel):
 
 
 class ArrayChangeResponse(ResponseModel):
-    """Result of changing some tasks."""
+    """Result of a change to some of the tasks."""
 
     changed: int = Field(description="Tasks that the request changed, or would change in a dry run.")
     array: ArrayResponse

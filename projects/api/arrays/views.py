@@ -56,7 +56,7 @@ class ChangeQuery(Query):
 
 
 class ChangeBody(Body):
-    """Tasks to change."""
+    """Selection of the tasks to change."""
 
     indexes: Annotated[
         Annotated[Indexes, AfterValidator(check_index_count)] | None,

@@ -123,7 +123,7 @@ class SubmitResults(WorkerView):
     )
     @idempotent  # type: ignore[arg-type]  # without a user, no idempotency key is stored
     def post(self, request: Request) -> HttpResponse:
-        """Accept results and return the next calls. This saves one request per call."""
+        """Accept results and return the next calls in the same response, which saves one request per call."""
         pod, query = self.pod(request), parse_query(request, UnfinishedCallsQuery)
         workers.accept_results(pod=pod, results=_parse_results(request.data))
         return HttpResponse(_encode_calls(pod, query.having), content_type=CONTENT_TYPE)

@@ -30,7 +30,7 @@ class BatchQuery(Query):
 
 
 class BatchBody(Body):
-    """Workload documents. Each is checked separately, so that errors in one do not hide errors in others."""
+    """Workload documents. Each is checked separately, so that errors in one do not hide errors in another."""
 
     items: Annotated[list[Any], Field(min_length=1, max_length=DOCUMENTS_MAX)]
     atomic: Annotated[bool, Field(description="Store all workloads or, if one is refused, none.")] = False
@@ -47,7 +47,7 @@ class RefusedItemResponse(ResponseModel):
 
 
 class BatchItemResponse(ResponseModel):
-    """Outcome of one document, in the order of the request."""
+    """Outcome of one document. Outcomes are in the order of the documents."""
 
     workload: WorkloadResponse | None = Field(description="The stored workload; null if there is none.")
     warnings: list[str]

@@ -100,9 +100,9 @@ LimitSourceName = Literal["document", "request", "pool"]
 
 
 class PodLimitsResponse(ResponseModel):
-    """Limits of a pod; null means no limit.
+    """Pod limits; null means no limit.
 
-    The source is `document`, `request` (the pool makes the request the limit) or `pool` (the pool's default).
+    The source is `document`, `request` (the pool sets limits to requests) or `pool` (the pool's default).
     """
 
     memory_mib: int | None
@@ -137,7 +137,7 @@ class DryRunResponse(ResponseModel):
 
 
 def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Annotate the rows with pod counts, so that a page needs only one query."""
+    """Annotate the rows with pod counts, so that serializing them needs no further queries."""
     running = (
         Pod.objects.filter(workload=OuterRef("pk"), state=PodState.RUNNING).order_by().values("workload")
     )

@@ -25,7 +25,7 @@ MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which streaks are re
 class ScaleOutPolicy:
     """Scale-out policy. Any one condition triggers a scale-out.
 
-    `durations` are the seconds for which each condition must hold.
+    `durations` is how long each condition must hold, in seconds.
     """
 
     token_usage_threshold: float = 0.85

@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Reason that the autoscaler does not scale even if conditions are met."""
+    """Why the autoscaler does not scale even if conditions are met."""
 
     DISABLED = "disabled"
     PENDING = "pending"
@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Timestamps in seconds, and the last action, which determines the length of the cooldown."""
+    """Timestamps in seconds, and the last action, which determines how long the cooldown is."""
 
     now: float
     last_scaled_at: float | None = None

@@ -21,7 +21,7 @@ MAX_ENGINES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Validation rule of a field. `allowed` describes the valid values in error messages."""
+    """Validation rule for a field. `allowed` describes the valid values in error messages."""
 
     is_valid: Callable[[Any], bool]
     allowed: str
@@ -138,7 +138,10 @@ def _valid_values(
     problems: list[Problem],
     rules: Mapping[str, Rule] = RULES,
 ) -> dict[str, Any]:
-    """Return the valid values, and append a problem for each invalid value. Null counts as missing."""
+    """Return the valid values, and append a problem for each invalid value.
+
+    A null value counts as missing.
+    """
     valid: dict[str, Any] = {}
     for key, value in values.items():
         field_path = f"{path}.{key}" if path else str(key)

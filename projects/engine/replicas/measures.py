@@ -126,7 +126,7 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
 
 
 def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations made between the first and the last histogram, across counter resets."""
+    """Return the observations made between the first and the last histogram, allowing for counter resets."""
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
     return merge_histograms(steps)

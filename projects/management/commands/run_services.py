@@ -15,7 +15,7 @@ from projects.elastic.wires import ServingClients
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # `make check` runs the system checks; here, they would load all pages
+    requires_system_checks = []  # `make check` runs the system checks, which would load all pages here
     help = "Scale inference services and monitor their engines. Several processes may run; one leads."
 
     def handle(self, *args: Any, **options: Any) -> None:

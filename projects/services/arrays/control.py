@@ -38,10 +38,10 @@ def cancel(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Cancel the live tasks of the array, or those with these indexes. Return their number.
+    """Cancel the array's live tasks, or only those with these indexes. Return their number.
 
-    Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, nothing is changed.
-    Raises Invalid for an index that the array does not have.
+    Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, nothing is changed. Raises
+    Invalid for an index that the array does not have.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
@@ -76,7 +76,7 @@ def retry(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Submit the failed tasks of the array again, or those with these indexes. Return their number.
+    """Resubmit the array's failed tasks, or the tasks with these indexes. Return their number.
 
     A retried task is a new workload with the next attempt number. Its document is checked like a new one.
     With `dry_run`, nothing is stored. Raises Invalid for an index that the array does not have, and Conflict

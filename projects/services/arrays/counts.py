@@ -37,7 +37,7 @@ class TaskCounts:
 
     @property
     def outcome(self) -> str:
-        """Sentence such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
+        """Outcome in words, such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
         parts = [f"{self.completed:,} of {self.total:,} tasks completed"]
         parts += [f"{self.failed:,} failed"] if self.failed else []
         verb = "was" if self.cancelled == 1 else "were"
@@ -50,7 +50,7 @@ class TaskCounts:
 
 
 def count_tasks_by_array(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, TaskCounts]:
-    """Return the counts of each array by its ID, using one statement."""
+    """Return the task counts of each array by array ID, using one query."""
     counts = {array.pk: TaskCounts() for array in arrays}
     rows = Workload.objects.filter(array__in=list(counts), superseded=False).order_by()
     for pk, phase, held, count in rows.values_list("array", "phase", "held").annotate(Count("pk")):

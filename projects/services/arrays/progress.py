@@ -19,7 +19,7 @@ from projects.services.arrays.counts import count_tasks_by_array
 from projects.services.notifications import deliveries
 
 LIVE = "('pending', 'reserved', 'starting', 'running', 'stopping', 'suspended')"
-# Released tasks of each array: all live tasks, pending tasks, and those that count towards max_running.
+# Counts for each array: all live tasks, pending tasks, and tasks that count towards max_running.
 RELEASED = f"""
     CROSS JOIN LATERAL (
         SELECT count(*) AS live, count(*) FILTER (WHERE task.phase = 'pending') AS pending,
@@ -41,7 +41,7 @@ DUE = f"""
 LOCK = """
     SELECT id FROM projects_workloadarray WHERE id = ANY(%(arrays)s) ORDER BY id FOR NO KEY UPDATE
 """
-LOCK_OF_TASKS = """
+LOCK_TASK_ARRAYS = """
     SELECT id FROM projects_workloadarray
      WHERE id IN (SELECT array_id FROM projects_workload WHERE id = ANY(%(tasks)s))
      ORDER BY id FOR NO KEY UPDATE
@@ -78,10 +78,10 @@ def due_arrays() -> list[uuid.UUID]:
 
 
 def advance(arrays: Sequence[uuid.UUID], now: datetime) -> int:
-    """Release tasks of the arrays, and end the arrays, in the caller's transaction.
+    """Release tasks of the arrays, and end arrays whose tasks have all ended, in the caller's transaction.
 
-    Return the number of released tasks and ended arrays. The number of statements does not depend on the
-    number of arrays or tasks.
+    Return the number of released tasks and ended arrays. The number of queries does not depend on the number
+    of arrays or tasks.
     """
     lock(arrays)
     released = release(arrays, now)
@@ -94,10 +94,10 @@ def lock(arrays: Collection[uuid.UUID]) -> None:
         cursor.execute(LOCK, {"arrays": list(arrays)})
 
 
-def lock_arrays_of(tasks: Collection[uuid.UUID]) -> None:
+def lock_task_arrays(tasks: Collection[uuid.UUID]) -> None:
     """Lock these tasks' arrays until the transaction ends. Call this before locking the tasks."""
     with connection.cursor() as cursor:
-        cursor.execute(LOCK_OF_TASKS, {"tasks": list(tasks)})
+        cursor.execute(LOCK_TASK_ARRAYS, {"tasks": list(tasks)})
 
 
 def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
@@ -108,10 +108,7 @@ def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
 
 
 def end(arrays: Collection[uuid.UUID], now: datetime) -> int:
-    """End locked arrays whose tasks have all ended, and notify their subscribers.
-
-    Return the number of arrays.
-    """
+    """End locked arrays whose tasks have all ended, and notify their subscribers. Return their number."""
     with connection.cursor() as cursor:
         cursor.execute(END, {"arrays": list(arrays), "now": now})
         ended = [pk for (pk,) in cursor.fetchall()]

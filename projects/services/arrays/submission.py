@@ -28,12 +28,12 @@ from projects.services.workloads.prediction import Prediction, predict_draft
 from projects.services.workloads.submission import Draft, collect_warnings, prepare
 from projects.services.workloads.submission_view import SubmissionView
 
-STORED_MAX = 256 * 2**20  # maximum bytes of an array's documents, one per task
+STORED_MAX = 256 * 2**20  # maximum total size of an array's documents in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ArraySubmission:
-    """Stored array, and the warnings for its submitter."""
+    """Stored array, and the warnings for the submitter."""
 
     array: WorkloadArray
     warnings: list[str]
@@ -62,7 +62,7 @@ def submit(
     active array already has the name of the array or of one of its tasks.
     """
     spec = parse_workload(document)
-    with transaction.atomic():  # with a savepoint, because a name may turn out to be in use
+    with transaction.atomic():  # with a savepoint, because inserting may fail if a name is in use
         view = SubmissionView(with_roles(actor), locks=True)
         draft = prepare_array(view, document, spec, now=now)
         array = draft.array

@@ -15,8 +15,8 @@ from projects.services import announce, events
 from projects.services.workloads.storing import store
 from projects.services.workloads.submission import Draft, name_taken_error
 
-CHUNK = 1000  # tasks per statement
-Attempts = Mapping[int, int]  # number of the attempt by task index
+CHUNK = 1000  # tasks per query
+Attempts = Mapping[int, int]  # attempt number by task index
 
 
 def store_tasks(
@@ -37,7 +37,8 @@ def store_tasks(
             raise _name_taken_error(array, next(task for task in chunk if task.pk not in stored))
         last = chunk[-1]
     if last is not None:
-        announce.workload_changed(last)  # no page shows a new task yet, and lists show changes of a project
+        # No page shows the new tasks yet, and lists refresh after any change in the project.
+        announce.workload_changed(last)
 
 
 def _build_tasks(array: WorkloadArray, model: Draft, attempts: Attempts) -> Iterator[Workload]:

@@ -26,7 +26,10 @@ def validate_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str,
 
 
 def load_config(row: Autoscaler) -> AutoscalerConfig:
-    """Return the stored settings. `enabled` has its own column, because it is switched separately."""
+    """Return the stored settings.
+
+    `enabled` is read from its own column, because it can be switched separately.
+    """
     config, _ = document.parse(row.settings)
     return replace(config, enabled=row.enabled)
 

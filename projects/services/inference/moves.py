@@ -14,7 +14,7 @@ from projects.services import announce, events
 
 
 def open_request(request: ScaleRequest, *, message: str = "") -> None:
-    """Store the request and the first entry of its history in the caller's transaction."""
+    """Store the request and the first row of its history, in the caller's transaction."""
     request.save(force_insert=True)
     ScaleStep.objects.create(
         request=request, at=request.created_at, status=request.status, message=message or request.reason
@@ -25,7 +25,7 @@ def open_request(request: ScaleRequest, *, message: str = "") -> None:
 def transition_request(
     request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any
 ) -> bool:
-    """Move the request to `to`. Return False if its status changed since it was read."""
+    """Move the request to `to`. Return False if its status has changed since it was read."""
     allowed = scaling.allowed_request_moves(request.direction)
     assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
     if to in scaling.FINAL:
@@ -45,7 +45,7 @@ def transition_request(
 
 
 def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
-    """Move the engine to `to`. Return False if its state changed since it was read."""
+    """Move the engine to `to`. Return False if its state has changed since it was read."""
     assert to in scaling.ENGINE_MOVES[engine.state], f"transition from {engine.state} to {to} is not allowed"
     if to in scaling.ENDED:
         columns["ended_at"] = now
@@ -63,7 +63,7 @@ def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **colu
 
 
 def _record_failure(engine: InferenceEngine) -> None:
-    """Record the failure as an event, because failed engines no longer appear in lists of live engines."""
+    """Record the failure as an event, because lists of live engines no longer show failed engines."""
     data = {"engine": engine.name, "url": engine.url, "failure": engine.failure}
     reason = engine.message or "No reason was reported."
     message = f"{engine.name} failed: {reason}"

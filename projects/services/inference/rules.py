@@ -94,7 +94,7 @@ def check_target(service: Service, parameters: ScaleParameters) -> None:
 
 
 def engines_to_remove(service: Service, parameters: ScaleParameters) -> list[InferenceEngine]:
-    """Return the engines to remove: either the newest added engines, or exactly those given by address."""
+    """Return the engines to remove: either the newest added ones, or exactly those at the given addresses."""
     live = list(service.engines.filter(ended_at__isnull=True).order_by("-number"))
     if parameters.num_replicas > 0:
         remaining = [engine for engine in live if engine.state not in scaling.LEAVING]
@@ -152,7 +152,7 @@ def require_no_active_request(running: ScaleRequest | None) -> None:
 
 
 def new_urls(service: Service, parameters: ScaleParameters, running: ScaleRequest | None) -> list[str]:
-    """Return the requested addresses that are neither live engines nor being added."""
+    """Return the requested addresses at which no engine is live or being added."""
     current_urls = set(service.engines.filter(ended_at__isnull=True).values_list("url", flat=True))
     if running is not None and running.direction == "scale_out":
         current_urls |= set(running.engine_urls)

@@ -1,4 +1,4 @@
-"""Begin and end a trainer's update of the weights of a service's initial engines."""
+"""Begin and end a trainer's weight update of a service's initial engines."""
 
 from datetime import datetime
 
@@ -28,7 +28,7 @@ def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Ser
 
 
 def end(*, actor: Actor, service: Service) -> Service:
-    """End the update. Added engines then copy the initial engines' new weights. Idempotent."""
+    """End the update. Added engines then copy the new weights of the initial engines. Idempotent."""
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = lock_service(service)

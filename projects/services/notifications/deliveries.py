@@ -21,7 +21,7 @@ from projects.services.notifications import notify
 
 MAX_ATTEMPTS = 8
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=30), timedelta(hours=2)
-ATTEMPT_TIMEOUT = timedelta(minutes=5)  # time after which another task may retry
+ATTEMPT_TIMEOUT = timedelta(minutes=5)  # time after which another task may retry the delivery
 MAX_BATCH = 200
 WORKER_DIED = "the delivery task died"
 KIND_BY_PHASE = {
@@ -52,8 +52,8 @@ class PhaseChange:
 def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
     """Queue deliveries in the transaction of the phase changes. Return the number of deliveries.
 
-    Tasks of arrays are not reported (see `enqueue_array_ends`). The number of statements does not depend on
-    the number of workloads.
+    Array tasks are not reported (see `enqueue_array_ends`). The number of queries does not depend on the
+    number of workloads.
     """
     reported = [
         (change, kind)
@@ -82,7 +82,7 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
 def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime) -> int:
     """Queue deliveries in the transaction that ends the arrays. Return the number of deliveries.
 
-    Each item of `ends` is an array with a message. The number of statements does not depend on the number of
+    Each item of `ends` is an array with a message. The number of queries does not depend on the number of
     arrays.
     """
     arrays = [array for array, _ in ended]
@@ -124,7 +124,7 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
 def _with_arrays(
     reports: Sequence[tuple[Workload, str]], now: datetime
 ) -> list[tuple[Workload | WorkloadArray, str]]:
-    """Replace tasks of arrays with their arrays, except for arrays that have been reported before."""
+    """Replace array tasks with their arrays, and omit arrays that have been reported before."""
     messages = {task.array_id: message for task, message in reversed(reports) if task.array_id is not None}
     merged: list[tuple[Workload | WorkloadArray, str]] = [
         (workload, message) for workload, message in reports if workload.array_id is None
@@ -140,7 +140,7 @@ def _with_arrays(
 def _addresses(
     workload: Workload | WorkloadArray, kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[str, notify.Recipient]:
-    """Return the addresses from the document and from subscriptions, without duplicates."""
+    """Return the addresses from the document and the subscriptions, without duplicates."""
     entries = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
     addresses_in_spec = [
         entry["to"]
@@ -149,7 +149,7 @@ def _addresses(
     ]
     addresses: dict[str, notify.Recipient] = {}
     for address in addresses_in_spec:
-        # Documents stored before addresses were validated may contain addresses without a channel.
+        # Documents stored before addresses were validated may contain addresses that match no channel.
         if channel := detect_channel(address):
             addresses[address] = (address, channel, None)
     for kind in kinds:
@@ -169,7 +169,7 @@ def _build_deliveries(
 
 
 def enqueue_each(pks: Iterable[int]) -> None:
-    """Enqueue one task for each delivery, so that a slow address does not delay the others."""
+    """Enqueue one task per delivery, so that a slow address does not delay the others."""
     for pk in pks:
         async_task(notify.TASK, pk)
 
@@ -180,7 +180,7 @@ def deliver(delivery: int, now: datetime) -> bool:
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False
     row = Delivery.objects.get(pk=delivery)
-    if row.attempts > MAX_ATTEMPTS:  # its tasks keep crashing
+    if row.attempts > MAX_ATTEMPTS:  # the task crashed on every attempt
         _end_delivery(row, Delivery.State.FAILED, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
         return False
     try:

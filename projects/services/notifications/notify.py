@@ -1,4 +1,4 @@
-"""Find the subscribers to events and create deliveries for them."""
+"""Find the subscribers of events and create deliveries for them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -120,7 +120,7 @@ def create_delivery(
 
 
 def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
-    """Store deliveries in the caller's transaction, and enqueue one task. Return their number.
+    """Store deliveries in the caller's transaction, and enqueue one task. Return the number of deliveries.
 
     The task sends a single delivery, or enqueues one task for each delivery.
     """
@@ -133,7 +133,7 @@ def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
 
 
 def notify_pending(now: datetime) -> int:
-    """Notify subscribers of workloads pending longer than their threshold, once per pending period."""
+    """Notify subscribers of workloads that have been pending longer than their threshold, once per period."""
     count = 0
     for subscription in subscriptions_to("pending"):
         with transaction.atomic():
@@ -149,7 +149,7 @@ def notify_pending(now: datetime) -> int:
 
 
 def lock_subscription(pk: int) -> Subscription | None:
-    """Lock a subscription, so that no other task notifies it. Return None if another task holds the lock.
+    """Lock a subscription, so that no other task notifies its subscriber. Return None if it is locked.
 
     The lock allows new foreign keys, so a cycle that creates a delivery for the subscription does not wait.
     """
@@ -158,7 +158,7 @@ def lock_subscription(pk: int) -> Subscription | None:
 
 
 def notify_budget(budget: Budget, percent: int, used: float, forecast: float, now: datetime) -> int:
-    """Notify subscribers in the transaction that records the budget warning. Return their number."""
+    """Notify subscribers in the transaction that records the budget warning. Return the number notified."""
     owner = budget.owner
     if isinstance(owner, Department):
         places = Q(department=owner)

@@ -101,7 +101,7 @@ def require_change(actor: Actor, subscription: Subscription) -> None:
 
 
 def may_change(actor: Actor, subscription: Subscription) -> bool:
-    """Return whether the subscription is the user's own, or one of a scope that the user administers."""
+    """Return whether the subscription belongs to the user or to a scope that the user administers."""
     if subscription.user_id is not None:
         return actor.user is not None and subscription.user_id == actor.user.pk
     scope = subscription.project or subscription.department

@@ -60,7 +60,7 @@ def _first_sign_in(
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
             audit.write_entry(actor, "identify", user, after={"issuer": issuer})
     except IntegrityError:
-        # The user signed in twice at the same time, or another user has just taken the user name.
+        # The user signed in twice at the same time, or another user has just claimed the user name.
         stored = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
         if stored is None:
             raise Forbidden(NAME_TAKEN.format(name=claims.get(name_claim))) from None
@@ -69,7 +69,7 @@ def _first_sign_in(
 
 
 def _account_to_link(mail: str) -> User | None:
-    """Return the account with this address that has neither a password nor an identity, or None."""
+    """Return the account with this address if it has neither a password nor an identity, otherwise None."""
     if not mail:
         return None
     rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")
@@ -84,7 +84,7 @@ def _account_to_link(mail: str) -> User | None:
 
 
 def _is_same_address(one: str, other: str) -> bool:
-    """Compare addresses case-insensitively, but without folding letters of other scripts into ASCII."""
+    """Compare addresses case-insensitively, without treating letters of other scripts as ASCII."""
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 

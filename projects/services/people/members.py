@@ -23,7 +23,7 @@ PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membership:
     """Grant the user this role in the scope, replacing any other role.
 
-    Raises Invalid if the scope does not have this role, Forbidden, or NotFound if the user or scope was
+    Raises Invalid if the scope does not offer this role, Forbidden, or NotFound if the user or scope was
     deleted.
     """
     _check_role(role, scope)

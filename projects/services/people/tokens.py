@@ -25,7 +25,7 @@ MAX_LIFETIME = timedelta(days=366)
 LAST_USED_INTERVAL = timedelta(minutes=1)
 TOKEN_FIELDS = [field.attname for field in ApiToken._meta.concrete_fields]
 USER_FIELDS = [field.attname for field in User._meta.concrete_fields]
-# Every REST request runs this statement.
+# Every REST request runs this query.
 VALID_TOKEN = f"""
     SELECT {", ".join(f'token."{field.column}"' for field in ApiToken._meta.concrete_fields)},
         {", ".join(f'holder."{field.column}"' for field in User._meta.concrete_fields)},
@@ -48,7 +48,7 @@ def issue(
 ) -> tuple[ApiToken, str]:
     """Return a new token and its secret, which is never shown again.
 
-    A token issued with another token cannot exceed that token's scopes and expiry; by default it expires at
+    A token issued by another token cannot exceed that token's scopes or expiry; by default, both expire at
     the same time. A token created by sign-in ends when the user's password changes.
     """
     owner = user or actor.user

@@ -1,4 +1,4 @@
-"""Save and delete list views, which store a user's filters and columns under a name."""
+"""Save and delete views of the workload list. A view is a named set of filters and columns."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -16,7 +16,7 @@ DROPPED_KEYS = ("cursor", "csrfmiddlewaretoken", "format")
 
 
 def save_view(*, actor: Actor, name: str, query: str) -> SavedView:
-    """Create a view for the acting user, or replace the view with that name.
+    """Save a view for the acting user. A view with the same name is replaced.
 
     Raises Invalid for an invalid name, Conflict for too many views, and Forbidden if the actor is not a user.
     """

@@ -29,7 +29,7 @@ def set_budget(
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Budget:
-    """Create or change a budget. Missing keys keep their values. `expected_version` 0 means "none yet".
+    """Create or change a budget. Missing keys keep their values. `expected_version` 0 means that none exists.
 
     Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound or
     Forbidden.
@@ -52,7 +52,7 @@ def set_budget(
         if not isinstance(error.__cause__, UniqueViolation):
             raise
         raise PreconditionFailed(
-            "This budget has been created since you read it. Reload it and try again."
+            "Another user has created this budget in the meantime. Reload and try again."
         ) from None
     return budget
 
@@ -69,7 +69,7 @@ def delete_budget(*, actor: Actor, budget: Budget, expected_version: int | None 
 
 
 def record_warning(budget: Budget, month: date, percent: int) -> bool:
-    """Record that a warning threshold was reached. Return False if it had already been recorded."""
+    """Record that a warning threshold was reached. Return False if it was already recorded."""
     _, created = BudgetWarning.objects.get_or_create(budget=budget, month=month, percent=percent)
     return created
 
@@ -127,7 +127,7 @@ def _check_version(budget: Budget | None, expected: int | None) -> None:
 
 
 def _next_version(version: int) -> int:
-    """Return a version derived from the clock, so that a new budget never reuses that of a deleted one."""
+    """Return a version derived from the clock, so that a new budget never reuses a deleted one's version."""
     return max(version + 1, time.time_ns() // 1000)
 
 

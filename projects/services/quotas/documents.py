@@ -31,7 +31,7 @@ KEYS = ("project", "department", "pool", "set", "remove")
 
 
 def read_draft(actor: Actor, document: Mapping[str, Any]) -> Draft:
-    """Return the document's draft. Raises Invalid, or Forbidden if the user may not set a quota."""
+    """Return the draft in the document. Raises Invalid, or Forbidden if the user may not set a quota."""
     problems = [
         Problem(str(key), "unknown key", format_value(value), "changes, comment, expires_at")
         for key, value in document.items()
@@ -129,7 +129,7 @@ def _parse_columns(path: str, entry: Mapping[str, Any], problems: list[Problem])
 
 
 class _NameLookup:
-    """Lookup of visible owners and pools by name. Each list is read at most once."""
+    """Look up visible owners and pools by name. Each list is loaded at most once."""
 
     def __init__(self, actor: Actor) -> None:
         self._acting = actor

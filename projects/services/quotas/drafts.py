@@ -1,7 +1,7 @@
 """Apply and revert quota drafts atomically.
 
-A draft is checked against the versions that its author saw. Its tag contains a version for each quota in the
-draft, so that a conflict can name the quotas that another user changed.
+A draft is checked against the versions that its author saw. Its tag contains one version per quota in the
+draft, so that a conflict error can name the quotas that another user changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # time at which quotas that have not been edited since are reverted
+    expires_at: datetime | None = None  # when to revert the quotas, except those that have been edited since
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class DraftedChange:
 def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
     """Compare each change with the stored quota.
 
-    Raises Invalid, listing every problem with the new values.
+    Raises Invalid, which lists every problem with the new values.
     """
     stored = _stored_pairs(draft, lock=lock)
     drafted = [DraftedChange(change, before, _edited_quota(change, before)) for change, before in stored]
@@ -91,7 +91,7 @@ def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
 
 
 def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines the quota versions written by the draft, not later ones."""
+    """Return a tag that combines the quota versions that the draft wrote, excluding later ones."""
     return "-".join(version_tag(item.after) for item in drafted)
 
 
@@ -114,7 +114,9 @@ def apply_draft(
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("One of these quotas has been created since you read them.") from None
+        raise PreconditionFailed(
+            "Another user has created one of these quotas in the meantime. Reload and try again."
+        ) from None
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
@@ -228,7 +230,7 @@ def version_tag(quota: Quota | None) -> str:
 
 
 def _conflict_error(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
-    """Return an error that lists the quotas changed since the draft began, and who changed them."""
+    """Return an error that lists the quotas changed since the draft began, and the users who changed them."""
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")

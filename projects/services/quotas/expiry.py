@@ -28,7 +28,7 @@ def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
 
 
 def revert_expired(now: datetime) -> int:
-    """Revert every expired change in its own transaction. Return the number of changes handled."""
+    """Revert every expired change, each in its own transaction. Return the number of changes processed."""
     due = QuotaExpiry.objects.filter(done_at=None, due_at__lte=now).values_list("pk", flat=True)
     return sum(_process_expiry(pk, now) for pk in list(due))
 
@@ -46,7 +46,10 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 
 
 def _revert(change: QuotaChange) -> str:
-    """Revert the unchanged quotas. Return a sentence about the other quotas, or an empty string."""
+    """Revert the unchanged quotas.
+
+    Return a sentence about the others, or an empty string if there are none.
+    """
     if QuotaChange.objects.filter(reverts=change.pk).exists():
         return REVERTED_EARLY
     try:

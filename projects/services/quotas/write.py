@@ -28,8 +28,8 @@ def set_quota(
 ) -> Quota:
     """Create or change a quota. `values` have the keys and units of documents (gpu, limit, weight, ...).
 
-    A missing key keeps its value, or the default for a new quota. `expected_version` 0 means "none yet".
-    Raises Invalid, PreconditionFailed, NotFound or Forbidden.
+    A missing key keeps its value or, for a new quota, gets its default. `expected_version` 0 means that no
+    quota exists. Raises Invalid, PreconditionFailed, NotFound or Forbidden.
     """
     require_set_quota(actor, owner)
     columns = parse_columns(values)
@@ -52,7 +52,7 @@ def set_quota(
         if not isinstance(error.__cause__, UniqueViolation):
             raise
         raise PreconditionFailed(
-            "This quota has been created since you read it. Reload it and try again."
+            "Another user has created this quota in the meantime. Reload and try again."
         ) from None
     return quota
 

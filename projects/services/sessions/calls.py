@@ -36,7 +36,7 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCall:
-    """Call of a broadcast on one node."""
+    """Part of a broadcast that runs on one node."""
 
     key: uuid.UUID
     node: int
@@ -57,7 +57,7 @@ class EndedCall:
 
 @dataclass(frozen=True, slots=True)
 class AddedCalls:
-    """Result of `add`. `children` maps each broadcast's key to its calls, one per ready node."""
+    """Result of `add`. `children` maps the key of each broadcast to its calls, one per ready node."""
 
     children: dict[uuid.UUID, list[BroadcastCall]] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
 
 
 def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = None) -> list[EndedCall]:
-    """Return the calls that ended after number `after`, and delete those up to that number."""
+    """Return the calls that ended after number `after`, and delete those up to and including that number."""
     at = now or timezone.now()
     with locked_session(session) as locked:
         requeue_calls_of_lost_workers(locked, at)
@@ -124,7 +124,7 @@ def max_call_bytes() -> int:
 
 
 def _delete_calls(calls: QuerySet[Call]) -> int:
-    """Delete calls without loading payloads, which Django would do because calls have children."""
+    """Delete calls without loading their payloads, as Django would, because calls have children."""
     return calls.only("pk").delete()[0]
 
 

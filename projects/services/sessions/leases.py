@@ -18,14 +18,14 @@ from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 
 CHANNEL = "calls"  # carries session IDs to clients and pod IDs to workers
-WORKER_TIMEOUT = timedelta(seconds=90)  # silence after which a worker's calls are requeued
+WORKER_TIMEOUT = timedelta(seconds=90)  # time without a report after which a worker's calls are requeued
 _SAVED_FIELDS = ("turn", "ended_count", "received_count", "seen_at")
 MAX_BATCH = 1000  # maximum pending calls processed at a time
 
 
 @contextmanager
 def locked_session(session: Session) -> Iterator[Session]:
-    """Lock the session. On exit, save changes to it and notify its client of ended calls."""
+    """Lock the session. On exit, save its changes and notify its client of ended calls."""
     with transaction.atomic():
         rows = Session.objects.select_for_update(of=("self",)).select_related("workload__project")
         locked = rows.defer("setup").get(pk=session.pk)
@@ -133,7 +133,7 @@ def end_message(session: Session) -> str:
 def _fail_calls_without_node(session: Session) -> bool:
     """Fail broadcast calls for nodes that have left permanently.
 
-    Calls are kept while a gang restarts, because it will get all of its nodes back.
+    Calls are kept while a gang restarts, because the gang will get all of its nodes back.
     """
     if session.workload.phase != Phase.RUNNING:
         return False
@@ -149,7 +149,7 @@ def _fail_calls_without_node(session: Session) -> bool:
 
 
 def add_broadcasts(session: Session, node: int) -> None:
-    """Add calls of open broadcasts to a node that joined later, unless such calls are already pending."""
+    """Add the calls of open broadcasts to a node that joined later, unless they are already pending."""
     pending = session.calls.filter(node=node, broadcast__isnull=False).exclude(state=Call.State.ENDED)
     parents = session.calls.filter(is_broadcast=True).exclude(state=Call.State.ENDED)
     late = parents.exclude(pk__in=pending.values("broadcast")).order_by("id")

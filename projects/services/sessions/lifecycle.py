@@ -68,8 +68,8 @@ def open_session(
 ) -> Session:
     """Submit a workload whose pods run calls.
 
-    `document` holds the name, project, pools and, under `node`, the resources per node. The command
-    is set here.
+    `document` holds the name, project, pools and, under `node`, the resources per node. This function sets
+    the command.
     """
     at = now or timezone.now()
     node = {**document.get("node", {}), "name": ROLE}
@@ -101,7 +101,7 @@ def open_session(
 
 
 def end_session(*, actor: Actor, session: Session, now: datetime | None = None) -> Workload:
-    """End a session: its pods are stopped and its workload completes. Idempotent."""
+    """End a session: stop its pods and complete its workload. Idempotent."""
     workload = session.workload
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():

@@ -134,7 +134,7 @@ def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = 
 
 
 def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return leased calls not yet delivered or received. A requeued call may be leased again."""
+    """Return leased calls that were not delivered or not received. A requeued call may be leased again."""
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 
@@ -150,7 +150,7 @@ def has_changes(pod: Pod, received: Collection[int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Whether a worker must `leave`, and whether it must do so `at_once`, without finishing running calls."""
+    """Whether a worker must `leave`, and whether `at_once`, that is, without finishing running calls."""
 
     leave: bool
     at_once: bool
@@ -193,7 +193,7 @@ def leave(*, pod: Pod, error: str = "") -> None:
 def _version_mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
     """Return an error message for incompatible versions, or an empty string.
 
-    Pickled functions need the same Python and cloudpickle series.
+    Pickled functions require the same release series of Python and cloudpickle.
     """
     for software, worker_version, client_version in (
         ("Python", versions.python, session.python),

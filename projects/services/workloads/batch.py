@@ -1,4 +1,4 @@
-"""Submit many workloads in one transaction with a constant number of SQL statements."""
+"""Submit many workloads in one transaction with a constant number of SQL queries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

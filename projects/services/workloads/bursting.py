@@ -1,4 +1,4 @@
-"""When a pending workload may burst to its last pool, and what that costs."""
+"""Describe when a pending workload may burst to its last pool, and what that costs."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

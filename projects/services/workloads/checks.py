@@ -12,10 +12,10 @@ NAMES_SHOWN = 20
 
 
 def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
-    """Return the project of a submission. `where` is the document key that contains its name.
+    """Return the project of a submission. `where` is the document key that contains the project's name.
 
-    If the document names no project, use the only one in which the user may submit. Raises Invalid if there
-    is no such project or more than one, or NotFound if `project` has been deleted.
+    If the document names no project, return the only one to which the user may submit. Raises Invalid if
+    there is no such project or more than one, or NotFound if `project` has been deleted.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
@@ -88,7 +88,7 @@ def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
-    """Raise Invalid for roles that are not idle and have neither a command nor an image with a command."""
+    """Raise Invalid for roles that are not idle and have no command, neither their own nor an image's."""
     if spec.image is not None:
         return
     allowed = "a shell command, a list of arguments, or an image that has a command"

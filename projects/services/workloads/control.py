@@ -47,7 +47,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
                 actor=actor.name,
                 now=at,
                 backoff_until=None,
-                held=is_task,  # a resumed task competes with the other tasks of its array again
+                held=is_task,  # a resumed task competes with the array's other tasks again
             )
             assert moved, "the phase of a locked workload cannot change"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
@@ -139,7 +139,7 @@ def _cancel_or_suspend(
 
 
 def _change_next_phase(locked: Workload, to: str, reason: str, message: str, actor: Actor) -> None:
-    """Change the next phase of a workload that is already stopping. A cancellation takes precedence."""
+    """Change the next phase of a workload that is already stopping. Cancellation takes precedence."""
     if locked.next_phase in lifecycle.ENDED:
         raise Conflict(f"This workload is already stopping and will be {locked.next_phase}.")
     _update_and_bump_version(locked, next_phase=to, reason=reason, message=message)
@@ -149,7 +149,7 @@ def _change_next_phase(locked: Workload, to: str, reason: str, message: str, act
 
 
 def _update_and_bump_version(locked: Workload, **columns: Any) -> None:
-    """Update columns and the version, so that decisions based on the previous version are rechecked."""
+    """Update columns and increment the version, so that decisions based on the old version are rechecked."""
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 

@@ -29,10 +29,10 @@ CLOSED_REASON = {
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of a workload from one of the `expected` phases to `to`.
+    """Move of a workload from one of the `expected` phases to `to`.
 
-    `columns` are written in the same statement. When a workload stops, is suspended or ends, its reservations
-    are deleted, because reservations for scaling up must not outlive the run. `keep_reservations` is for a
+    `columns` are written in the same query. When a workload stops, is suspended or ends, its reservations are
+    deleted, because reservations for scaling up must not outlive the run. Set `keep_reservations` for a
     workload that stops only to restart on its reserved nodes. `expected` must contain only phases from which
     `lifecycle` allows the move.
     """
@@ -92,7 +92,7 @@ def move(
 def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
     """Move several workloads. Return the moves of those that were in an expected phase.
 
-    The number of statements does not depend on the number of workloads.
+    The number of queries does not depend on the number of workloads.
     """
     with transaction.atomic(savepoint=False):
         changed = _change_phases(moves, now)

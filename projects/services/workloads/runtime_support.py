@@ -20,7 +20,7 @@ PoolRows = Mapping[str, NodePool]
 
 
 def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) -> list[str]:
-    """Return the pools that accept the workload with its image, or without one. `rows` are all pools.
+    """Return the pools that accept the workload and its image, if it has one. `rows` are all pools.
 
     Raises Invalid if no pool accepts it, or if the document lists a pool that does not.
     """
@@ -56,7 +56,7 @@ def _image_refusals(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) ->
 
 
 def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str], rows: PoolRows) -> Problem:
-    """Return the problem of a workload that none of the pools accepts."""
+    """Return the problem to report if none of the pools accepts the workload."""
     reasons = "; ".join([*refusals.values()][:POOLS_SHOWN])
     more = f"; and {len(refusals) - POOLS_SHOWN} more" if len(refusals) > POOLS_SHOWN else ""
     refused = _image_refusals(spec, rows, rows)
@@ -71,7 +71,7 @@ def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str], rows: PoolRo
 def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     """Return warnings about limits that some pools do not enforce or refuse.
 
-    Empty if all limits are enforced.
+    Return an empty list if all limits are enforced.
     """
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:

@@ -1,4 +1,4 @@
-"""Check the secrets of a workload document against those of its project and pools."""
+"""Check that a workload document's secrets exist in its project or pools."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,7 +14,7 @@ NONE_YET = "nothing, because neither the project nor these pools have secrets; s
 def pools_with_secrets(
     view: SubmissionView, spec: WorkloadSpec, project: Project, pools: Sequence[str]
 ) -> list[str]:
-    """Return the pools in which the project can use all secrets of the document.
+    """Return the pools in which the project can use all of the document's secrets.
 
     Raises Invalid if there is no such pool, or if the document lists a pool that lacks a secret.
     """

@@ -1,4 +1,4 @@
-"""Sentence about the smallest change that would start a pending workload.
+"""Describe the smallest change that would start a pending workload.
 
 The scheduler finds the change. It depends on this package, so it registers its function here.
 """

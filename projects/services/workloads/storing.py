@@ -1,4 +1,4 @@
-"""Store submitted workloads with their roles, events and audit entries in one statement."""
+"""Store submitted workloads with their roles, events and audit entries in one query."""
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
@@ -30,8 +30,8 @@ AUDIT_COLUMNS = _names(Audit, "id", "at")
 AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "memory_mib")
 
 # A row is skipped, with everything that belongs to it, if a live workload or an active array of the project
-# has its name. `parent_id` holds the position of the parent until the roles have IDs. A join to find the
-# parents would compare all roles with each other, because the planner does not know their number.
+# has its name. `parent_id` holds the parent's position until the roles have IDs. Finding the parents with a
+# join would compare all roles with each other, because the planner does not know their number.
 INSERT = f"""
 WITH stored AS (
     INSERT INTO projects_workload ({_quote_columns(WORKLOAD_COLUMNS)})
@@ -71,12 +71,13 @@ SELECT id FROM stored
 def store(
     workloads: Sequence[tuple[Workload, GroupShape]], events: Sequence[Event], entries: Sequence[Audit]
 ) -> Collection[UUID]:
-    """Insert the workloads, and return the IDs of those that were inserted.
+    """Insert the workloads, and return the IDs of the inserted ones.
 
     A workload is skipped, with its event and its audit entry, if a live workload or an active array of its
     project has its name. Call this in the transaction that has locked the projects.
     """
-    # Sort the rows so that two requests that store the same names wait for each other instead of deadlocking.
+    # Sort the rows, so that two requests that store the same names wait for each other instead of
+    # deadlocking.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
         to_json(_values(rows, WORKLOAD_COLUMNS)).decode(),
@@ -88,7 +89,7 @@ def store(
 
 
 def _values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return each row's values by column, which is also the name of the attribute."""
+    """Return the values of each row by column. Columns are named after attributes."""
     values = attrgetter(*columns)
     return [dict(zip(columns, values(row), strict=True)) for row in rows]
 

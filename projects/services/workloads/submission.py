@@ -44,12 +44,12 @@ class Draft:
     workload: Workload
     spec: WorkloadSpec
     tree: GroupShape
-    demand: Amounts  # of the smallest possible gang
+    demand: Amounts  # demand of the smallest possible gang
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Stored workload, and the warnings for its submitter."""
+    """Stored workload, and the warnings for the submitter."""
 
     workload: Workload
     warnings: list[str]
@@ -63,7 +63,7 @@ def submit(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Workload:
-    """Submit a workload like `submit_with_warnings`, for callers that do not show warnings."""
+    """Submit a workload like `submit_with_warnings`, for callers that do not show the warnings."""
     return submit_with_warnings(actor=actor, document=document, project=project, now=now).workload
 
 
@@ -74,7 +74,7 @@ def submit_with_warnings(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Submission:
-    """Store a new pending workload. The document may name the project instead of `project`.
+    """Store a new pending workload. If `project` is None, the document names the project.
 
     Raises Invalid with every problem in the document, NotFound or Forbidden for the project, or Conflict if a
     live workload already has the name.
@@ -115,7 +115,8 @@ def prepare(
 ) -> Draft:
     """Check a parsed document, and return the workload that `submit` would store.
 
-    With `is_array`, the document must describe an array, and the workload is the model of its tasks.
+    With `is_array`, the document must describe an array, and the returned workload is the model for its
+    tasks.
     """
     where = "metadata.namespace" if is_manifest(document) else "project"
     project = resolve_project(view, spec, project, where)
@@ -206,7 +207,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 
 def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
-    """Return quota warnings, or none if there are none for at least one of the workload's pools."""
+    """Return quota warnings, but none if at least one of the workload's pools has none."""
     warnings: list[list[str]] = []
     for pool in draft.workload.pools:
         project, department, oversold = view.allowances(draft.workload.project, pool)
@@ -225,7 +226,10 @@ def _event(actor: Actor, workload: Workload, warnings: Sequence[str]) -> Event:
 
 
 def _audit_entry(actor: Actor, workload: Workload) -> Audit:
-    """Return the audit entry of a user's submission. Engines are recorded with their scale request."""
+    """Return the audit entry for a user's submission.
+
+    Engines are recorded with their scale request instead.
+    """
     after = {
         "phase": workload.phase,
         "kind": workload.kind,

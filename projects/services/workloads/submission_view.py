@@ -1,4 +1,4 @@
-"""Rows against which submissions are checked, read once per request, whatever its number of documents."""
+"""Rows that submissions are checked against, read once per request regardless of the number of documents."""
 
 import json
 from collections import defaultdict
@@ -32,7 +32,7 @@ def _columns(model: type[Model], alias: str) -> str:
     return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 
-# These statements run for every submission. Their names are those of the models.
+# These queries run for every submission. They are named after their models.
 POOLS = f"""
     SELECT coalesce(json_agg(json_build_array({", ".join(POOL_FIELDS)}) ORDER BY name), '[]')::text
     FROM pools_nodepool
@@ -54,9 +54,9 @@ QUOTAS = """
 
 
 def _projects(lock: str) -> str:
-    """Return the statement that reads projects by name.
+    """Return the query that reads projects by name.
 
-    To avoid repetition, only one row per department has its quotas, and only one row has the list of pools.
+    To avoid repetition, only one row per department contains its quotas, and only one row the list of pools.
     """
     return f"""
         WITH row AS MATERIALIZED (
@@ -77,7 +77,7 @@ DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields
 
 
 class DepartmentAllowances:
-    """Allowances of a department and of its projects, by pool."""
+    """Quotas and limits of a department and its projects, by pool."""
 
     def __init__(self) -> None:
         self.department: dict[int, Allowance] = {}
@@ -85,7 +85,7 @@ class DepartmentAllowances:
 
 
 class SubmissionView:
-    """Projects, pools, quotas and nodes as one request sees them.
+    """Projects, pools, quotas and nodes as seen by one request.
 
     With `locks`, the projects cannot be deleted until the caller's transaction ends.
     """
@@ -113,7 +113,7 @@ class SubmissionView:
             if pools is not None:
                 self.__dict__["pools"] = _pools(json.loads(pools))
         self._projects.update({name: rows.get(name) for name in missing})
-        self.__dict__.pop("_project_secrets", None)  # cached for the projects read so far
+        self.__dict__.pop("_project_secrets", None)  # cached for the projects loaded so far
 
     def visible_project(self, name: str) -> Project | None:
         """Return the project with this name, or None if the user cannot see it."""
@@ -137,13 +137,13 @@ class SubmissionView:
 
     @cached_property
     def submittable_projects(self) -> list[Project]:
-        """Projects in which the user may submit workloads."""
+        """Projects to which the user may submit workloads."""
         visible = projects_of(self.actor)
         return [project for project in visible if may(self.actor, Action.SUBMIT, project)]
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:
-        """All pools by name, in the order of their names."""
+        """All pools by name, in name order."""
         return _pools(json.loads(prepared.fetch_all(POOLS, [])[0][0]))
 
     def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:
@@ -168,7 +168,7 @@ class SubmissionView:
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
-        """Owner and name of each secret of the projects read so far, by kind."""
+        """Owner and name of each secret of the projects loaded so far, by kind."""
         projects = [project.pk for project in self._projects.values() if project is not None]
         rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
         secrets = ProjectSecret.objects.filter(project__in=projects)
@@ -185,7 +185,7 @@ class SubmissionView:
 
     @cached_property
     def pools_that_refuse_limits(self) -> frozenset[str]:
-        """Pools with a node whose agent has reported that it cannot enforce memory or CPU limits."""
+        """Pools with a node whose agent reported that it cannot enforce memory or CPU limits."""
         nodes = Node.objects.filter(state__in=HOSTING, isolation__isnull=False)
         reports = ((node.pool.name, node.isolation or {}) for node in nodes.select_related("pool"))
         return frozenset(

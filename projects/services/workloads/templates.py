@@ -36,7 +36,7 @@ def set_template(
     description: str = "",
     expected_version: int | None = None,
 ) -> Template:
-    """Create or change a template. `expected_version` 0 means "none yet".
+    """Create or change a template. `expected_version` 0 means that none exists.
 
     Members of the project may create templates. The author and project admins may change them. Raises
     Invalid, PreconditionFailed, Forbidden, NotFound, or Conflict if the project has too many templates.
@@ -64,7 +64,7 @@ def set_template(
         if not isinstance(error.__cause__, UniqueViolation):
             raise
         raise PreconditionFailed(
-            "This template has been created since you read it. Reload it and try again."
+            "Another user has created this template in the meantime. Reload and try again."
         ) from None
     return template
 
@@ -126,7 +126,7 @@ def _check_template(project: Project, name: str, text: str, description: str) ->
 
 
 def check_document(project: Project, text: str) -> None:
-    """Raise Invalid unless the text could be submitted with its defaults filled in."""
+    """Raise Invalid if the text, with defaults filled in, could not be submitted."""
     if char := find_control_character(text, keep="\n\t\r"):
         raise Invalid([Problem("", f"contains the control character {char}", "", "printable characters")])
     if len(text) > MAX_TEXT:

@@ -12,9 +12,9 @@ EVENT, REASON = "unschedulable", "Unschedulable"
 
 
 def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datetime) -> int:
-    """Report workloads in the transaction that stores the reason. Return the number newly reported.
+    """Report workloads in the transaction that stores the reason. Return the number of new reports.
 
-    The number of statements does not depend on the number of workloads.
+    The number of queries does not depend on the number of workloads.
     """
     if not messages:
         return 0

@@ -89,7 +89,7 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number from the load endpoint if there is one, because the gauges lag behind."""
+        """Return the number from the load endpoint, if it exists, because the gauges lag behind."""
         response = self.wire.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:
             return _total_load(engine, response.raise_for_status().json().get("loads"))

@@ -18,7 +18,7 @@ NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 
 
 class SGLangRouter:
-    """Client for one router, which gets `seconds` to find an engine healthy or to remove it."""
+    """Client for one router, which has `seconds` to find an engine healthy or to remove it."""
 
     kind = "sglang"
 
@@ -26,7 +26,7 @@ class SGLangRouter:
         self.wire, self.address, self.seconds = wire, address, seconds
 
     def register(self, engine: str, *, model: str) -> None:
-        """Register the engine. `model` is ignored, because the router asks the engine for it."""
+        """Register the engine. `model` is ignored, because the router queries the engine for its model."""
         workers_by_address = self._list_workers()
         if workers_by_address is None:
             self._add_legacy_worker(engine)
@@ -94,7 +94,7 @@ class SGLangRouter:
             time.sleep(POLL_SECONDS)
 
     def _add_legacy_worker(self, engine: str) -> None:
-        """Add an engine to an older router, which responds only once the engine is healthy."""
+        """Add an engine to an older router, which responds only when the engine is healthy."""
         try:
             response = self.wire.post(
                 self.address, "/add_worker", query={"url": engine}, seconds=self.seconds

@@ -4,8 +4,8 @@ The file is the only state and is replaced atomically. Each call reads it again,
 continues from the file. After each change, a command configured by the administrator reloads nginx. A failed
 reload is retried.
 
-nginx resolves host names when it reloads, when a name may resolve to an address that Berth must not call. The
-file therefore contains only IP addresses that Berth has resolved and checked.
+nginx resolves host names when it reloads. By then, a name may resolve to an address that Berth must not call.
+The file therefore contains only IP addresses that Berth has resolved and checked.
 """
 
 import fcntl

@@ -1,1 +1,1 @@
-"""Pages of arrays: tasks, progress and actions."""
+"""Array pages: tasks, progress and actions."""

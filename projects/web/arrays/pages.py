@@ -1,4 +1,4 @@
-"""Page of an array, and the forms that cancel, retry or delete its tasks."""
+"""Array page, and the forms that cancel, retry or delete tasks."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ class TasksForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to some or all tasks of an array, with the texts of its form."""
+    """Change to some or all tasks of an array, with the wording of its form."""
 
     title: str
     label: str
@@ -123,7 +123,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
 @signed_in
 @require_http_methods(["GET", "POST"])
 def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
-    """Ask for the tasks (GET) or change them (POST)."""
+    """Show the form for choosing tasks (GET) or change the tasks (POST)."""
     array = find_array(request.actor, array_id)
     require(request.actor, Action.OPERATE, array)
     action, url = CHANGES[step], reverse("array", args=[array.pk])
@@ -159,7 +159,7 @@ def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
 def _as_csv(
     request: Request, array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters
 ) -> StreamingHttpResponse:
-    """Return all tasks as CSV, with their parameters in the last columns."""
+    """Return all tasks as CSV, with each task's parameters in the last columns."""
     names = list(dict.fromkeys(name for values in parameters.values() for name in values))
     lines = (
         [getattr(task, column) for column in CSV_COLUMNS.values()]

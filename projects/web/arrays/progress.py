@@ -12,7 +12,7 @@ from projects.services.arrays import TaskCounts, count_tasks_by_array
 
 @dataclass(frozen=True, slots=True)
 class ArrayProgress:
-    """Counts of an array's tasks, with a bar of completed, failed or cancelled, and running tasks."""
+    """Counts of an array's tasks, with a progress bar: completed, failed or cancelled, and running tasks."""
 
     counts: TaskCounts
     bar: Bar
@@ -38,7 +38,7 @@ class ArrayProgress:
 
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
-    """Return the progress of each array by its ID, using one statement."""
+    """Return the progress of each array by array ID, using one query."""
     return {pk: _progress(counts) for pk, counts in count_tasks_by_array(arrays).items()} if arrays else {}
 
 

@@ -1,4 +1,4 @@
-"""Convert cells of the quota grid between text and values."""
+"""Convert between text and values in cells of the quota grid."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from berth.core.amounts import MILLI
 UNLIMITED, INHERITED, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
 NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
 UNLIMITED_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
-AMBIGUOUS = ("", "none")  # input that could mean unlimited or no quota at all
+AMBIGUOUS = ("", "none")  # input that could mean either unlimited or no quota
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 
@@ -58,7 +58,7 @@ WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
 
 
 def cell_text(field: Field, value: Any) -> str:
-    """Return a value's text, as shown in its cell and copied to a spreadsheet."""
+    """Return the text of a value, as shown in its cell and copied to a spreadsheet."""
     if field.kind == "flag":
         return "yes" if value else "no"
     if value is None:
@@ -92,9 +92,10 @@ def removes_quota(text: str) -> bool:
 
 
 def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
-    """Return the values entered in the cells of one quota as a document for the service.
+    """Return the values entered in one quota's cells as a document for the service.
 
-    If `equal_weights` is False, the entered weight applies only to GPUs, and CPU and memory keep theirs.
+    If `equal_weights` is False, the entered weight applies only to GPUs, and CPU and memory keep their
+    weights.
     """
     values: dict[str, Any] = {}
     for name, text in inputs.items():
@@ -109,7 +110,7 @@ def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any
 
 
 def field_for_path(path: str, inputs: Iterable[str]) -> str:
-    """Return the field for the path of a service error, or the first entered field if there is none."""
+    """Return the field to which a service error's path refers, or the first entered field if none matches."""
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
     return names.get(path) or next(iter(inputs), "gpu")
 

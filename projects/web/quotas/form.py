@@ -104,7 +104,7 @@ def flatten_quota(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
-    """Return a form with the entered values, and with stored values where the user changed nothing."""
+    """Return a form with the entered values where the user changed something, and stored values elsewhere."""
     stored_values = initial_values(quota)
     seen, inputs = form.cleaned_data.get("seen") or {}, form.cleaned_data
     merged_values = {

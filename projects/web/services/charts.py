@@ -17,7 +17,7 @@ CSV_HEADERS = (
     "Queue time p95 (ms)",
 )  # fmt: skip
 
-MIN_VALID_SECONDS = 60.0  # seconds for which a sample is valid, even if the scrape interval is shorter
+MIN_VALID_SECONDS = 60.0  # how long a sample is valid at least, even if the scrape interval is shorter
 
 Pick = Callable[[MetricsPoint], float | None]
 
@@ -51,7 +51,7 @@ class Chart:
 
     @property
     def names(self) -> str:
-        """Return the names of the chart's numbers, for the readout. Gaps have none."""
+        """Return the label of each number in the chart, for the readout. Gaps have no label."""
         return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 
 
@@ -123,7 +123,7 @@ def _chart(
 
 
 def _steps(points: Sequence[MetricsPoint], pick: Pick, axis: Axis) -> tuple[list[float], list[float | None]]:
-    """Return times and values. A value becomes unknown if the next sample is late."""
+    """Return times and values for a step chart. A value becomes unknown if the next sample is late."""
     times, values = list[float](), list[float | None]()
     following = [point.at.timestamp() for point in points[1:]] + [axis.end.timestamp()]
     for point, until in zip(points, following, strict=True):

@@ -21,7 +21,7 @@ KEYS = re.compile("|".join(rf"\b{name}\b" for name in TITLES))
 
 
 def condition_row(one: Condition) -> dict[str, Any]:
-    """Return the row of a condition: its current state, its value and its threshold, with units."""
+    """Return the table row of a condition: its current state, value and threshold, with units."""
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = "unknown" if one.holds is None else "met" if one.triggered else "holds" if one.holds else "quiet"
     return {
@@ -40,7 +40,7 @@ def condition_row(one: Condition) -> dict[str, Any]:
 
 
 def use_condition_titles(reason: str) -> str:
-    """Replace the keys of conditions in a decision's reason with their titles."""
+    """Replace condition keys in a decision's reason with their titles."""
     return KEYS.sub(lambda match: TITLES[match[0]], reason)
 
 

@@ -165,7 +165,7 @@ def settings(request: Request, service: str) -> HttpResponse:
 
 
 def _add_settings_errors(form: forms.Form, error: BerthError) -> None:
-    """Add all problems to the settings field, or the error itself if it has no problems."""
+    """Add all of the error's problems to the settings field, or the error itself if it lists none."""
     for problem in getattr(error, "problems", ()):
         form.add_error("settings", str(problem))
     if not form.errors:

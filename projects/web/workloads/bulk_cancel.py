@@ -1,4 +1,4 @@
-"""Cancel several workloads after a confirmation."""
+"""Cancel several workloads after confirmation."""
 
 import uuid
 from collections.abc import Iterable

@@ -72,6 +72,6 @@ def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
 
 
 def chosen_columns(query: QueryDict) -> tuple[str, ...]:
-    """Return the requested columns in display order, or the default columns if none is valid."""
+    """Return the requested columns in display order, or the default columns if none of them is valid."""
     requested = {word for text in query.getlist("columns") for word in text.split(",")}
     return tuple(key for key in COLUMNS if key in requested) or DEFAULT_COLUMNS

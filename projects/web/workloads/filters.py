@@ -81,7 +81,7 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with only the first task of each array, which represents the array."""
+    """Keep only the first task of each array, which represents the array in the list."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
@@ -102,7 +102,7 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
 
 
 def _search_condition(words: str) -> Q:
-    """Return a condition on a label given as key=value, or on part of a name."""
+    """Return a condition that matches a label given as key=value, or part of a name."""
     key, equals, value = words.partition("=")
     if equals and key:
         return Q(labels__contains={key: value})

@@ -127,7 +127,7 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
 
 
 def _plain_query(request: Request) -> str:
-    """Return the query as stored by a saved view, so that the page can mark the current view."""
+    """Return the query in the form that a saved view stores, so that the page can mark the current view."""
     query = request.GET.copy()
     query.pop("cursor", None)
     return query.urlencode()
@@ -153,7 +153,7 @@ def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
 
 
 def steps_for(workload: Workload) -> list[str]:
-    """Return the names of the actions that are possible in the workload's phase."""
+    """Return the names of the actions that the workload's phase allows."""
     if workload.phase in ("completed", "failed", "cancelled"):
         return ["delete"]
     if workload.phase == "suspended" or workload.next_phase == "suspended":

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 
 from projects.models import Phase, Workload
 from projects.services import announce
-from projects.services.arrays.progress import lock_arrays_of
+from projects.services.arrays.progress import lock_task_arrays
 from projects.services.workloads.unschedulable import REASON, report_unschedulable
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
@@ -136,7 +136,7 @@ class ExplanationWriter:
             if reason == REASON and change.is_announced
         }
         if unschedulable:
-            lock_arrays_of(unschedulable)
+            lock_task_arrays(unschedulable)
         _write_rows(rows, now, cycle)
         report_unschedulable(unschedulable, actor=ACTOR, now=now)
         states = {change.pk: change.state for change in batch}
