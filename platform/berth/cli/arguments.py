@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, with shell completion."""
+"""Arguments and options shared by several commands, with shell completion."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
@@ -107,7 +107,7 @@ OwnerArgument = Annotated[
 
 @contextmanager
 def open_client() -> Iterator["Client"]:
-    from berth.client import Client  # slow to import, and `berth --help` does not need it
+    from berth.client import Client  # slow to import, and not needed for `berth --help`
 
     with Client() as client:
         yield client
@@ -117,7 +117,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def with_options_from(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Return a decorator that adds the fields of the dataclass `kind` to a command as options."""
+    """Return a decorator that adds the fields of the dataclass `kind` as options to a command."""
     hints = get_type_hints(kind, include_extras=True)
     parameters = [
         inspect.Parameter(

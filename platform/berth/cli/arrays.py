@@ -25,7 +25,7 @@ ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of runni
 
 @dataclass(frozen=True)
 class Target:
-    """Workload, or array with the indexes of its tasks (None for all tasks)."""
+    """Workload, or array with the indexes of the selected tasks (None for all tasks)."""
 
     workload: "WorkloadDetail | None" = None
     array: "ArrayDetail | None" = None
@@ -33,10 +33,9 @@ class Target:
 
 
 def find_target(client: "Client", reference: str) -> Target:
-    """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] names.
+    """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] selects.
 
-    Live objects take precedence over ended ones, and among equals the latest submission wins. Raises
-    NotFound.
+    Live objects take precedence over ended ones; among several, the latest submission wins. Raises NotFound.
     """
     from berth.client.errors import NotFound
 
@@ -71,7 +70,7 @@ def _parse_indexes(text: str) -> Sequence[str]:
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of --array into an `array` section. Raises BadInput."""
+    """Parse the value of --array into a document's `array` section. Raises BadInput."""
     from berth.core.spec.arrays import array_document
 
     if text is None:
@@ -85,9 +84,9 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
 
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the document with the tasks of --array.
+    """Return the document with the tasks that --array describes.
 
-    Raises BadInput if it already lists values or a matrix.
+    Raises BadInput if the document already lists values or a matrix.
     """
     if section is None:
         return document
@@ -100,7 +99,7 @@ def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict
 
 
 def format_progress(counts: "TaskCounts", tasks: int) -> str:
-    """Return a text such as "620 of 1,000 ended (3 failed), 50 running, 30 pending, 300 held"."""
+    """Return text such as "620 of 1,000 ended (3 failed), 50 running, 30 pending, 300 held"."""
     failed = f" ({counts.failed:,} failed)" if counts.failed else ""
     active = counts.reserved + counts.starting + counts.running + counts.stopping
     others = {
@@ -115,7 +114,7 @@ def format_progress(counts: "TaskCounts", tasks: int) -> str:
 
 
 class ArrayRow:
-    """Array as a row of `berth list`, with the fields of a workload."""
+    """Array as a row of `berth list`, with the same fields as a workload."""
 
     def __init__(self, array: "Array") -> None:
         counts = array.counts
@@ -140,7 +139,7 @@ class ArrayRow:
 def merge_rows(
     workloads: Iterable["Workload"], arrays: Iterable["Array"], sort: str
 ) -> list["Workload | ArrayRow"]:
-    """Merge workloads and arrays into one list in the order of `sort`."""
+    """Merge workloads and arrays into one list, sorted by `sort`."""
     rows: list[Any] = [*workloads, *(ArrayRow(array) for array in arrays)]
     key = sort.lstrip("-")
 
@@ -174,7 +173,7 @@ def print_array(array: "ArrayDetail") -> None:
 
 
 def follow_array(client: "Client", array: "Array") -> "ArrayDetail":
-    """Print the progress to stderr after each change, and return the ended array."""
+    """Print the progress to stderr after each change. Return the array when it has ended."""
     for last in client.arrays.changes(array.id):
         progress = format_progress(last.counts, last.tasks)
         print(safe(f"{last.handle} is {last.state}: {progress}"), file=sys.stderr, flush=True)

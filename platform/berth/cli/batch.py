@@ -40,7 +40,7 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
 
 
 def _split_into_requests(documents: SourcedDocuments) -> Iterator[SourcedDocuments]:
-    """Split the documents into parts that each fit into one request."""
+    """Split the documents into groups that each fit into one request."""
     from pydantic_core import to_json
 
     part: SourcedDocuments = []

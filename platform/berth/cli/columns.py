@@ -1,4 +1,4 @@
-"""Table columns for each kind of object."""
+"""Table columns for each type of object."""
 
 from datetime import datetime
 from typing import Any

@@ -19,7 +19,7 @@ def documents_from_files(files: Iterable[str]) -> SourcedDocuments:
 
 
 def document_from_template(reference: str, project: str | None, name: str | None) -> SourcedDocuments:
-    """Return the document of a template, renamed to `name` if given."""
+    """Return the document of a template, renamed to `name` if that is set."""
     with open_client() as client:
         template = client.templates.get(*resolve_template(client, reference, project))
     renamed = {"name": name} if name else {}
@@ -27,7 +27,7 @@ def document_from_template(reference: str, project: str | None, name: str | None
 
 
 def resolve_template(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """Split PROJECT/NAME. If PROJECT is missing, use `project` or the default project."""
+    """Split PROJECT/NAME. If PROJECT is missing, use `project` or else the default project."""
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
     if not place:
@@ -63,13 +63,13 @@ KEYWORD_VALUES: Mapping[str, Any] = {
     "false": False,
     "no": False,
 }
-QuotaKey = tuple[str, str, str]  # "project" or "department", its name, the pool
+QuotaKey = tuple[str, str, str]  # "project" or "department", owner name, pool
 
 
 def build_quota_draft(
     client: "Client", file: str | None, sets: Iterable[str], removals: Iterable[str], comment: str | None
 ) -> dict[str, Any]:
-    """Return a quota draft for `preview` or `apply`. The server validates the values."""
+    """Return a quota draft to `preview` or `apply`. The server validates the values."""
     draft: dict[str, Any] = _read_draft(file) if file is not None else {"changes": []}
     words = list(sets), list(removals)
     if any(words):
@@ -149,7 +149,7 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a keyword or a number. Return any other text unchanged; the server validates it."""
+    """Parse a keyword or a number. Return other text unchanged; the server validates it."""
     if text in KEYWORD_VALUES:
         return KEYWORD_VALUES[text]
     try:

@@ -1,4 +1,4 @@
-"""Exit codes for errors and workload outcomes."""
+"""Exit codes for errors and for the outcomes of workloads."""
 
 import sys
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ check fails."""
 
 
 def exit_code_for(outcome: str) -> ExitCode:
-    """Return the exit code of a command that waited for a workload or an array with this outcome."""
+    """Return the exit code for the outcome of a workload or an array that a command waited for."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(outcome, ExitCode.DONE)
 
@@ -90,7 +90,7 @@ def invalid_value(option: str, message: str, value: object, allowed: str) -> Bad
 
 
 def unknown_name_message(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:
-    """Return an error message for an unknown name, with the nearest allowed name as a suggestion."""
+    """Return an error message for an unknown name that suggests the nearest allowed name."""
     nearest = get_close_matches(key, allowed, n=1)
     if nearest:
         return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"

@@ -25,7 +25,7 @@ QUEUE_FIELDS = ("quota", "share", "allocated", "requested", "limit")
 
 
 def blocker_numbers(numbers: Mapping[str, Any]) -> str:
-    """Format a blocker's numbers on one line, as in "requested 4 GPUs, free 0"."""
+    """Format a blocker's numbers in one line, as in "requested 4 GPUs, free 0"."""
     return ", ".join(f"{safe(label)} {safe(text)}" for label, text in format_numbers(numbers))
 
 
@@ -52,7 +52,7 @@ def queue_lines(queue: Any) -> Iterator[str]:
 
 
 def _share_explanation(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines that explain the GPU fair share, or those of other resources if no GPU is requested."""
+    """Yield lines that explain the GPU fair share, or other resources' shares if no GPU is requested."""
     explanations = status.get("how") or {}
     requested = status.get("requested") or {}
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]

@@ -199,7 +199,7 @@ class SubmitFlags:
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
-        """Return the workload document for these options. Raises BadInput if options conflict."""
+        """Return the workload document that these options describe. Raises BadInput if options conflict."""
         if self.shell and self.command:
             raise BadInput("--shell cannot be combined with a command")
         top_level = {
@@ -279,7 +279,7 @@ FLAGS_BY_PATH = {
 
 
 def flag_for_path(path: str) -> str:
-    """Return the option that sets the value at `path` of the document."""
+    """Return the option that sets the value at `path` in the document."""
     matches = (part for part in FLAGS_BY_PATH if path == part or path.startswith((f"{part}.", f"{part}[")))
     return FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)
 
@@ -346,9 +346,9 @@ class ListOptions:
     output: OutputOption = Output.TABLE
 
     def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
-        """Return the workloads, with one row for each array unless tasks are requested.
+        """Return the workloads, with one row per array unless tasks are requested.
 
-        Filters that apply only to tasks, such as the phase, select tasks.
+        Filters that apply only to tasks, such as the phase, select tasks instead.
         """
         if self.tasks or self.array or self._selects_tasks:
             return [*self.workloads(client)]

@@ -1,4 +1,4 @@
-"""Follow the output or the phases of a workload, or keep a table up to date."""
+"""Follow the output or phases of a workload, or refresh a table."""
 
 import re
 import sys
@@ -98,9 +98,9 @@ INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|
 
 
 class TerminalOutput:
-    """Writer to standard output that removes control sequences if it is a terminal.
+    """Writer to standard output that removes control sequences if standard output is a terminal.
 
-    Call `end` after the last piece.
+    Call `end` after the last part.
     """
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class TerminalOutput:
 
 
 class LineFilter:
-    """Filter that passes only lines that contain a given text. Call `end` after the last piece."""
+    """Filter that passes only lines with a given text. Call `end` after the last part."""
 
     def __init__(self, text: str, ignore_case: bool, out: TerminalOutput) -> None:
         self._fold = ignore_case
@@ -171,8 +171,8 @@ REFRESH_SECONDS = 2.0
 def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
     """Redraw in place on a terminal, or print repeatedly elsewhere, until Ctrl-C.
 
-    While the server is unreachable, the last output stays on the screen. Errors from the first call of
-    `draw` are raised.
+    While the server is unreachable, the last output stays on the screen. Errors in the first call of `draw`
+    are raised.
     """
     from rich.console import Group
     from rich.live import Live
@@ -206,7 +206,7 @@ def print_listing(
     *,
     watch: bool = False,
 ) -> None:
-    """Print a list. With `watch`, call `fetch` and `columns` again for each refresh."""
+    """Print a list. With `watch`, each refresh calls `fetch` and `columns` again."""
     if not watch:
         show_list(fetch(), columns(), output, empty_message)
         return
@@ -216,7 +216,7 @@ def print_listing(
 
 
 def follow_phases(client: "Client", workload: "Workload") -> "Workload":
-    """Print each phase change, and return the ended workload."""
+    """Print each phase change. Return the workload when it has ended."""
     last = workload
     for last in client.workloads.changes(workload.id):
         print_change(last)

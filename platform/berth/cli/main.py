@@ -22,11 +22,11 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
     "delete": "control:delete",
     "events": "history:events",
 }  # fmt: skip
-Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the group itself
+Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the command group itself
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Mapping of names to commands. Looking up a command imports its module."""
+    """Mapping from names to commands. Looking up a command imports its module."""
 
     def __init__(self, targets: Mapping[str, Target]) -> None:
         self._targets = targets
@@ -64,7 +64,7 @@ def _load_command(name: str, target: Target) -> Any:
 
 
 class WorkloadGroup(TyperGroup):
-    """The `berth workload` group, which repeats the top-level workload commands."""
+    """The `berth workload` group, which offers the top-level workload commands again."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

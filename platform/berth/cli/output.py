@@ -30,7 +30,7 @@ class Output(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Whether the format is machine-readable. Such formats contain the server's values unformatted."""
+        """Whether the format is machine-readable. Such formats contain the server's values unchanged."""
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
@@ -56,7 +56,7 @@ class Column:
 
 
 def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, empty_message: str) -> None:
-    """Print the items, or `empty_message` on stderr if there are none."""
+    """Print the items. If there are none, print `empty_message` on stderr."""
     if output.is_data:
         show_data([to_plain(item) for item in items], output)
     elif items:
@@ -146,7 +146,7 @@ def _cell(column: Column, format_cell: Callable[[Any], str], item: Any) -> "Text
 
 
 def print_table(table: "Table", *, full_width: bool = False) -> None:
-    """Print a table, truncated to the terminal's width unless `full_width` is set or there is no terminal."""
+    """Print a table, truncated to the terminal's width if there is a terminal and `full_width` is not set."""
     console = make_console()
     if console.is_terminal and not full_width:
         console.print(table)
@@ -159,7 +159,7 @@ def print_table(table: "Table", *, full_width: bool = False) -> None:
 
 
 def terminal_width() -> int:
-    """Return the width of the terminal in characters, or UNLIMITED_WIDTH without a terminal."""
+    """Return the width of the terminal in characters, or UNLIMITED_WIDTH if there is no terminal."""
     console = make_console()
     return console.width if console.is_terminal else UNLIMITED_WIDTH
 
@@ -171,7 +171,7 @@ def make_console() -> "Console":
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print one name and value per line. Omit empty values."""
+    """Print one name and value per line, omitting empty values."""
     filled = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in filled), default=0)
     for name, value in filled:
@@ -191,14 +191,14 @@ class ColumnSize:
     """Size of a column, in characters."""
 
     width: int
-    brief: int | None = None  # width with brief cells, if the column has them
+    brief: int | None = None  # width with brief cells, if the column supports them
     optional: bool = False
     flexible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """Column to show, truncated to `cut` characters if set."""
+    """Column to show, truncated to `cut` characters if that is set."""
 
     column: int
     brief: bool = False

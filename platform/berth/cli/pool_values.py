@@ -179,12 +179,12 @@ class PoolValues:
 
     @property
     def sets_parts(self) -> bool:
-        """Whether single provider settings are set, and not all of them."""
+        """Whether individual provider settings are set, rather than all of them."""
         keys = [entry.partition("=")[0] for entry in self.sets or ()]
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 
     def _kubernetes(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a Kubernetes pool. `values` contains all other fields."""
+        """Return the fields of a Kubernetes pool. `values` contains the other fields."""
         settings = dict(values.get("provider_settings") or {})
         if self.node_selector:
             settings["node_selector"] = parse_key_values("--node-selector", self.node_selector)
@@ -253,7 +253,7 @@ class PoolChanges(PoolValues):
 
 
 def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """Merge values of single provider settings, such as `provider_settings.partition`, into the mapping."""
+    """Merge individual provider settings, such as `provider_settings.partition`, into the mapping."""
     parts = {key: value for key, value in values.items() if key.startswith(f"{SETTINGS}.")}
     if not parts:
         return values
@@ -262,7 +262,7 @@ def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
-    """Parse a number of nodes in one of the forms of NODES_ALLOWED. The server checks consistency."""
+    """Parse a number of nodes in one of the formats in NODES_ALLOWED. The server checks consistency."""
     try:
         if "=" in text:
             entries = [entry.partition("=") for entry in text.split(",")]
@@ -327,7 +327,7 @@ PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
 
 
 def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
-    """Parse plugins in order. The server checks that they exist."""
+    """Parse plugins, keeping their order. The server checks that they exist."""
     return [_parse_plugin(entry) for entry in entries]
 
 
@@ -360,7 +360,7 @@ def _parse_parameter(entry: str, text: str) -> Any:
             raise BadInput(f"--plugin: {text[1:]} cannot be read: {error}") from None
     try:
         read = yaml.safe_load(text)
-        return text if isinstance(read, float) else read  # a version such as 12.10 must not become 12.1
+        return text if isinstance(read, float) else read  # a version such as 12.10 must not be read as 12.1
     except yaml.YAMLError:
         raise invalid_value("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED) from None
 

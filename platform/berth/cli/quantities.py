@@ -21,12 +21,12 @@ def parse_duration(option: str, text: str) -> int:
 
 
 def parse_timestamp(option: str, text: str, now: datetime) -> str:
-    """Parse a timestamp, or an age that counts back from `now`, and return it in ISO format."""
+    """Parse a timestamp, or a duration counted back from `now`, and return it in ISO format."""
     return _parse_moment(option, text, lambda seconds: now - seconds, "an age such as 2h")
 
 
 def parse_future_timestamp(option: str, text: str, now: datetime) -> str:
-    """Parse a timestamp, or a duration that counts from `now`, and return it in ISO format."""
+    """Parse a timestamp, or a duration counted from `now`, and return it in ISO format."""
     return _parse_moment(option, text, lambda seconds: now + seconds, "a duration such as 3d")
 
 
@@ -86,7 +86,7 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str]:
 
 
 def parse_toleration(entry: str) -> dict[str, str]:
-    """Parse KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE or KEY. Without VALUE, any value is tolerated."""
+    """Parse KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE or KEY. Without VALUE, every value is tolerated."""
     taint, _, effect = entry.partition(":")
     key, sign, value = taint.partition("=")
     parsed = {"key": key, "operator": "Equal", "value": value} if sign else {"key": key, "operator": "Exists"}

@@ -50,7 +50,7 @@ def render_reference() -> str:
 
 
 def walk_commands(command: Any, names: CommandPath) -> Iterator[tuple[CommandPath, Any]]:
-    """Yield each command that is not a group, with its full name."""
+    """Yield each command, excluding groups, with its full name."""
     subcommands = getattr(command, "commands", None)
     if subcommands is None:
         yield names, command

@@ -1,4 +1,4 @@
-"""Read the hosts and the key of an SSH pool."""
+"""Read the hosts and key of an SSH pool."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ def read_ssh_values(hosts: str | None, key: str | None) -> dict[str, Any]:
 
 
 def read_hosts(file: str) -> dict[str, Any]:
-    """Return the provider settings in the file, which contains either settings with `hosts` or only hosts."""
+    """Return the provider settings in the file, which contains settings with `hosts` or only hosts."""
     import yaml
 
     try:
@@ -49,7 +49,7 @@ def _read_text(option: str, file: str) -> str:
 
 
 def pin_presented_keys(values: dict[str, Any], preview: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the pool with the host keys in the preview pinned, and a line of text for each key."""
+    """Return the pool with the host keys from the preview pinned, and one line of text per key."""
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []
     by_name = list(hosts) if isinstance(hosts, dict) else None
@@ -64,7 +64,7 @@ def pin_presented_keys(values: dict[str, Any], preview: Any) -> tuple[dict[str, 
 
 
 def fingerprint(host_key: str) -> str:
-    """Return the fingerprint of a public key as OpenSSH prints it, with the name of its algorithm."""
+    """Return a public key's fingerprint in the format of OpenSSH, with the name of its algorithm."""
     algorithm, encoded = host_key.split()[:2]
     digest = hashlib.sha256(base64.b64decode(encoded)).digest()
     return f"{algorithm.removeprefix('ssh-')} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"

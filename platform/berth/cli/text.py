@@ -1,4 +1,4 @@
-"""Format values for the terminal: short, on one line, without control characters."""
+"""Format values for the terminal: briefly, on one line, without control characters."""
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -34,7 +34,7 @@ def format_age(moment: datetime | None, now: datetime) -> str:
 
 
 def format_time(moment: datetime | None) -> str:
-    """Format a time in the local time zone, with the name of the zone."""
+    """Format a time in the local time zone, followed by the name of the zone."""
     return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 

@@ -46,9 +46,9 @@ class Contexts:
     servers: Mapping[str, Settings] = field(default_factory=dict)
 
     def resolve(self, name: str = "") -> Settings:
-        """Return the settings of the named or the current context, or default settings.
+        """Return the settings of the named context or, without a name, of the current one.
 
-        Raises InvalidSettings for an unknown name.
+        Without any context, return default settings. Raises InvalidSettings for an unknown name.
         """
         if name and name not in self.servers:
             allowed = ", ".join(self.servers) or "none exists"
@@ -66,8 +66,8 @@ class Contexts:
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
     """Return the settings of the context that BERTH_CONTEXT names, or of the current one.
 
-    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the
-    server for which it was stored.
+    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the server that
+    it was stored for.
     """
     environ = os.environ if environ is None else environ
     stored = read_contexts(path or settings_path(environ)).resolve(environ.get("BERTH_CONTEXT", ""))

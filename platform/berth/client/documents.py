@@ -33,7 +33,7 @@ class _StrictLoader(yaml.SafeLoader):
 def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the source and content of each document in a file; `-` is stdin.
 
-    Raises SpecError if the file cannot be read or contains anything but workload documents.
+    Raises SpecError if the file cannot be read, or contains anything other than workload documents.
     """
     source = "stdin" if file == STDIN else file
     try:

@@ -11,7 +11,7 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """The server does not respond, or the connection was lost too many times."""
+    """The server did not respond, or the connection was lost too many times."""
 
 
 class Ambiguous(ClientError):
@@ -62,7 +62,7 @@ class RemoteTraceback(Exception):
 
 
 class Refused(ClientError):
-    """The server refused the request. The fields come from its problem document."""
+    """The server refused the request. The fields come from the problem document in its response."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status
@@ -98,11 +98,11 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The state of the object or a concurrent change does not allow the request."""
+    """The object's state or a concurrent change does not allow the request."""
 
 
 class RateLimited(Refused):
-    """There were too many requests; retry after `retry_after` seconds."""
+    """Too many requests were sent; retry after `retry_after` seconds."""
 
 
 class ServerFailed(Refused):

@@ -1,7 +1,7 @@
-"""Generate the client's models from the OpenAPI document of the server.
+"""Generate the client's models from the server's OpenAPI document.
 
 A class that `aio` or `sessions` imports from `berth.client.models.TOPIC` is written to that module, together
-with the classes to which it refers. Every field except `id`, `name` and times has a default, so that the
+with the classes that it refers to. Every field except `id`, `name` and times has a default, so that the
 client understands older servers, whose responses lack newer fields.
 """
 
@@ -38,9 +38,9 @@ def generate_sources() -> dict[str, str]:
 
 
 def read_components() -> dict[str, Schema]:
-    """Return the schemas of the OpenAPI document.
+    """Return the schemas in the OpenAPI document.
 
-    A separate process writes it, because that requires Django.
+    A separate process generates it, because that requires Django.
     """
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     command = [sys.executable, "-m", "django", "spectacular", "--format", "openapi-json"]
@@ -62,14 +62,17 @@ def imported_models() -> dict[str, str]:
 
 
 class Models:
-    """Classes of the client, each listed after those to which it refers."""
+    """Classes of the client, each listed after the classes that it refers to."""
 
     def __init__(self, components: dict[str, Schema], imported: dict[str, str]) -> None:
         self.topics: dict[str, str] = {}
         self._components, self._imported = components, imported
 
     def add(self, name: str, topic: str) -> None:
-        """Add a class after those to which it refers. The first topic that refers to a class gets it."""
+        """Add a class after the classes that it refers to.
+
+        A class belongs to the first topic that refers to it.
+        """
         if name not in self.topics:
             for reference in self._references(self._schema(name)):
                 self.add(reference, self._imported.get(reference, topic))
@@ -84,7 +87,7 @@ class Models:
         imports += [f"from {PACKAGE}mixins import {name}Mixin" for name in names if _has_mixin(name)]
         return "\n".join(
             [
-                f'"""Responses about {topic}."""',
+                f'"""Response models for {topic.replace("_", " ").replace("ssh", "SSH")}."""',
                 "from datetime import datetime",
                 "from typing import Any",
                 "from pydantic import Field",
@@ -124,7 +127,7 @@ class Models:
             yield from _docstring(declared)
 
     def _fields(self, name: str) -> list[tuple[str, str, Schema]]:
-        """Return the name, type and schema of each field of a class, without those of its parent."""
+        """Return the name, type and schema of each field of a class, without the fields of its parent."""
         schema = self._schema(name)
         inherited = self._components[schema["x-extends"]]["properties"] if "x-extends" in schema else {}
         return [
@@ -170,7 +173,7 @@ def _has_mixin(name: str) -> bool:
 
 
 def _docstring(schema: Schema) -> list[str]:
-    """Return the description as lines of an indented docstring, with None instead of null."""
+    """Return the description as the lines of an indented docstring, with None instead of null."""
     text = re.sub(r"\b[Nn]ull\b", "None", schema.get("description", ""))
     lines = textwrap.wrap(f'"""{text}', DOCSTRING_WIDTH) if text else []
     return [f"    {line}" for line in (*lines[:-1], f'{lines[-1]}"""')] if lines else []

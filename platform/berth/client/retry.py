@@ -1,4 +1,4 @@
-"""Decide whether and when a request is retried."""
+"""Decide whether and when to retry a request."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -34,9 +34,9 @@ def delay_before_next(
 ) -> float | None:
     """Return the seconds to wait before the next attempt, or None to give up.
 
-    Attempts count from 1. `is_idempotent` means that the server executes the request only once, even if
-    it arrives several times. `jitter` (0 to 1) is a random number that spreads the retries of clients
-    that were refused at the same time.
+    Attempts are numbered from 1. `is_idempotent` means that the server executes the request only once, even
+    if it arrives several times. `jitter` (0 to 1) is a random number that spreads the retries of clients that
+    were refused at the same time.
     """
     if attempt >= retry_policy.attempts or not _is_worth_retrying(outcome, is_idempotent):
         return None

@@ -88,7 +88,7 @@ def retry(
 
 
 def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
-    """Return the ID of the target's array, and the indexes. Raises BadInput if there is no array."""
+    """Return the ID and the indexes of the target's array. Raises BadInput if the target has no array."""
     if target.array is not None:
         return target.array.id, None if target.indexes is None else [*target.indexes]
     assert target.workload is not None
@@ -166,9 +166,9 @@ def _act_on_each(
     result: str,
     find: Callable[["Client", str], Target] = find_target,
 ) -> None:
-    """Look up all targets, then act on each of them. If one action is refused, the others still run.
+    """Look up all targets, then act on each. If one action is refused, the others are still performed.
 
-    `result` is the participle that says what happened to the tasks of an array.
+    `result` is a participle that describes what happened to array tasks, such as "cancelled".
     """
     exit_codes: list[ExitCode] = []
     with open_client() as client:
@@ -200,7 +200,7 @@ def _describe_change(change: "Change", result: str) -> str:
 
 
 def _print_refusal(handle: str, error: Exception) -> ExitCode | None:
-    """Print the error if it is a refusal and return its exit code, else return None."""
+    """If the error is a refusal, print it and return its exit code. Otherwise, return None."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 
     explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None

@@ -138,7 +138,7 @@ def _resolve_id(client: "Client", reference: str | None) -> str | None:
 
 
 def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
-    """Return the workload's ID, or its name if it was deleted, because evictions outlive workloads."""
+    """Return the workload's ID or, if it was deleted, its name, because evictions outlive workloads."""
     from berth.client import NotFound
 
     try:
@@ -242,7 +242,7 @@ def _audit_columns() -> list[Column]:
 
 
 def _format_changes(change: "AuditEntry") -> str:
-    """Format the old and new value of each field that differs."""
+    """Format the old and new value of each changed field."""
     before: Any = change.before if isinstance(change.before, dict) else {}
     after: Any = change.after if isinstance(change.after, dict) else {}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]

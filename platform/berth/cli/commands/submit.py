@@ -77,7 +77,7 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _with_files(flags: SubmitFlags) -> SubmitFlags:
-    """Return the flags with the arguments as files if no other option specifies a document."""
+    """Return the flags with the arguments as files, unless another option specifies a document."""
     if flags.name or flags.file or flags.template or not flags.command:
         return flags
     if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):
@@ -86,7 +86,7 @@ def _with_files(flags: SubmitFlags) -> SubmitFlags:
 
 
 def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
-    """Return the documents, each with its source."""
+    """Return the documents with their sources."""
     if flags.template:
         if flags.file:
             raise BadInput("--template and --file cannot be combined")
@@ -252,7 +252,7 @@ def _print_dry_run(result: "DryRun") -> None:
 
 
 def _format_pods_per_node(decision: dict[str, Any]) -> str:
-    """Return the number of pods per node, such as " 2 pods on train-1"."""
+    """Return text that gives the number of pods per node, such as " 2 pods on train-1"."""
     nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
     counts = ", ".join(f"{format_count(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
     return f" {counts}" if counts else ""

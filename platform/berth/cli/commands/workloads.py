@@ -137,7 +137,7 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
-    """Return the image of the newest run whose digest is known."""
+    """Return the image of the latest run whose digest is known."""
     return next((image for image in workload.images if image.digest), None)
 
 
@@ -159,9 +159,9 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
 
 
 def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange | None":
-    """Return the smallest change that would start the workload, or None if the server refuses to find it.
+    """Return the smallest change that would start the workload, or None if the server does not compute it.
 
-    An older server cannot find it, and a busy one may not have the time.
+    An older server cannot compute it, and a busy one may refuse to.
     """
     from berth.client.errors import Refused
 
@@ -207,7 +207,7 @@ def _print_explanation(
 
 
 def _print_history(explanation: "Explanation") -> None:
-    """Print the history of pending reasons and the evictions."""
+    """Print the history of pending reasons and evictions."""
     if len(explanation.pending_history) > 1:
         print_section("Pending time by reason")
         for interval in explanation.pending_history:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.models.usage import Utilization
     from berth.client.models.workloads import Workload
 
-ROWS_MAX = 200  # maximum rows of workloads and of nodes; `berth list` shows the others
+ROWS_MAX = 200  # maximum rows of workloads and of nodes; `berth list` shows all workloads
 GIB = 1024
 IDLE_STYLE = "yellow"
 

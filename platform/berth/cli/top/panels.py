@@ -1,4 +1,4 @@
-"""Rows of each panel, with a dash for each unknown value."""
+"""Rows of each panel. Unknown values are shown as a dash."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone

@@ -29,7 +29,7 @@ class RefreshingApp(App[None]):
 
     @abstractmethod
     def show(self, snapshot: Any) -> None:
-        """Draw the result of `fetch_snapshot`."""
+        """Draw the data that `fetch_snapshot` returned."""
 
     def start_refreshing(self) -> None:
         self.set_interval(self._every, self.action_refresh_now)
@@ -37,7 +37,7 @@ class RefreshingApp(App[None]):
 
     @work(thread=True, exclusive=True)
     def action_refresh_now(self) -> None:
-        """Refresh the screen. After an error, show the message above the previous values."""
+        """Refresh the screen. After an error, show its message above the previous values."""
         try:
             snapshot = self.fetch_snapshot()
         except Exception as error:

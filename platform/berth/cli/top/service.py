@@ -1,4 +1,4 @@
-"""Fetch all data about a service in one step."""
+"""Fetch all data about a service at once."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ ROOT = "/api/v1/services/"
 
 @dataclass(frozen=True, slots=True)
 class ServiceSnapshot:
-    """Server responses about one service."""
+    """Server responses that describe one service."""
 
     at: datetime
     status: Mapping[str, Any]
@@ -40,7 +40,7 @@ class ServiceAddress:
 
 
 def parse_service_address(service: str, url: str) -> ServiceAddress:
-    """Parse `--service` and `--url`, the address of a server, a service or its autoscaler.
+    """Parse `--service` and `--url`, which is the address of a server, a service or its autoscaler.
 
     Raises InvalidSettings if they name different services or none.
     """
@@ -104,7 +104,7 @@ class ServiceWatcher:
 
 
 def _load_settings(target: ServiceAddress) -> Settings:
-    """Load the settings for this address. A stored token is used only for its own server."""
+    """Load the settings for this address. A stored token is used only for the server it belongs to."""
     named = {"BERTH_URL": target.address} if target.address else {}
     return load_settings({**os.environ, **named})
 

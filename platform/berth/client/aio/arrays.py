@@ -50,7 +50,7 @@ class AsyncArrays(AsyncResource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> AsyncIterator[Workload]:
-        """Iterate over an array's tasks, which are workloads: their last attempts, or all attempts.
+        """Iterate over an array's tasks, which are workloads: each task's last attempt, or all attempts.
 
         The filters are those of `workloads.list`, for example phase="failed".
         """
@@ -61,13 +61,13 @@ class AsyncArrays(AsyncResource):
     async def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Cancel the live tasks, or those with these indexes and ranges. A dry run only counts them."""
+        """Cancel the live tasks, or only those with these indexes and ranges. A dry run only counts them."""
         return await self._change(array_id, "cancel", indexes, dry_run)
 
     async def retry(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Submit the failed tasks again, or those with these indexes. A dry run only counts them."""
+        """Resubmit the failed tasks, or the tasks with these indexes. A dry run only counts them."""
         return await self._change(array_id, "retry", indexes, dry_run)
 
     async def delete(self, array_id: str) -> None:
@@ -75,7 +75,7 @@ class AsyncArrays(AsyncResource):
         await self._delete(f"arrays/{array_id}")
 
     async def changes(self, array_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[ArrayDetail]:
-        """Yield the array now and after each change of its counts, until all tasks have ended."""
+        """Yield the array now and whenever its counts change, until all tasks have ended."""
         seen = None
         while True:
             array = await self.get(array_id)

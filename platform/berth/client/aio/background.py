@@ -1,4 +1,4 @@
-"""Background tasks of asyncio sessions, their wake-up signal, and awaitable futures."""
+"""Background tasks of asyncio sessions, the signal that wakes them, and awaitable futures."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ def to_result_future(future: "Future[T]") -> "ResultFuture[T]":
 
 
 async def iterate_results(futures: "Sequence[ResultFuture[T]]", timeout: float | None) -> AsyncIterator[T]:
-    """Yield the results in the order of `futures`. `timeout` is the total in seconds."""
+    """Yield the results in the order of `futures`. `timeout` is the total time limit in seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
         for future in futures:
@@ -78,7 +78,7 @@ def thread_safe_session(session: "AsyncSession") -> "ThreadSafeSession":
 
 
 class ThreadSafeSession:
-    """Interface of a session that joblib needs, usable from threads outside the event loop."""
+    """The session interface that joblib needs, usable from threads outside the event loop."""
 
     def __init__(self, session: "AsyncSession") -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""The asynchronous client for the REST API of a server."""
+"""Asynchronous client for a server's REST API."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 
 class AsyncClient:
-    """Client for the REST API of one server, as one user. Close it or use it with `async with`.
+    """Client for the REST API of one server, as one user. Close it, or use it with `async with`.
 
-    Without settings, the address and the token come from the environment or from the file that
-    `berth login` wrote.
+    By default, the address and the token come from the environment or from the file that `berth login` wrote.
     """
 
     def __init__(

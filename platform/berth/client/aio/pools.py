@@ -1,4 +1,4 @@
-"""List and change node pools and nodes, and read the queues of pools."""
+"""List and change node pools and nodes, and show the queues of pools."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ class AsyncNodePools(AsyncResource):
         return await self._get(NodePool, f"node-pools/{name}")
 
     async def create(self, name: str, **values: Any) -> NodePool:
-        """Create a pool. `nodes` is 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
+        """Create a pool. `nodes` is, for example, 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
         return await self._post(NodePool, "node-pools", {"name": name, **values})
 
     async def preview(self, name: str, **values: Any) -> PoolPreview:
@@ -45,7 +45,7 @@ class AsyncNodePools(AsyncResource):
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.
 
-        Raises Conflict if the pool was changed concurrently, or since `version`.
+        Raises Conflict if the pool was changed concurrently or, if `version` is set, since that version.
         """
         path = f"node-pools/{name}"
         _, current = await self._read(path)
@@ -105,7 +105,7 @@ class AsyncNodePools(AsyncResource):
         return await self._get(PoolCost, f"node-pools/{name}/cost")
 
     async def fragmentation(self, name: str) -> Fragmentation:
-        """Return how free GPUs are distributed across nodes, and the largest gangs that fit."""
+        """Return how free GPUs are distributed across nodes, and the largest gangs that would fit."""
         return await self._get(Fragmentation, f"node-pools/{name}/fragmentation")
 
     async def diagnosis(self, name: str) -> PoolDiagnosis:
@@ -128,7 +128,10 @@ class AsyncNodePools(AsyncResource):
     async def issue_join_token(
         self, name: str, *, machines: int = 1, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token that lets a number of machines join. The token cannot be read again."""
+        """Issue a token with which machines can join, up to a maximum number.
+
+        The token cannot be read again.
+        """
         body: dict[str, Any] = {"comment": comment, "max_machines": machines}
         body |= {} if seconds is None else {"lifetime_seconds": seconds}
         return await self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)
@@ -139,9 +142,9 @@ class AsyncNodePools(AsyncResource):
     def machines(
         self, name: str, *, departed: bool = False, token: int | None = None
     ) -> AsyncIterator[Machine]:
-        """Iterate over joined machines; with `departed`, also over those that have left.
+        """Iterate over joined machines, with `departed` also over those that have left.
 
-        `token` is the ID of a join token and restricts the result to machines that joined with it.
+        `token` is the ID of a join token and limits the result to machines that joined with it.
         """
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
@@ -160,7 +163,7 @@ class AsyncNodePools(AsyncResource):
         return self._iterate(SshHost, f"node-pools/{name}/ssh-hosts")
 
     async def accept_host_keys(self, name: str, keys: Mapping[str, str]) -> None:
-        """Pin keys by the name of the host. Each must be the `presented_key` of its host."""
+        """Pin keys by host name. Each key must be the `presented_key` of its host."""
         await self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     async def forget_ssh_host(self, name: str, host: str) -> None:

@@ -1,4 +1,4 @@
-"""Base class of the client's parts, which return responses as models."""
+"""Base class for the client's groups of methods, such as `client.workloads`."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
@@ -47,7 +47,7 @@ class AsyncResource:
         return model.model_validate(json_content(response))
 
     async def _put(self, model: type[M], path: str, body: object, tag: str) -> M:
-        """Replace an object unless it has changed since `tag`. An empty tag creates a new object."""
+        """Replace an object if it has not changed since `tag`. With an empty tag, create a new object."""
         condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
         return await self._send(model, "PUT", path, body=body, headers=condition)
 
@@ -56,8 +56,8 @@ class AsyncResource:
         response = await self._transport.execute("GET", path)
         return json_content(response), str(response.headers.get("ETag", "*"))
 
-    async def _delete_unchanged(self, path: str) -> None:
-        """Delete an object. Raises Conflict if it changes at the same time."""
+    async def _delete_if_unchanged(self, path: str) -> None:
+        """Delete an object unless it changes concurrently. Raises Conflict if it does."""
         _, tag = await self._read(path)
         await self._delete(path, headers={"If-Match": tag})
 

@@ -80,7 +80,7 @@ class AsyncServices(AsyncResource):
     async def changes(
         self, service: str, direction: Direction, request_id: str
     ) -> AsyncIterator[ScaleRequest]:
-        """Yield the request now and after each change of its status, until it has ended."""
+        """Yield the request now and whenever its status changes, until it has ended."""
         status = ""
         while True:
             request = await self.request(service, direction, request_id)

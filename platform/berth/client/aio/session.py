@@ -88,7 +88,7 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """Session ID, which is also the ID of the session's workload."""
+        """Session ID, which is also its workload's ID."""
         return self._state.id
 
     @property
@@ -102,7 +102,7 @@ class AsyncSession:
 
     @property
     def last_ready_nodes(self) -> int:
-        """Number of ready nodes when the state was last read."""
+        """Number of ready nodes when the state was last fetched."""
         return len(self._state.nodes)
 
     async def state(self) -> SessionState:
@@ -116,7 +116,7 @@ class AsyncSession:
         return self.last_ready_nodes
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> ResultFuture[T]:
-        """Run a function on the next free node. Raises NotPicklable or CallTooLarge immediately."""
+        """Run a function on the next free node. NotPicklable and CallTooLarge are raised immediately."""
         return to_result_future(self.call(function, args, kwargs))
 
     def map(

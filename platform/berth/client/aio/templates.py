@@ -31,7 +31,7 @@ class AsyncTemplates(AsyncResource):
         return await self._put(TemplateDetail, path, template_body(document, text), tag)
 
     async def delete(self, project: str, name: str) -> None:
-        await self._delete_unchanged(template_path(project, name))
+        await self._delete_if_unchanged(template_path(project, name))
 
 
 def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:

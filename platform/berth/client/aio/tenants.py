@@ -1,4 +1,4 @@
-"""Manage departments, projects, their quotas and secrets, detecting concurrent quota edits."""
+"""Manage departments, projects, their quotas and secrets. Concurrent quota edits are detected."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
@@ -93,7 +93,7 @@ class AsyncQuotas(AsyncResource):
         return await self._post(QuotaImpact, "quotas/preview", draft)
 
     async def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """Apply all changes of a draft or none. Return None if no quota would change.
+        """Apply all changes in a draft or none. Return None if no quota would change.
 
         With the `tag` of a preview, raises Conflict if a quota has changed since that preview.
         """
@@ -126,7 +126,7 @@ class AsyncSecrets(AsyncResource):
     async def set_ssh_key(
         self, name: str, key: str, *, project: str | None = None, pool: str | None = None
     ) -> Secret:
-        """Create or replace a private key with which Berth logs in to the SSH hosts of a pool."""
+        """Create or replace the private key that Berth uses to log in to a pool's SSH hosts."""
         return await self._set(name, {"ssh_key": key}, project, pool)
 
     async def set_registry(

@@ -43,7 +43,7 @@ class AsyncWorkloads(AsyncResource):
     async def submit_many(
         self, documents: Iterable[Document], *, atomic: bool = False, key: str | None = None
     ) -> Batch:
-        """Submit up to 1,000 workloads with one request, exactly once even if the request is retried.
+        """Submit up to 1,000 workloads in one request, exactly once even if the request is retried.
 
         The result has one item per document, with the workload or the reason for its refusal. With `atomic`,
         all workloads are stored, or none are and Refused is raised with all problems.
@@ -93,7 +93,8 @@ class AsyncWorkloads(AsyncResource):
     async def smallest_change(self, workload_id: str) -> SmallestChange:
         """Return the smallest single change that would start a pending workload now.
 
-        The server runs the scheduler on changed copies of the cluster, which may take seconds on a large one.
+        The server runs the scheduler on modified copies of the cluster, which may take seconds for a large
+        one.
         """
         path = f"workloads/{workload_id}/smallest-change"
         return await self._get(SmallestChange, path)
@@ -112,7 +113,7 @@ class AsyncWorkloads(AsyncResource):
         return [item async for item in self._iterate(Eviction, f"workloads/{workload_id}/evictions")]
 
     async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[WorkloadDetail]:
-        """Yield the workload now and after each change of phase, reason or message, until it has ended."""
+        """Yield the workload now and whenever its phase, reason or message changes, until it has ended."""
         seen = None
         while True:
             workload = await self.get(workload_id)

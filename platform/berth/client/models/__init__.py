@@ -1,1 +1,1 @@
-"""Typed objects that the server returns."""
+"""Typed models of the objects that the server returns."""

@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about arrays."""
+"""Response models for arrays."""
 
 from datetime import datetime
 from typing import Any
@@ -48,7 +48,7 @@ class Array(ArrayMixin, Model):
 
 
 class ArrayChange(Model):
-    """Result of changing some tasks."""
+    """Result of a change to some of the tasks."""
 
     changed: int = 0
     """Tasks that the request changed, or would change in a dry run."""
@@ -60,7 +60,7 @@ class ArrayDetail(Array):
 
 
 class ArrayDryRun(Model):
-    """Checked array, and the predicted outcome of the next scheduling cycle for its first task."""
+    """Validated array, and the predicted outcome of the next scheduling cycle for its first task."""
 
     tasks: int | None = None
     """Number of tasks; None if the document is invalid."""

@@ -1,4 +1,4 @@
-"""Base class of objects that the server returns. Unknown fields from newer servers are kept."""
+"""Base class of the models of server responses. Unknown fields from newer servers are kept."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """An object returned by the server."""
+    """Object returned by the server."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 

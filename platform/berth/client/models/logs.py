@@ -1,11 +1,11 @@
-"""Parts of logs, which are not JSON."""
+"""Log chunks, which are not JSON."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Part of a pod's log; `complete` means that nothing will follow `next_offset`."""
+    """Part of a pod's log. If `complete` is True, nothing will follow `next_offset`."""
 
     data: bytes
     next_offset: int

@@ -1,4 +1,4 @@
-"""Properties of the generated models: model `X` inherits from `XMixin`."""
+"""Properties of generated models: model `X` inherits from `XMixin`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about notifications."""
+"""Response models for notifications."""
 
 from datetime import datetime
 

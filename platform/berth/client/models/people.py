@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about people."""
+"""Response models for people."""
 
 from datetime import datetime
 from typing import Any

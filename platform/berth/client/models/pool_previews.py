@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about pool_previews."""
+"""Response models for pool previews."""
 
 from pydantic import Field
 

@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about pools."""
+"""Response models for pools."""
 
 from datetime import datetime
 from typing import Any

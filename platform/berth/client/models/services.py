@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about services."""
+"""Response models for services."""
 
 from datetime import datetime
 from typing import Any

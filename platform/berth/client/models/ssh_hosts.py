@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about ssh_hosts."""
+"""Response models for SSH hosts."""
 
 from datetime import datetime
 from typing import Any

@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about templates."""
+"""Response models for templates."""
 
 from datetime import datetime
 from typing import Any

@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about tenants."""
+"""Response models for tenants."""
 
 from datetime import datetime
 from typing import Any

@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about usage."""
+"""Response models for usage."""
 
 from datetime import datetime
 

@@ -1,5 +1,5 @@
 # Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
-"""Responses about workloads."""
+"""Response models for workloads."""
 
 from datetime import datetime
 from typing import Any
@@ -18,8 +18,8 @@ class Blocker(Model):
 
 
 class PodLimits(Model):
-    """Limits of a pod; None means no limit.  The source is `document`, `request` (the pool makes the
-    request the limit) or `pool` (the pool's default)."""
+    """Pod limits; None means no limit.  The source is `document`, `request` (the pool sets limits to
+    requests) or `pool` (the pool's default)."""
 
     memory_mib: int | None = None
     memory_source: str | None = None
@@ -123,7 +123,7 @@ class RefusedItem(Model):
 
 
 class BatchItem(Model):
-    """Outcome of one document, in the order of the request."""
+    """Outcome of one document. Outcomes are in the order of the documents."""
 
     workload: Workload | None = None
     """The stored workload; None if there is none."""

@@ -43,7 +43,7 @@ Completion = tuple[CallFuture, Any, BaseException | None] | None
 
 @dataclass
 class PendingBroadcast:
-    """Broadcast waiting for the results of all nodes that were ready when it was sent."""
+    """Broadcast that is waiting for the results of all nodes that were ready when it was sent."""
 
     future: CallFuture
     expected: dict[uuid.UUID, int] | None = None
@@ -61,7 +61,7 @@ class Outgoing:
 
 
 class PendingCalls:
-    """Calls without an outcome so far. Thread-safe; `changed` is called after every change."""
+    """Calls that have no outcome yet. Thread-safe; `changed` is called after every change."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -96,7 +96,7 @@ class PendingCalls:
         return future
 
     def take_batch(self) -> list[Outgoing]:
-        """Remove and return the calls for one request. A broadcast is sent alone."""
+        """Remove and return the calls to send in one request. A broadcast is sent alone."""
         with self._lock:
             batch: list[Outgoing] = []
             size = 0
@@ -121,7 +121,7 @@ class PendingCalls:
             return cancelled
 
     def set_broadcast_nodes(self, broadcasts: Iterable[Mapping[str, Any]]) -> None:
-        """Record the nodes to which the server has sent each broadcast."""
+        """Record the nodes that the server has sent each broadcast to."""
         for broadcast in broadcasts:
             key = uuid.UUID(broadcast["key"])
             with self._lock:
@@ -135,7 +135,10 @@ class PendingCalls:
             self._complete(completion)
 
     def handle_outcome(self, header: Mapping[str, Any], data: bytes) -> None:
-        """Handle one outcome. Unpickling runs code, so results of unknown calls are ignored."""
+        """Handle one outcome.
+
+        Outcomes of unknown calls are ignored, because unpickling a result runs code.
+        """
         if header.get("late"):
             if header["outcome"] != "value":
                 message = (header.get("error") or {}).get("message", "")
@@ -186,7 +189,7 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
-        """Return the results in node order or the first error, or None until all have arrived."""
+        """Return the results in node order or the first error. Return None until all results have arrived."""
         expected = pending_broadcast.expected
         if expected is None or not expected.keys() <= pending_broadcast.received.keys():
             return None

@@ -72,7 +72,7 @@ class Options:
 
     @property
     def min_nodes(self) -> int:
-        """Number of nodes that the session needs to start."""
+        """Minimum number of nodes with which the session starts."""
         return self.nodes if isinstance(self.nodes, int) else self.nodes[0]
 
     def body(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def build_options(pool: str | Sequence[str], nodes: Nodes, project: str, options
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """Pool details, and the plugins of the pool and session, for hooks that the client runs."""
+    """Details of the pool, and the plugins of the pool and the session, for hooks that the client runs."""
 
     cluster: Cluster
     plugins: tuple[Plugin, ...]
@@ -140,9 +140,9 @@ def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
 
 
 def _pickle_worker_hooks(plugins: Sequence[Plugin]) -> bytes:
-    """Pickle the hooks that run on workers, in two parts: hooks that install packages, and all others.
+    """Pickle the hooks that run on workers, in two parts: hooks that install packages, and the other hooks.
 
-    The parts are separate because the second may refer to modules that the first installs.
+    The parts are separate because hooks in the second may refer to modules that the first installs.
     """
     if not plugins:
         return b""

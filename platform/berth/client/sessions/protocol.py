@@ -10,7 +10,7 @@ from berth.client.models.sessions import SessionState
 from berth.client.sessions.calls import Outgoing, PendingCalls
 from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 
-BULK_THRESHOLD, BULK_DELAY_SECONDS = 8, 0.1  # with more calls open, wait briefly to fetch results in bulk
+BULK_THRESHOLD, BULK_DELAY_SECONDS = 8, 0.1  # with more open calls, wait briefly to fetch results in bulk
 LONG_POLL_SECONDS = 20.0  # long-poll timeout in seconds
 RETRY_SECONDS = 0.5
 MAX_OUTAGE_SECONDS = 300.0  # long enough for a server restart
@@ -46,7 +46,7 @@ class StartProgress:
 
 
 class Outage:
-    """Tracks how many seconds the server has been unreachable. Clients retry while it restarts."""
+    """Record of how long the server has been unreachable. Clients retry while the server restarts."""
 
     def __init__(self) -> None:
         self._unreachable_since: float | None = None
@@ -55,7 +55,7 @@ class Outage:
         self._unreachable_since = None
 
     def is_final(self, error: ClientError, now: float) -> bool:
-        """Return whether retrying is pointless."""
+        """Return whether the error is final, so that retrying is pointless."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
         self._unreachable_since = self._unreachable_since or now

@@ -51,7 +51,7 @@ class Arrays(Resource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> Iterator[Workload]:
-        """Iterate over an array's tasks, which are workloads: their last attempts, or all attempts.
+        """Iterate over an array's tasks, which are workloads: each task's last attempt, or all attempts.
 
         The filters are those of `workloads.list`, for example phase="failed".
         """
@@ -62,13 +62,13 @@ class Arrays(Resource):
     def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Cancel the live tasks, or those with these indexes and ranges. A dry run only counts them."""
+        """Cancel the live tasks, or only those with these indexes and ranges. A dry run only counts them."""
         return self._change(array_id, "cancel", indexes, dry_run)
 
     def retry(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Submit the failed tasks again, or those with these indexes. A dry run only counts them."""
+        """Resubmit the failed tasks, or the tasks with these indexes. A dry run only counts them."""
         return self._change(array_id, "retry", indexes, dry_run)
 
     def delete(self, array_id: str) -> None:
@@ -76,7 +76,7 @@ class Arrays(Resource):
         self._delete(f"arrays/{array_id}")
 
     def changes(self, array_id: str, poll: float = POLL_SECONDS) -> Iterator[ArrayDetail]:
-        """Yield the array now and after each change of its counts, until all tasks have ended."""
+        """Yield the array now and whenever its counts change, until all tasks have ended."""
         seen = None
         while True:
             array = self.get(array_id)

@@ -54,7 +54,7 @@ def to_result_future(future: Future[T]) -> Future[T]:
 
 
 def iterate_results(futures: Sequence[Future[T]], timeout: float | None) -> Iterator[T]:
-    """Yield the results in the order of `futures`. `timeout` is the total in seconds."""
+    """Yield the results in the order of `futures`. `timeout` is the total time limit in seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
     return _iterate_until(futures, deadline)
 

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/client.py by `python -m berth.client.generate`; do not edit.
-"""The synchronous client for the REST API of a server."""
+"""Asynchronous client for a server's REST API."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """Client for the REST API of one server, as one user. Close it or use it with `with`.
+    """Client for the REST API of one server, as one user. Close it, or use it with `with`.
 
-    Without settings, the address and the token come from the environment or from the file that
-    `berth login` wrote.
+    By default, the address and the token come from the environment or from the file that `berth login` wrote.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/pools.py by `python -m berth.client.generate`; do not edit.
-"""List and change node pools and nodes, and read the queues of pools."""
+"""List and change node pools and nodes, and show the queues of pools."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -36,7 +36,7 @@ class NodePools(Resource):
         return self._get(NodePool, f"node-pools/{name}")
 
     def create(self, name: str, **values: Any) -> NodePool:
-        """Create a pool. `nodes` is 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
+        """Create a pool. `nodes` is, for example, 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
         return self._post(NodePool, "node-pools", {"name": name, **values})
 
     def preview(self, name: str, **values: Any) -> PoolPreview:
@@ -46,7 +46,7 @@ class NodePools(Resource):
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.
 
-        Raises Conflict if the pool was changed concurrently, or since `version`.
+        Raises Conflict if the pool was changed concurrently or, if `version` is set, since that version.
         """
         path = f"node-pools/{name}"
         _, current = self._read(path)
@@ -106,7 +106,7 @@ class NodePools(Resource):
         return self._get(PoolCost, f"node-pools/{name}/cost")
 
     def fragmentation(self, name: str) -> Fragmentation:
-        """Return how free GPUs are distributed across nodes, and the largest gangs that fit."""
+        """Return how free GPUs are distributed across nodes, and the largest gangs that would fit."""
         return self._get(Fragmentation, f"node-pools/{name}/fragmentation")
 
     def diagnosis(self, name: str) -> PoolDiagnosis:
@@ -129,7 +129,10 @@ class NodePools(Resource):
     def issue_join_token(
         self, name: str, *, machines: int = 1, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token that lets a number of machines join. The token cannot be read again."""
+        """Issue a token with which machines can join, up to a maximum number.
+
+        The token cannot be read again.
+        """
         body: dict[str, Any] = {"comment": comment, "max_machines": machines}
         body |= {} if seconds is None else {"lifetime_seconds": seconds}
         return self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)
@@ -138,9 +141,9 @@ class NodePools(Resource):
         self._delete(f"node-pools/{name}/join-tokens/{token_id}")
 
     def machines(self, name: str, *, departed: bool = False, token: int | None = None) -> Iterator[Machine]:
-        """Iterate over joined machines; with `departed`, also over those that have left.
+        """Iterate over joined machines, with `departed` also over those that have left.
 
-        `token` is the ID of a join token and restricts the result to machines that joined with it.
+        `token` is the ID of a join token and limits the result to machines that joined with it.
         """
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
@@ -159,7 +162,7 @@ class NodePools(Resource):
         return self._iterate(SshHost, f"node-pools/{name}/ssh-hosts")
 
     def accept_host_keys(self, name: str, keys: Mapping[str, str]) -> None:
-        """Pin keys by the name of the host. Each must be the `presented_key` of its host."""
+        """Pin keys by host name. Each key must be the `presented_key` of its host."""
         self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     def forget_ssh_host(self, name: str, host: str) -> None:

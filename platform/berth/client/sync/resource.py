@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/resource.py by `python -m berth.client.generate`; do not edit.
-"""Base class of the client's parts, which return responses as models."""
+"""Base class for the client's groups of methods, such as `client.workloads`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -48,7 +48,7 @@ class Resource:
         return model.model_validate(json_content(response))
 
     def _put(self, model: type[M], path: str, body: object, tag: str) -> M:
-        """Replace an object unless it has changed since `tag`. An empty tag creates a new object."""
+        """Replace an object if it has not changed since `tag`. With an empty tag, create a new object."""
         condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
         return self._send(model, "PUT", path, body=body, headers=condition)
 
@@ -57,8 +57,8 @@ class Resource:
         response = self._transport.execute("GET", path)
         return json_content(response), str(response.headers.get("ETag", "*"))
 
-    def _delete_unchanged(self, path: str) -> None:
-        """Delete an object. Raises Conflict if it changes at the same time."""
+    def _delete_if_unchanged(self, path: str) -> None:
+        """Delete an object unless it changes concurrently. Raises Conflict if it does."""
         _, tag = self._read(path)
         self._delete(path, headers={"If-Match": tag})
 

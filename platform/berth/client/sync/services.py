@@ -79,7 +79,7 @@ class Services(Resource):
         return self._get(ScaleRequest, _path(service, direction, request_id))
 
     def changes(self, service: str, direction: Direction, request_id: str) -> Iterator[ScaleRequest]:
-        """Yield the request now and after each change of its status, until it has ended."""
+        """Yield the request now and whenever its status changes, until it has ended."""
         status = ""
         while True:
             request = self.request(service, direction, request_id)

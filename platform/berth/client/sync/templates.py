@@ -32,7 +32,7 @@ class Templates(Resource):
         return self._put(TemplateDetail, path, template_body(document, text), tag)
 
     def delete(self, project: str, name: str) -> None:
-        self._delete_unchanged(template_path(project, name))
+        self._delete_if_unchanged(template_path(project, name))
 
 
 def template_body(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:

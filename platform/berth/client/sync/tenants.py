@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/tenants.py by `python -m berth.client.generate`; do not edit.
-"""Manage departments, projects, their quotas and secrets, detecting concurrent quota edits."""
+"""Manage departments, projects, their quotas and secrets. Concurrent quota edits are detected."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -94,7 +94,7 @@ class Quotas(Resource):
         return self._post(QuotaImpact, "quotas/preview", draft)
 
     def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """Apply all changes of a draft or none. Return None if no quota would change.
+        """Apply all changes in a draft or none. Return None if no quota would change.
 
         With the `tag` of a preview, raises Conflict if a quota has changed since that preview.
         """
@@ -125,7 +125,7 @@ class Secrets(Resource):
     def set_ssh_key(
         self, name: str, key: str, *, project: str | None = None, pool: str | None = None
     ) -> Secret:
-        """Create or replace a private key with which Berth logs in to the SSH hosts of a pool."""
+        """Create or replace the private key that Berth uses to log in to a pool's SSH hosts."""
         return self._set(name, {"ssh_key": key}, project, pool)
 
     def set_registry(

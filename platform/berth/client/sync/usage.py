@@ -55,7 +55,7 @@ class Budgets(Resource):
 
     def delete(self, kind: Owner, name: str) -> None:
         """Delete a budget. Raises Conflict if it was changed concurrently."""
-        self._delete_unchanged(_path(kind, name))
+        self._delete_if_unchanged(_path(kind, name))
 
 
 def _path(kind: Owner, name: str) -> str:
@@ -84,7 +84,7 @@ class Utilization(Resource):
     def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> WorkloadUtilizationDetail:
-        """Return one workload's utilization in the last `span` seconds before its end or before now."""
+        """Return one workload's utilization in the last `span` seconds, up to its end or to now."""
         return self._get(
             WorkloadUtilizationDetail, f"workloads/{workload_id}/utilization", {"span": span, "run": run}
         )

@@ -116,7 +116,7 @@ def delete(name: SecretArgument, project: SecretProjectOption = None, pool: Secr
 
 
 def _owner(client: "Client", project: str | None, pool: str | None) -> dict[str, str]:
-    """Return the owner that the options specify, by default the default project."""
+    """Return the owner that the options specify. The default is the default project."""
     if project and pool:
         raise BadInput("--project cannot be combined with --pool")
     if pool:

@@ -139,7 +139,7 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return BERTH_CONTEXT, the name of the context with this address, or the host name as a new name."""
+    """Return BERTH_CONTEXT, the name of the context with this address, or the host name for a new context."""
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested
     matching = [name for name, settings in contexts.servers.items() if settings.address == address]
@@ -149,7 +149,10 @@ def _choose_context_name(address: str, contexts: "Contexts") -> str:
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke the token if it was created by sign-in. A token created by hand may be in use elsewhere."""
+    """Revoke the token if it was created by sign-in.
+
+    A token that the user created may be in use elsewhere.
+    """
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)

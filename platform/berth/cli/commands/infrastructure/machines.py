@@ -194,7 +194,7 @@ def _print_removal(machine: Any) -> None:
 
 
 def describe_inventory(inventory: Any) -> list[tuple[str, str]]:
-    """Return titles and values of what the machine's agent has reported, or nothing."""
+    """Return titles and values of the inventory that the machine's agent reported, or nothing."""
     if inventory is None:
         return []
     gpus = Counter(f"{gpu.model} with {gpu.memory_mib} MiB" for gpu in inventory.gpus)

@@ -45,7 +45,7 @@ def print_preview(preview: "PoolPreview") -> None:
 
 
 def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
-    """Show a preview unless it is empty. Exit unless it has no errors or the user confirms it.
+    """Show a non-empty preview. Exit if it has errors or the user does not confirm it.
 
     If the output is machine-readable, show only errors, on stderr.
     """
@@ -70,7 +70,7 @@ def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
 def accept_host_keys(
     name: str, values: dict[str, Any], preview: "PoolPreview", output: Output
 ) -> dict[str, Any]:
-    """Return the pool with the presented keys of SSH hosts pinned. Print their fingerprints."""
+    """Return the pool with the keys that SSH hosts presented pinned. Print the fingerprints."""
     pinned, lines = pin_presented_keys(values, preview)
     print(
         "\n".join([f"Host keys of pool {safe(name)} to pin:", *lines] if lines else ["No host keys to pin."]),
