@@ -1,7 +1,8 @@
-"""Input of the engine, as frozen values.
+"""Engine input as frozen values.
 
-Units are milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. The number of
-departments, projects, nodes and workloads is not limited. Names are unique within each kind.
+Units are milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. The
+number of departments, projects, nodes and workloads is not limited. Names are unique within each
+kind.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
 from berth.core.backports import StrEnum
 
 NO_GPUS = Bounds(0, None, None)
-RESERVATION_AFTER = 600  # default seconds after which nodes are held for a pending workload
+RESERVATION_AFTER = 600  # default wait in seconds before nodes are held for a pending workload
 # Features that a node may lack. Every role requires isolation if nodes must isolate pods.
 IMAGES, ISOLATION, SHARED_GPUS = "images", "isolation", "shared_gpus"
 
@@ -73,7 +74,7 @@ class NodeShape:
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple["Taint", ...] = ()
-    lacks: Mapping[str, str] = field(default_factory=dict)  # assumed from the pool's current nodes
+    missing_features: Mapping[str, str] = field(default_factory=dict)  # assumed from the pool's current nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,11 @@ class Node:
     state: NodeState = NodeState.READY
     ordinal: int = 0  # 0 is the head node
     ready_at: int | None = None  # expected time at which a booting node is ready
-    lacks: Mapping[str, str] = field(default_factory=dict)  # features that the node lacks, with the reasons
-    only_project: str = ""  # only project that the node serves, because it cannot isolate pods; empty: all
+    missing_features: Mapping[str, str] = field(
+        default_factory=dict
+    )  # features that the node lacks, with the reasons
+    # the only project that the node serves, because it cannot isolate pods; empty: all
+    only_project: str = ""
     foreign_devices: tuple[int, ...] = ()  # devices that foreign pods use
 
     @property
@@ -142,7 +146,7 @@ class Node:
     def shape(self) -> NodeShape:
         return NodeShape(
             self.gpus, self.gpu_model, self.gpu_memory_mib, self.cpu, self.memory_mib, self.max_pods,
-            self.labels, self.taints, self.lacks,
+            self.labels, self.taints, self.missing_features,
         )  # fmt: skip
 
 

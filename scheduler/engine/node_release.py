@@ -14,7 +14,7 @@ from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.decide import decide
 from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, Snapshot, Workload
-from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueStanding, Reason
+from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueImpact, Reason
 
 PAYBACK = 3600  # maximum work lost by moves from a node, in seconds of its full capacity
 # Maximum number of nodes tried per call. This is not a time limit, so every machine makes the same decision.
@@ -60,7 +60,7 @@ def find_empty_nodes(
 def find_node_to_release(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
 ) -> Release | None:
-    """Return the node in `offered` that can be released at the lowest cost in lost work, or None.
+    """Return the node in `offered` whose release costs the least lost work, or None.
 
     `plan` must be the plan for the same snapshot.
     """
@@ -199,7 +199,7 @@ def _bundles(
 ) -> tuple[Bundle, ...]:
     projects = {workload.name: workload.project for workload in snapshot.workloads}
     return tuple(
-        _bundle(pool, node, name, pods, placements, _standings(snapshot, plan, pool, projects[name]))
+        _bundle(pool, node, name, pods, placements, _queue_impacts(snapshot, plan, pool, projects[name]))
         for name, pods in moving.items()
     )
 
@@ -210,27 +210,27 @@ def _bundle(
     name: str,
     pods: Sequence[Pod],
     placements: Mapping[Key, Place],
-    standings: tuple[QueueStanding, ...],
+    impacts: tuple[QueueImpact, ...],
 ) -> Bundle:
     """Return a bundle that stops the pods and reserves their new placements until they have stopped."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stopped = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     reserved = [replace(placements[name, p.role, p.index], reserved=True) for p in pods]
     removed = tuple((pod.role, pod.index) for pod in pods)
-    eviction = Eviction(Kind.CONSOLIDATE, name, None, rule, removed, whole=False, victim=standings)
+    eviction = Eviction(Kind.CONSOLIDATE, name, None, rule, removed, whole=False, victim=impacts)
     return Bundle(Kind.CONSOLIDATE, name, pool, (*stopped, *reserved), (eviction,), rule)
 
 
-def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueStanding, ...]:
-    """Return the standings of the project and its department, which a move does not change."""
+def _queue_impacts(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueImpact, ...]:
+    """Return the impact on the project and its department, which a move does not change."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]
-    return tuple(QueueStanding(r.queue, r.quota, r.share, r.allocated, r.allocated) for r in path)
+    return tuple(QueueImpact(r.queue, r.quota, r.share, r.allocated, r.allocated) for r in path)
 
 
 class MoveRules:
-    """Rules for moving the workloads of a pool, and the cost of a move in lost work."""
+    """Which workloads of a pool may be moved, and how much work each move would lose."""
 
     def __init__(self, snapshot: Snapshot, pool: str, payback: int) -> None:
         self.now, self.payback = snapshot.now, payback

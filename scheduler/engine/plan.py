@@ -1,4 +1,4 @@
-"""Output of the engine, as frozen values."""
+"""Engine output as frozen values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,7 +94,7 @@ Step = Place | Evict
 
 
 @dataclass(frozen=True, slots=True)
-class QueueStanding:
+class QueueImpact:
     """Quota, share and allocation of a queue in one pool, before and after a bundle."""
 
     queue: str
@@ -124,8 +124,8 @@ class Eviction:
     rule: str  # the rule that allowed the eviction, in words and numbers
     pods: tuple[tuple[str, int], ...]  # (role, index)
     whole: bool  # whether the entire gang is requeued
-    victim: tuple[QueueStanding, ...] = ()  # project first, then department
-    winner: tuple[QueueStanding, ...] = ()
+    victim: tuple[QueueImpact, ...] = ()  # project first, then department
+    winner: tuple[QueueImpact, ...] = ()
     refused: tuple[Blocker, ...] = ()  # reasons that the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
     earns_backoff: bool = True  # False if only the victim's turn ended, so that it may restart immediately
@@ -195,11 +195,11 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load waiting for nodes (`queued`), and load on the nodes after the plan is applied (`standing`)."""
+    """Load waiting for nodes (`queued`), and load on the nodes after the plan is applied (`placed`)."""
 
     pool: str
     queued: Load = NO_LOAD
-    standing: Load = NO_LOAD
+    placed: Load = NO_LOAD
     nodes_wanted: int = 0  # additional nodes of the pool's shape, within its maximum
     shapes: tuple[UnmetShape, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The engine's actions, in the order in which they run, least disruptive first."""
+"""Engine actions in the order in which they run, least disruptive first."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,8 @@ from scheduler.engine.actions.scale_up import scale_up
 from scheduler.engine.actions.stale_gangs import stop_stale_gangs
 from scheduler.engine.board.board import Board
 
-Step = Callable[[Board, int], None]  # (board, choice): handles workloads that list the pool in this position
+# called with (board, choice): handles workloads that list the pool in position `choice`
+Step = Callable[[Board, int], None]
 Action = tuple[Step, ...]  # each step runs for all first choices, then for all second choices, and so on
 
 ACTIONS: Mapping[str, Action] = {

@@ -10,13 +10,14 @@ from scheduler.engine.board.gang import Gang, PendingGroup, arrangements, total_
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 
 MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_all_refused` tries
 
 Refusal = tuple[Reason, Numbers]
-RefusalCache = dict[Hashable, Refusal]  # by request, which determines the refusal
+# by request: gangs with the same request are refused for the same reason
+RefusalCache = dict[Hashable, Refusal]
 
 
 def start_gangs(board: Board, choice: int) -> None:
@@ -107,7 +108,9 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 
 
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Place the gang on larger devices if it needs a smaller fraction of them that fits limits and quotas."""
+    """Place the gang on larger devices, where a smaller fraction of each may stay within limits
+    and quotas.
+    """
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
     original_requests = [(part.milli, part.amounts, part.mask) for part in parts]

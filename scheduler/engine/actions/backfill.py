@@ -19,12 +19,13 @@ from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.board.run_ends import known_end, known_ends, may_end
 from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 
-FIRST_PERIOD = 1800  # seconds of the first hold without a known end; each later hold is twice as long
+# length of the first hold without a known end, in seconds; each later hold is twice as long
+FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # maximum time until a known end in seconds; later ends count as unknown
 MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are searched
-MAX_STEPS = 32  # placements tried one by one; the gaps between later tries double
+MAX_STEPS = 32  # number of tries without gaps; after that, twice as many ends are skipped before each try
 NOTHING = (0, 0, 0)
 
 
@@ -188,9 +189,10 @@ class _HoldSearch:
         return sorted(compress(range(len(allocated)), nodes.ready), key=allocated.__getitem__)
 
     def _end_gangs(self, gangs: Iterable[Gang]) -> None:
-        """End these gangs. To save time, they stay on the board until their removal can make a difference.
+        """Treat these gangs as ended.
 
-        Gangs of the same project are removed immediately, because they count against its bound.
+        To save time, they stay on the board until their removal can make a difference. Gangs of
+        the same project are removed immediately, because they count against its bound.
         """
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:

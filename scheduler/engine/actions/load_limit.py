@@ -26,7 +26,7 @@ def enforce_load_limit(board: Board, choice: int) -> None:
 
 
 def _select_victims(board: Board, choice: int) -> dict[Gang, list[Victim]]:
-    """Return the victims by gang, and leave the board unchanged."""
+    """Return the victims by gang without changing the board."""
     start, chosen = board.mark(), dict[Gang, list[Victim]]()
     for i, node in enumerate(board.nodes.nodes):
         if node.state is NodeState.DRAINING:
@@ -59,10 +59,11 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the node's allocated CPU limits, excluding other workloads that may be overcommitted.
+    """Return the node's allocated CPU limits, not counting the minimum replicas of overcommitted
+    workloads.
 
-    Overcommitted workloads may exceed the load limit, so they must not cost other workloads their extra
-    replicas.
+    Overcommitted workloads may exceed the load limit, so they must not cost other workloads their
+    extra replicas.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

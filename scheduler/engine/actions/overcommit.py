@@ -8,7 +8,7 @@ from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
 from scheduler.engine.board.gang import Gang, arrangements
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.placement.find_room import find_room
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind
 
 OVERCOMMIT_MESSAGE = "overcommitted: its requests fit, its limits do not"
@@ -22,7 +22,7 @@ def overcommit(board: Board, choice: int) -> None:
     for group, gang in order:
         with board.trial(gang, default_reason=None) as trial:
             if exceeded_bound(gang, gang.requested) is None and _place_by_requests(board, gang):
-                # Retry, because held nodes may become free and the gang may scale up.
+                # Retry these gangs later, because held nodes may become free and the gangs may scale up.
                 trial.accept(Kind.START, OVERCOMMIT_MESSAGE, retry=True)
             else:
                 order.skip(group)

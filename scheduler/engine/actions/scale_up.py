@@ -22,7 +22,7 @@ from scheduler.engine.board.gang import (
 )
 from scheduler.engine.board.ledger import within
 from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind
 
 MAX_SCALE_UP_STEPS = 500  # maximum number of scale-up steps per workload and cycle

@@ -6,7 +6,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang, compute_lost_gpu_seconds, leaf_parts
 from scheduler.engine.board.ledger import amounts
 from scheduler.engine.model import Pod, PodState
-from scheduler.engine.plan import Eviction, Kind, QueueStanding, Reason
+from scheduler.engine.plan import Eviction, Kind, QueueImpact, Reason
 
 
 def stop_stale_gangs(board: Board, choice: int) -> None:
@@ -65,7 +65,7 @@ def _stop_pods(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> E
         tuple((pod.role, pod.index) for _, pod in pods),
         whole=not gang.has_pods,
         victim=tuple(
-            QueueStanding(
+            QueueImpact(
                 account.name,
                 account.entitlement.quota,
                 amounts(account.share),

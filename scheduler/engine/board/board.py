@@ -12,7 +12,7 @@ from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import LIVE_STATES, BoardRole, Gang, PendingGroup, leaf_roles, pod_milli_gpus
 from scheduler.engine.board.ledger import Ledger, QueueAccount
 from scheduler.engine.board.matching import Matcher
-from scheduler.engine.board.nodes import Nodes, Spot
+from scheduler.engine.board.nodes import Nodes, Slot
 from scheduler.engine.board.request_mix import RequestMix
 from scheduler.engine.board.steps import Move, append_bundle, move_key, rewrite_bundles, to_step
 from scheduler.engine.board.topology import Topology
@@ -94,7 +94,8 @@ class Board:
         self.elastic: list[Gang] = []
         self.reserved: list[Gang] = []  # gangs with reservations from an earlier cycle
         self.incomplete: list[Gang] = []  # gangs with pods that may have to start, stop or scale
-        self.ineligible: dict[str, tuple[Reason, Numbers]] = {}  # for example suspended or in backoff
+        # why gangs may not start, for example because they are suspended or in backoff
+        self.ineligible: dict[str, tuple[Reason, Numbers]] = {}
         self.served = served
         self.cycle = CycleState()
         self._log: list[Move] = []
@@ -193,7 +194,7 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def attempt(self) -> int:
-        """Count another attempt within a trial. Return the mark to which it can be rewound."""
+        """Count another attempt within a trial. Return a mark to which the board can be rewound."""
         self.cycle.trials += 1
         return len(self._log)
 
@@ -204,9 +205,9 @@ class Board:
             if reason is not None:
                 self.add_reason(gang, reason, numbers)
 
-    def put(self, gang: Gang, part: BoardRole, index: int, spot: Spot) -> None:
+    def put(self, gang: Gang, part: BoardRole, index: int, slot: Slot) -> None:
         self.cycle.reclaimable_cache.pop(gang.account, None)
-        i, devices, milli = spot
+        i, devices, milli = slot
         pod = Pod(
             part.role.name, index, self.nodes.nodes[i].name, devices, milli, PodState.RESERVED, self.now
         )

@@ -364,15 +364,17 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the smallest amounts that the arrangement can use, which is on the largest devices."""
+    """Return the smallest request of the arrangement, which it has on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count
     return gpu, cpu, memory
 
 
-def limit_of(part: BoardRole, kind: int) -> int:
-    """Return the amount that one replica uses on its node: its limits where they count, else its requests."""
+def node_amount(part: BoardRole, kind: int) -> int:
+    """Return the amount that one replica uses on its node: its limit for CPU and memory, its
+    share for GPUs.
+    """
     request = part.request
     return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 

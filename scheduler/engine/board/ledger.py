@@ -245,7 +245,7 @@ class Ledger:
 
 
 def first_exceeded(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
-    """Return the first requested resource in which `allocated + requested` exceeds the bound."""
+    """Return the first requested resource for which `allocated + requested` exceeds the bound."""
     for kind in KINDS:
         if requested[kind] > 0 and allocated[kind] + requested[kind] > bound[kind]:
             return kind

@@ -32,7 +32,7 @@ def matches(role: Role, node: Node) -> bool:
 def meets_constraints(role: Role, node: Node) -> bool:
     """Return whether the node has the role's labels, features and GPU model, and no untolerated taint."""
     return (
-        not (node.lacks and missing_feature(role, node))
+        not (node.missing_features and missing_feature(role, node))
         and all(node.labels.get(key) == value for key, value in role.node_selector.items())
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
         and not any(
@@ -44,7 +44,7 @@ def meets_constraints(role: Role, node: Node) -> bool:
 
 def missing_feature(role: Role, node: Node) -> str:
     """Return the first feature that the role requires and the node lacks, or an empty string."""
-    return next((feature for feature in (ISOLATION, *role.requires) if feature in node.lacks), "")
+    return next((feature for feature in (ISOLATION, *role.requires) if feature in node.missing_features), "")
 
 
 def should_avoid(role: Role, node: Node) -> bool:
@@ -80,7 +80,7 @@ class Matcher:
         self._has_no_taints = not any(map(attrgetter("taints"), nodes))
         self.has_reserved_nodes = any(map(attrgetter("only_project"), nodes))
         self._accepts_all = self._has_no_taints and not (
-            self.has_reserved_nodes or any(map(attrgetter("lacks"), nodes))
+            self.has_reserved_nodes or any(map(attrgetter("missing_features"), nodes))
         )
         self._millis: dict[Hashable, tuple[int, int]] = {}
 

@@ -1,7 +1,7 @@
 """Free resources of each node, with indexes by free devices.
 
-"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part that stopping
-pods still use, and `starts_now` tells whether a spot is free without it.
+"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part
+that stopping pods still use, and `starts_now` tells whether a replica can start without it.
 """
 
 from bisect import bisect_left, insort
@@ -13,7 +13,7 @@ from berth.core.amounts import MILLI
 from scheduler.engine.model import Node, NodeState, Request
 
 
-class Spot(NamedTuple):
+class Slot(NamedTuple):
     """Node and devices for one replica."""
 
     node: int
@@ -137,7 +137,7 @@ class Nodes:
             self._adjust_devices(i, devices, -milli)
 
     def hold(self, node: str, devices: Sequence[int], milli: int) -> None:
-        """Take devices and a pod slot for a pod whose other requests are unknown."""
+        """Allocate devices and a pod slot for a pod whose other requests are unknown."""
         self.add_missing_devices(self.index[node], devices)
         self.take(self.index[node], devices, milli, Request())
 
@@ -193,7 +193,7 @@ class Nodes:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
-        """Return whether the resources are free now. Call this before taking them."""
+        """Return whether the resources are free now. Call this before allocating them."""
         if not self.ready[i]:
             return False
         leaving_pods = self.leaving.get(i)

@@ -21,18 +21,18 @@ from scheduler.engine.explain.scale_up_demand import (
     simulate_scale_up,
 )
 from scheduler.engine.placement.find_room import place_as_many_as_fit, place_replicas
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 
 CAPACITY_REASONS = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
-FullRoles = set[tuple[Hashable, str]]  # pairs of a request and a role for which no node has room left
+FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs for which no node has room
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """First `count` pending gangs of a group that need capacity, without excluded gangs."""
+    """The first `count` pending gangs of a group that need capacity, not counting excluded gangs."""
 
     group: PendingGroup
     first: Gang

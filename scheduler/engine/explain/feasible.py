@@ -1,7 +1,8 @@
-"""Check, by node shapes and totals, whether a pool at its maximum size could ever hold a gang.
+"""Check whether a pool at its maximum size could ever hold a gang, using only node shapes and
+totals.
 
-Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum or
-its nodes change. A gang that passes all checks may still not fit.
+Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum
+or its nodes change. A gang that passes all checks may still not fit.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -26,7 +27,7 @@ _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # as in `request_and_
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
     """Return the reason that the pool can never hold the gang, or None if it may hold it.
 
-    `cache_key` is a cache key shared by gangs with identical requests and role names.
+    `cache_key` is shared by gangs with identical requests and role names.
     """
     if cache_key is None:
         return _gang_obstacle(board, gang)

@@ -19,7 +19,7 @@ from scheduler.engine.board.ledger import CPU, GPU, KINDS
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import NodeState, Pod
 from scheduler.engine.placement.find_room import find_room
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 
 GPU_MEMORY = "gpu_memory_mib"
 CLOSED = (NodeState.CORDONED, NodeState.DRAINING)

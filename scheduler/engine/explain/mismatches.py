@@ -45,9 +45,9 @@ def _obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
     for taint in node.taints:
         if taint.effect in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint):
             return "taint", f"taint {_format_taint(taint)}"
-    feature = missing_feature(role, node) if node.lacks else ""
+    feature = missing_feature(role, node) if node.missing_features else ""
     if feature:
-        return feature, node.lacks[feature]
+        return feature, node.missing_features[feature]
     if not serves_project(node, project):
         return "project", node.only_project
     if node.state in _STATES:

@@ -34,7 +34,7 @@ def make_new_nodes(board: Board, count: int) -> list[Node]:
 def make_node(name: str, pool: str, shape: NodeShape) -> Node:
     return Node(
         name, pool, shape.gpus, shape.gpu_model, shape.gpu_memory_mib, shape.cpu, shape.memory_mib,
-        shape.max_pods, shape.labels, shape.taints, lacks=shape.lacks,
+        shape.max_pods, shape.labels, shape.taints, missing_features=shape.missing_features,
     )  # fmt: skip
 
 

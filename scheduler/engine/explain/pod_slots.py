@@ -9,7 +9,7 @@ from scheduler.engine.placement.find_room import (
     find_room,
     place_as_many_as_fit,
 )
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Numbers, Reason
 
 

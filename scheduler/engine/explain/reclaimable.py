@@ -78,7 +78,7 @@ class Reclaimable:
 
 
 class UnitsByProtection(NamedTuple):
-    """Victims of a project: those that can be evicted now, and the changes if others were not protected."""
+    """Victims of a project: those that can be evicted now, and those to add if protection were lifted."""
 
     free: Counter[Unit]
     by_runtime: Counter[Unit]
@@ -183,8 +183,9 @@ def _count_units(
         elif not (may_protect and policy.is_protected(gang)):
             free[parts] += 1
         else:
-            # Extra replicas are not protected. Even if the gang were unprotected, they would be evicted
-            # first.
+            # Extra replicas are not protected, so they are counted as free on their own. Without
+            # protection, they would be evicted together with the gang, so that unit is counted
+            # there.
             if extras:
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1
@@ -220,7 +221,10 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
-    """Return the gangs as units. Most gangs are alike, so counting plain numbers first saves time."""
+    """Convert counted gang amounts to units.
+
+    Most gangs are alike, so each distinct gang is converted only once.
+    """
     return Counter({
         Unit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
         for (core, extras), count in counted.items()

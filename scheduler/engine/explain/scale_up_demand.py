@@ -10,7 +10,7 @@ from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import Ledger
 from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place_replicas
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 
 MAX_REPLICAS = 256  # maximum per pool and cycle; later cycles count the rest once these replicas run
 

@@ -1,4 +1,4 @@
-"""Repeat the division of a pool in order to explain its fair shares."""
+"""Repeat the division of a pool to explain its fair shares."""
 
 from collections.abc import Mapping, Sequence
 

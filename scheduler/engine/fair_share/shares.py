@@ -162,7 +162,7 @@ def _history_factor(pool: Pool) -> Fraction:
 
 @cache
 def exact(number: float) -> Fraction:
-    """Return a float as the exact decimal number that it prints as, so that 0.1 is one tenth."""
+    """Return the exact decimal number that the float prints as, so that 0.1 becomes one tenth."""
     return Fraction(repr(number))
 
 
@@ -187,7 +187,7 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Set `granted` in each claim so that the sum does not exceed the total."""
+    """Set `granted` on each claim so that the sum does not exceed the total."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
     ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]
@@ -217,7 +217,7 @@ def _quota_weights(total: int) -> WeightFunction:
 def _history_weights(k: Fraction) -> WeightFunction:
     """Return a function that weights claims by weight, adjusted for history.
 
-    The weight of a queue is reduced if its usage exceeds its normalized weight (u > n).
+    The weight of a queue is reduced if its usage exceeds its normalized weight.
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:

@@ -39,9 +39,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of offers to the queues of one rank whose needs have not been met.
+    """One round of offers to those queues of one rank that still need resources.
 
-    In a remainder phase, offers are listed in the order in which they are granted.
+    A remainder round grants what rounding down has left, in the order of its offers.
     """
 
     phase: str  # quota | over_quota | remainder

@@ -1,12 +1,13 @@
 """Let queues take turns if workloads cannot be divided to match their queues' shares.
 
-Resources can be reclaimed from a queue only if its relative usage is clearly above that of the preemptor's
-queue. The difference must outweigh the cost of the change. Conversely, a workload that cannot be divided, and
-therefore runs over its queue's share, keeps its turn until then.
+A queue has its turn while it runs a workload that exceeds its share. Its resources can be
+reclaimed once its relative usage is clearly above that of the preemptor's queue. The difference
+must outweigh the cost of the change.
 
-The required difference depends on the size of the change. Swapping the whole pool shifts usage fast and must
-not happen too often. A small change shifts usage slowly but must happen eventually. The required difference
-is therefore at most a third of the gap towards which usage is heading, both before and after the change.
+The required difference depends on the size of the change. Swapping the whole pool shifts usage
+fast and must not happen too often. A small change shifts usage slowly but must happen eventually.
+The required difference is therefore at most a third of the gap towards which usage is heading,
+both before and after the change.
 """
 
 import math
@@ -42,7 +43,10 @@ class SiblingLevel:
 
 
 class TurnTaking:
-    """Turns between the preemptor's queues and others, in the main resource that the preemptor requests."""
+    """Decide whether the preemptor's queue or a victim's queue has the next turn.
+
+    Only usage of the main resource that the preemptor requests is compared.
+    """
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self._board, self._gang, self.kind = board, gang, main_resource(requested)
@@ -104,7 +108,7 @@ class TurnTaking:
         return excess * self._levels[own_queue].usage_per_unit[account] if excess > 0 else 0.0
 
     def _has_had_its_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> bool:
-        """Return whether relative usage differs enough to justify handing over this amount."""
+        """Return whether relative usage differs enough to justify transferring this amount."""
         (used, mean, at_reset), less = (
             victim_queue.relative_usage[self.kind],
             own_queue.relative_usage[self.kind].used,

@@ -38,9 +38,9 @@ def _group_shape(section: BoardGroup) -> Hashable:
 
 
 def _role_shape(part: BoardRole) -> Hashable:
-    """Return a key of a role's request and constraints.
+    """Return a key for a role's request and constraints.
 
-    The key does not depend on which nodes match now, because added nodes may differ. The key
+    The key does not depend on the nodes that match now, because nodes added later may differ. It
     includes the role's name because messages contain it.
     """
     role = part.role

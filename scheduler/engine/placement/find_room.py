@@ -8,7 +8,7 @@ from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, Scope
 from scheduler.engine.board.ledger import NO_BOUND
 from scheduler.engine.board.run_ends import known_end
 from scheduler.engine.placement.search import MAX_STEPS, MIN_STEPS, is_search_useful, search
-from scheduler.engine.placement.spots import Horizon, equal_spots, pick_spot
+from scheduler.engine.placement.slots import Horizon, equal_slots, pick_slot
 
 MAX_DOMAINS = 256  # maximum number of domains tried per gang
 
@@ -142,27 +142,27 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place_replicas(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each on its best spot. If that fails, some may remain on the board."""
+    """Place all replicas, each in its best slot. If that fails, some may remain on the board."""
     return place_as_many_as_fit(board, gang, need, horizon, within) == need.count
 
 
 def place_as_many_as_fit(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> int:
-    """Place as many replicas as fit, each on its best spot. Return the number placed."""
+    """Place as many replicas as fit, each in its best slot. Return the number placed."""
     part, free = need.part, need.part.free_indices()
     if need.count == 1:
         index = next(free, None)
-        spot = None if index is None else pick_spot(board, part, horizon, within)
-        if index is None or spot is None:
+        slot = None if index is None else pick_slot(board, part, horizon, within)
+        if index is None or slot is None:
             return 0
-        board.put(gang, part, index, spot)
+        board.put(gang, part, index, slot)
         return 1
-    spots = equal_spots(board, part, need.count, horizon, within)
+    slots = equal_slots(board, part, need.count, horizon, within)
     for placed in range(need.count):
         index = next(free, None)
-        spot = next(spots, None) if index is not None else None
-        if index is None or spot is None:
+        slot = next(slots, None) if index is not None else None
+        if index is None or slot is None:
             return placed
-        board.put(gang, part, index, spot)
+        board.put(gang, part, index, slot)
     return need.count

@@ -198,7 +198,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _Kind, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate devices with room, but only one of each group with the same free capacity."""
+        """Evaluate devices with room, taking only one of each group with the same free capacity."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):

@@ -13,8 +13,8 @@ from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, least_request
 from scheduler.engine.board.ledger import KINDS
-from scheduler.engine.board.nodes import Spot
-from scheduler.engine.placement.spots import Horizon, has_room, spot_on_node
+from scheduler.engine.board.nodes import Slot
+from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
 
 MAX_STEPS = 3000  # for few nodes; with more nodes, each step costs more and fewer steps are allowed
 MIN_STEPS = 200
@@ -63,18 +63,18 @@ def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable:
     """Return whether one replica fits anywhere. This cheap check detects most gangs that do not fit."""
     part = need.part
     return any(
-        has_room(board.nodes, i, part, horizon) and spot_on_node(board.nodes, i, part, horizon) is not None
+        has_room(board.nodes, i, part, horizon) and slot_on_node(board.nodes, i, part, horizon) is not None
         for i in usable
     )
 
 
 class _Choice(NamedTuple):
-    """Possible spot for one replica. Choices are ordered by free GPUs on the node."""
+    """Possible slot for one replica. Choices are ordered by free GPUs on the node."""
 
     free: int
     position: int
     number: int  # position among the node's choices
-    spot: Spot
+    slot: Slot
     inside: Domains  # the domains of the replica's scopes
 
 
@@ -101,7 +101,10 @@ class _Search:
         self.kinds = {i: self._static_key(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place the replicas from index `which`, with the first of them at choice `first` or later."""
+        """Place all replicas from index `which` on.
+
+        The first of them may only use its choices from `first` on.
+        """
         if which == len(self.replicas):
             return True
         need = self.replicas[which]
@@ -113,7 +116,7 @@ class _Search:
             if self.left < 0:
                 return False
             mark = self.board.mark()
-            self.board.put(self.gang, need.part, index, choice.spot)
+            self.board.put(self.gang, need.part, index, choice.slot)
             same = which + 1 < len(self.replicas) and self.replicas[which + 1] is need
             if self.place(which + 1, choice.position if same else 0, choice.inside):
                 return True
@@ -121,7 +124,7 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, tightest nodes first, with only one of each group of equal nodes."""
+        """Return the choices, tightest nodes first, with only one node of each group of equal nodes."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
@@ -134,8 +137,8 @@ class _Search:
             if alike in tried:
                 continue
             tried.add(alike)
-            for number, spot in enumerate(self._spots(i, part)):
-                result.append(_Choice(nodes.gpu[i], position, number, spot, domains))
+            for number, slot in enumerate(self._slots(i, part)):
+                result.append(_Choice(nodes.gpu[i], position, number, slot, domains))
         return sorted(result, key=lambda choice: choice[:3])
 
     def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
@@ -156,7 +159,7 @@ class _Search:
         return inside
 
     def _static_key(self, i: int) -> Hashable:
-        """Return a key of the node's properties that do not change as it fills up."""
+        """Return a key for the node's properties that do not change as it fills up."""
         return (
             self.board.nodes.nodes[i].gpu_memory_mib,
             *(part.mask is None or part.mask[i] for part in self.parts),
@@ -174,10 +177,10 @@ class _Search:
             ),
         )  # fmt: skip
 
-    def _spots(self, i: int, part: BoardRole) -> list[Spot]:
-        """Return choices of devices, tightest first, with only one of each group of equally free devices."""
+    def _slots(self, i: int, part: BoardRole) -> list[Slot]:
+        """Return device combinations, tightest first. Equally free devices are interchangeable."""
         nodes = self.board.nodes
-        packed = spot_on_node(nodes, i, part, self.horizon)
+        packed = slot_on_node(nodes, i, part, self.horizon)
         if packed is None or packed.milli == MILLI or not packed.devices:
             return [] if packed is None else [packed]
         free, leaving = nodes.devices[i], i in nodes.leaving
@@ -190,8 +193,8 @@ class _Search:
             ),
             key=lambda d: (not now[d], free[d], d),
         )
-        result: dict[tuple[tuple[int, bool], ...], Spot] = {}
+        result: dict[tuple[tuple[int, bool], ...], Slot] = {}
         for devices in islice(combinations(usable, len(packed.devices)), MAX_DEVICE_CHOICES * 4):
             rooms = tuple((free[d], now[d]) for d in devices)
-            result.setdefault(rooms, Spot(i, tuple(sorted(devices)), packed.milli))
+            result.setdefault(rooms, Slot(i, tuple(sorted(devices)), packed.milli))
         return list(islice(result.values(), MAX_DEVICE_CHOICES))

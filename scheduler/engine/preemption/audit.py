@@ -7,7 +7,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, amounts
 from scheduler.engine.explain.reasons import blockers
-from scheduler.engine.plan import Blocker, Eviction, Kind, QueueStanding
+from scheduler.engine.plan import Blocker, Eviction, Kind, QueueImpact
 from scheduler.engine.preemption.outcome import Outcome
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
@@ -28,8 +28,8 @@ def eviction_records(
     selection: VictimSelection, outcome: Outcome, before: AllocatedByQueue
 ) -> tuple[Eviction, ...]:
     """Return an audit record for each gang that loses or moves pods, given the final board."""
-    gang, standings = selection.policy.gang, _Standings(selection.board, before)
-    winner = standings.path(gang.account)
+    gang, impacts = selection.policy.gang, _QueueImpacts(selection.board, before)
+    winner = impacts.path(gang.account)
     refused = blockers(selection.board.reasons(gang))
     by_gang: dict[str, list[Victim]] = {}
     for victim in outcome.evicted:
@@ -47,14 +47,14 @@ def eviction_records(
                 rule=_format_rule(selection, victims[-1], before),
                 pods=_evicted_pods(selection, victims),
                 whole=whole,
-                victim=standings.path(victims[0].gang.account),
+                victim=impacts.path(victims[0].gang.account),
                 winner=winner,
                 refused=refused,
                 lost_gpu_seconds=sum(victim.lost_gpu_seconds for victim in victims),
                 earns_backoff=selection.rules[id(victims[-1])] != "turn",
             )
         )
-    return (*result, *_move_records(selection, outcome, standings, refused))
+    return (*result, *_move_records(selection, outcome, impacts, refused))
 
 
 def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
@@ -64,7 +64,7 @@ def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tupl
 
 
 def _move_records(
-    selection: VictimSelection, outcome: Outcome, standings: "_Standings", refused: tuple[Blocker, ...]
+    selection: VictimSelection, outcome: Outcome, impacts: "_QueueImpacts", refused: tuple[Blocker, ...]
 ) -> list[Eviction]:
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
@@ -74,26 +74,26 @@ def _move_records(
     return [
         Eviction(
             Kind.CONSOLIDATE, name, selection.policy.gang.name, RULES["consolidate"], tuple(pods), False,
-            standings.path(gang.account), standings.path(selection.policy.gang.account), refused,
+            impacts.path(gang.account), impacts.path(selection.policy.gang.account), refused,
         )
         for name, (gang, pods) in by_gang.items()
     ]  # fmt: skip
 
 
-class _Standings:
-    """Standings of queues before and after the evictions, computed once per queue."""
+class _QueueImpacts:
+    """Impacts of the evictions on queues, computed once per queue."""
 
     def __init__(self, board: Board, before: AllocatedByQueue) -> None:
-        self._before, self._paths = before, dict[QueueAccount, tuple[QueueStanding, ...]]()
+        self._before, self._paths = before, dict[QueueAccount, tuple[QueueImpact, ...]]()
         self._usage = board.pool.fair_share.time_based
 
-    def path(self, account: QueueAccount) -> tuple[QueueStanding, ...]:
+    def path(self, account: QueueAccount) -> tuple[QueueImpact, ...]:
         if account not in self._paths:
-            self._paths[account] = tuple(self._standing(step) for step in account.path)
+            self._paths[account] = tuple(self._impact(step) for step in account.path)
         return self._paths[account]
 
-    def _standing(self, account: QueueAccount) -> QueueStanding:
-        return QueueStanding(
+    def _impact(self, account: QueueAccount) -> QueueImpact:
+        return QueueImpact(
             account.name,
             account.entitlement.quota,
             amounts(account.share),

@@ -7,7 +7,7 @@ from typing import Any
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, Gang, least_request, limit_of, pod_milli_gpus
+from scheduler.engine.board.gang import Arrangement, Gang, least_request, node_amount, pod_milli_gpus
 from scheduler.engine.board.ledger import GPU, KINDS, QueueAccount
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
@@ -193,7 +193,7 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
                 elif result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)
             if kind != GPU:
-                result.above_requests[kind] += (limit_of(part, kind) - amount) * len(part.live)
+                result.above_requests[kind] += (node_amount(part, kind) - amount) * len(part.live)
         if gang.non_preemptible:
             result.non_preemptible[kind] += allocated if evicts else 0
             continue

@@ -1,14 +1,15 @@
-"""Try sets of victims: evict as much as the sums require, then move other pods where the pool allows it.
+"""Try sets of victims: evict as many as the totals require, then move other pods where the pool
+allows it.
 
-Sets of victims are tried cheapest first. A set that would take a queue below its quota costs more than any
-set that would not.
+Sets of victims are tried cheapest first. A set that would take a queue below its quota costs more
+than any set that would not.
 """
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement
 from scheduler.engine.board.ledger import QueueAccount, main_resource
 from scheduler.engine.placement.find_room import find_room
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate
@@ -16,8 +17,8 @@ from scheduler.engine.preemption.proposals import Budget, fits_under_limits, pro
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import sufficient_sets, take_all
 
-MAX_PRICED_VICTIMS = 10_000  # summed over all sets
-MAX_TRIED_SETS = 48  # on small boards; larger boards allow fewer, because each attempt may move all pods
+MAX_PRICED_VICTIMS = 10_000  # maximum number of victims priced, summed over all sets
+MAX_TRIED_SETS = 48  # on small boards; larger boards allow fewer sets, because each attempt may move all pods
 MIN_TRIED_SETS = 2
 MAX_PODS = 4000  # summed over the tried sets
 MAX_PROPOSALS = 24  # move proposals per victim set

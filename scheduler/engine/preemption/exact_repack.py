@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, limit_of, scopes_above
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, node_amount, scopes_above
 from scheduler.engine.board.ledger import CPU, GPU, MEMORY
-from scheduler.engine.board.nodes import Spot
+from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Pod
 from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.preemption.victims.selection import VictimSelection
@@ -43,7 +43,7 @@ class _Free(NamedTuple):
 
 
 def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement and plan spots for all selected pods. Return False if that fails."""
+    """Place the arrangement and plan slots for all selected pods. Return False if that fails."""
     board, preemptor = selection.board, selection.policy.gang
     if len(board.nodes.nodes) > MAX_NODES or len(selection.selected) > MAX_PODS:
         return False
@@ -52,20 +52,20 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
     if any(len(list(islice(need.part.free_indices(), need.count))) < need.count for need in arrangement):
         return False  # indices of stopping pods cannot be reused yet
     items = _items(selection, arrangement)
-    spots, max_moves = None, selection.policy.max_moves
+    slots, max_moves = None, selection.policy.max_moves
     while max_moves is None or max_moves >= 0:
         fewer_moves = _ExactSearch(board, items, max_moves).run()
         if fewer_moves is None:
             break
-        spots = fewer_moves
-        max_moves = sum(map(_is_move, items, spots, repeat(board))) - 1
-    if spots is None:
+        slots = fewer_moves
+        max_moves = sum(map(_is_move, items, slots, repeat(board))) - 1
+    if slots is None:
         return False
-    for item, spot in zip(items, spots, strict=True):
+    for item, slot in zip(items, slots, strict=True):
         if item.pod is None:
-            board.put(preemptor, item.part, next(item.part.free_indices()), spot)
+            board.put(preemptor, item.part, next(item.part.free_indices()), slot)
         else:
-            selection.planned_spots[id(item.pod)] = spot
+            selection.planned_slots[id(item.pod)] = slot
     return True
 
 
@@ -90,13 +90,13 @@ def _has_to_stay(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
 def _sort_key(item: _Item) -> tuple[object, ...]:
     name = "" if item.pod is None else item.gang.name
     index = 0 if item.pod is None else item.pod.index
-    amounts = (-limit_of(item.part, kind) for kind in (GPU, CPU, MEMORY))
+    amounts = (-node_amount(item.part, kind) for kind in (GPU, CPU, MEMORY))
     return (not item.is_fixed, *amounts, name, item.part.role.name, index)
 
 
-def _is_move(item: _Item, spot: Spot, board: Board) -> bool:
+def _is_move(item: _Item, slot: Slot, board: Board) -> bool:
     pod = item.pod
-    return pod is not None and (board.nodes.index[pod.node], pod.devices) != (spot.node, spot.devices)
+    return pod is not None and (board.nodes.index[pod.node], pod.devices) != (slot.node, slot.devices)
 
 
 def _sorted_devices(free: _Free) -> _Free:
@@ -121,12 +121,12 @@ class _ExactSearch:
             )
             for i in range(len(nodes.nodes))
         ]
-        self._spots: list[Spot] = []
+        self._slots: list[Slot] = []
         self._failed: set[tuple[object, ...]] = set()
 
-    def run(self) -> list[Spot] | None:
-        """Return a spot for each item, or None."""
-        return self._spots if self._place(0, 0) else None
+    def run(self) -> list[Slot] | None:
+        """Return a slot for each item, or None."""
+        return self._slots if self._place(0, 0) else None
 
     def _open_nodes(self, item: _Item) -> frozenset[int]:
         """Return the nodes on which the item may be placed."""
@@ -157,74 +157,76 @@ class _ExactSearch:
         state: tuple[object, ...] = (
             (number, *sorted(map(_sorted_devices, self._free)))
             if self._max_moves is None
-            else (number, moves, *self._free)  # which pods could still stay makes a difference
+            else (number, moves, *self._free)  # the result depends on which pods could still stay
         )
         if state in self._failed:
             return False
-        for spot, is_move in self._choices(number):
+        for slot, is_move in self._choices(number):
             if is_move and self._max_moves is not None and moves >= self._max_moves:
                 continue
-            before = self._free[spot.node]
-            self._free[spot.node] = self._after_placing(before, self._items[number].part, spot)
-            self._spots.append(spot)
+            before = self._free[slot.node]
+            self._free[slot.node] = self._after_placing(before, self._items[number].part, slot)
+            self._slots.append(slot)
             if self._place(number + 1, moves + is_move):
                 return True
-            self._spots.pop()
-            self._free[spot.node] = before
+            self._slots.pop()
+            self._free[slot.node] = before
         self._failed.add(state)
         return False
 
-    def _choices(self, number: int) -> Iterator[tuple[Spot, bool]]:
-        """Yield the spots for an item: its old one, then the fullest nodes; and whether its pod moves."""
+    def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
+        """Yield (slot, whether the pod moves) pairs for an item: its old slot, then slots on the
+        fullest nodes.
+        """
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()
         if item.pod is not None:
             i = nodes.index[item.pod.node]
-            spot = Spot(i, item.pod.devices, item.pod.milli)
-            if self._fits(item.part, spot):
-                yield spot, False
+            slot = Slot(i, item.pod.devices, item.pod.milli)
+            if self._fits(item.part, slot):
+                yield slot, False
             if item.is_fixed:
                 return
         for i in sorted(self._open[number], key=lambda i: (sum(self._free[i].devices), i)):
             free = self._free[i]
             if free not in tried:
                 tried.add(free)
-                for spot in self._spots_on(i, item.part):
-                    yield spot, item.pod is not None
+                for slot in self._slots_on(i, item.part):
+                    yield slot, item.pod is not None
 
-    def _spots_on(self, i: int, part: BoardRole) -> Iterator[Spot]:
-        """Yield choices of devices, with only one of several equally free devices."""
+    def _slots_on(self, i: int, part: BoardRole) -> Iterator[Slot]:
+        """Yield slots for device combinations, treating equally free devices as interchangeable."""
         milli, count = self._board.nodes.milli_on(i, part.request), part.request.devices
         free = self._free[i].devices
         able = sorted((d for d, left in enumerate(free) if left >= milli), key=lambda d: (free[d], d))
         tried = set[tuple[int, ...]]()
         for devices in islice(combinations(able, count), MAX_DEVICE_CHOICES):
             rooms = tuple(free[d] for d in devices)
-            spot = Spot(i, tuple(sorted(devices)), milli if count else 0)
-            if rooms not in tried and self._fits(part, spot):
+            slot = Slot(i, tuple(sorted(devices)), milli if count else 0)
+            if rooms not in tried and self._fits(part, slot):
                 tried.add(rooms)
-                yield spot
+                yield slot
 
-    def _fits(self, part: BoardRole, spot: Spot) -> bool:
-        free = self._free[spot.node]
+    def _fits(self, part: BoardRole, slot: Slot) -> bool:
+        free = self._free[slot.node]
         return (
-            free.cpu >= limit_of(part, CPU)
-            and free.memory >= limit_of(part, MEMORY)
+            free.cpu >= node_amount(part, CPU)
+            and free.memory >= node_amount(part, MEMORY)
             and free.pods >= 1
-            and spot.milli <= MILLI
-            and all(free.devices[device] >= spot.milli for device in spot.devices)
+            and slot.milli <= MILLI
+            and all(free.devices[device] >= slot.milli for device in slot.devices)
         )
 
     @staticmethod
-    def _after_placing(free: _Free, part: BoardRole, spot: Spot) -> _Free:
+    def _after_placing(free: _Free, part: BoardRole, slot: Slot) -> _Free:
         """Return the remaining free resources of the node after the placement."""
         devices = list(free.devices)
-        for device in spot.devices:
-            devices[device] -= spot.milli
+        for device in slot.devices:
+            devices[device] -= slot.milli
         return _Free(
             free.kind,
             tuple(devices),
-            free.cpu - limit_of(part, CPU),
-            free.memory - limit_of(part, MEMORY),
+            free.cpu - node_amount(part, CPU),
+            free.memory - node_amount(part, MEMORY),
             free.pods - 1,
         )

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang
 from scheduler.engine.board.ledger import GPU, KINDS
-from scheduler.engine.board.nodes import Spot
+from scheduler.engine.board.nodes import Slot
 from scheduler.engine.board.steps import Move
 from scheduler.engine.placement.find_room import find_room
-from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.preemption.restore import Moved, Restorer, group_victims, restore_in_place
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import PlacedPod, Victim, single_pod_victim
@@ -28,7 +28,7 @@ class Outcome:
 
     def exceeds_limits(self) -> bool:
         """Return whether moves to smaller devices take a queue over its limit."""
-        grown = {gang.account for gang, _, pod, spot in self.moved if spot.milli > pod.milli}
+        grown = {gang.account for gang, _, pod, slot in self.moved if slot.milli > pod.milli}
         return any(
             account.allocated[GPU] > account.limit[GPU] for project in grown for account in project.path
         )
@@ -54,7 +54,7 @@ def resolve_outcome(
         moved = None if gang in stopped else restorer.restore(gang, pods)
         if (
             moved is None
-            or not (policy.moves_only or _meets_minimum_with(victims[0]))
+            or not (policy.moves_only or _would_meet_minimum(victims[0]))
             or not _is_within_ceilings(selection)
         ):
             board.rewind(mark)
@@ -111,7 +111,7 @@ def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangeme
     return False
 
 
-def _meets_minimum_with(victim: Victim) -> bool:
+def _would_meet_minimum(victim: Victim) -> bool:
     """Return whether the gang meets its minimum with this victim restored."""
     part = victim.pods[0][0]
     return victim.is_gang or victim.is_group or part.count > part.role.min
@@ -133,16 +133,16 @@ def _apply_outcome(board: Board, outcome: Outcome, preemptor_moves: Sequence[Mov
         board.drop(gang, part, pod)
     for move in preemptor_moves:
         pod = move.pod
-        board.put(move.gang, move.part, pod.index, Spot(move.node, pod.devices, pod.milli))
-    for gang, part, pod, spot in outcome.moved:
-        board.put(gang, part, pod.index, spot)
+        board.put(move.gang, move.part, pod.index, Slot(move.node, pod.devices, pod.milli))
+    for gang, part, pod, slot in outcome.moved:
+        board.put(gang, part, pod.index, slot)
 
 
 def reapply_moves(board: Board, moves: Sequence[Move]) -> None:
     """Reapply moves that were rewound."""
     for gang, part, pod, node, placed, _ in moves:
         if placed:
-            board.put(gang, part, pod.index, Spot(node, pod.devices, pod.milli))
+            board.put(gang, part, pod.index, Slot(node, pod.devices, pod.milli))
         else:
             board.drop(gang, part, part.live[pod.index])
 

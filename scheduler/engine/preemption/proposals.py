@@ -8,7 +8,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, least_request, total_request
 from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room
-from scheduler.engine.placement.spots import Horizon, equal_spots
+from scheduler.engine.placement.slots import Horizon, equal_slots
 from scheduler.engine.preemption.bounds import largest_victim
 from scheduler.engine.preemption.exact_repack import place_exactly
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
@@ -20,7 +20,7 @@ from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is computed
 MAX_SETS = 4  # alternative sets tried before the victims that clear the cheapest nodes
-MAX_PRICED_VICTIMS = 400  # summed over all sets
+MAX_PRICED_VICTIMS = 400  # maximum number of victims priced, summed over all sets
 # With more victims or candidates, only single victims are tried.
 MAX_COMPARED_VICTIMS = 8
 MAX_COMPARED_CANDIDATES = 256
@@ -126,19 +126,19 @@ def _propose_by_node(
     for need in sorted(arrangement, key=difficulty_key):
         costs: NodeCosts | None = None
         indices = need.part.free_indices()
-        spots = equal_spots(board, need.part, need.count, Horizon.LEAVING, within)
+        slots = equal_slots(board, need.part, need.count, Horizon.LEAVING, within)
         for placed in range(need.count):
-            spot = next(spots, None)
-            if spot is None:
+            slot = next(slots, None)
+            if slot is None:
                 costs = costs or NodeCosts(selection, need.part, closed, offer_cache if untouched else None)
-                spot, untouched = costs.clear_cheapest(), False
+                slot, untouched = costs.clear_cheapest(), False
                 left = need.count - placed - 1
                 # Search again, because nodes have changed.
-                spots = equal_spots(board, need.part, left, Horizon.LEAVING, within)
+                slots = equal_slots(board, need.part, left, Horizon.LEAVING, within)
             index = next(indices, None)
-            if spot is None or index is None:
+            if slot is None or index is None:
                 return False
-            board.put(gang, need.part, index, spot)
+            board.put(gang, need.part, index, slot)
     return True
 
 

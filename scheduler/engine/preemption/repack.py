@@ -2,9 +2,9 @@
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang
-from scheduler.engine.board.nodes import Spot
+from scheduler.engine.board.nodes import Slot
 from scheduler.engine.placement.find_room import available_nodes
-from scheduler.engine.placement.spots import Horizon, pick_spot
+from scheduler.engine.placement.slots import Horizon, pick_slot
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
@@ -21,17 +21,17 @@ def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool
     if len(selection.selected) > MAX_PODS or any(need.scopes for need in arrangement):
         return False
     board, preemptor = selection.board, selection.policy.gang
-    start, own = board.mark(), list[tuple[BoardRole, Spot]]()
+    start, own = board.mark(), list[tuple[BoardRole, Slot]]()
     for gang, part, index in _largest_first(selection, arrangement):
-        spot = _place_pod(board, gang, part, index)
-        if spot is None:
+        slot = _place_pod(board, gang, part, index)
+        if slot is None:
             board.rewind(start)
             return False
         if gang is preemptor:
-            own.append((part, spot))
+            own.append((part, slot))
     board.rewind(start)
-    for part, spot in own:
-        board.put(preemptor, part, next(part.free_indices()), spot)
+    for part, slot in own:
+        board.put(preemptor, part, next(part.free_indices()), slot)
     return True
 
 
@@ -53,11 +53,11 @@ def _sort_key(entry: Entry) -> tuple[tuple[int, int, int], str, str, int]:
     return part.amounts, gang.name, part.role.name, index or 0
 
 
-def _place_pod(board: Board, gang: Gang, part: BoardRole, index: int | None) -> Spot | None:
+def _place_pod(board: Board, gang: Gang, part: BoardRole, index: int | None) -> Slot | None:
     allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
-    spot = pick_spot(board, part, Horizon.LEAVING, available_nodes(board, gang, allowed_nodes))
+    slot = pick_slot(board, part, Horizon.LEAVING, available_nodes(board, gang, allowed_nodes))
     index = next(part.free_indices(), None) if index is None else index
-    if spot is None or index is None:
+    if slot is None or index is None:
         return None
-    board.put(gang, part, index, spot)
-    return spot
+    board.put(gang, part, index, slot)
+    return slot

@@ -5,21 +5,21 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, scopes_above
-from scheduler.engine.board.nodes import Spot
+from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Pod
 from scheduler.engine.placement.find_room import available_nodes, find_room, may_use_held_nodes
-from scheduler.engine.placement.spots import Horizon, pick_spot
+from scheduler.engine.placement.slots import Horizon, pick_slot
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import PlacedPod, Victim
 
-Moved = tuple[Gang, BoardRole, Pod, Spot]
+Moved = tuple[Gang, BoardRole, Pod, Slot]
 
 
 class Restorer:
     """Restores victims one by one, remembering how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
-        self._board, self._planned_spots = selection.board, selection.planned_spots
+        self._board, self._planned_slots = selection.board, selection.planned_slots
         self._room: dict[Hashable, int] = {}  # never increases, because each restored pod uses some room
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
@@ -27,7 +27,7 @@ class Restorer:
 
         Return None if not all of them fit. The caller must then rewind the board.
         """
-        if self._planned_spots:
+        if self._planned_slots:
             return self._restore_as_planned(gang, pods)
         start = self._board.mark()
         moved = self._restore_separately(gang, pods)
@@ -39,10 +39,10 @@ class Restorer:
     def _restore_as_planned(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved]:
         moved: list[Moved] = []
         for part, pod in pods:
-            spot = self._planned_spots[id(pod)]
-            if (spot.node, spot.devices) != (self._board.nodes.index[pod.node], pod.devices):
-                moved.append((gang, part, pod, spot))
-            self._board.put(gang, part, pod.index, spot)
+            slot = self._planned_slots[id(pod)]
+            if (slot.node, slot.devices) != (self._board.nodes.index[pod.node], pod.devices):
+                moved.append((gang, part, pod, slot))
+            self._board.put(gang, part, pod.index, slot)
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
@@ -53,12 +53,12 @@ class Restorer:
         if self._room and self._cannot_fit(gang, away):
             return None
         for part, pod in away:
-            spot = _find_other_spot(board, gang, part, pod)
-            if spot is None:
+            slot = _find_other_slot(board, gang, part, pod)
+            if slot is None:
                 self._remember_room(gang, pods, len(pods) - len(away) + len(moved))
                 return None
-            moved.append((gang, part, pod, spot))
-            board.put(gang, part, pod.index, spot)
+            moved.append((gang, part, pod, slot))
+            board.put(gang, part, pod.index, slot)
         return moved
 
     def _remember_room(self, gang: Gang, pods: Sequence[PlacedPod], fitting: int) -> None:
@@ -97,15 +97,15 @@ def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> boo
         or any(nodes.devices[i][device] < pod.milli for device in pod.devices)
     ):
         return False
-    board.put(gang, part, pod.index, Spot(i, pod.devices, pod.milli))
+    board.put(gang, part, pod.index, Slot(i, pod.devices, pod.milli))
     return True
 
 
-def _find_other_spot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Spot | None:
+def _find_other_slot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Slot | None:
     allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
     inside = available_nodes(board, gang, allowed_nodes)
-    spots = (pick_spot(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
-    return next((spot for spot in spots if spot is not None), None)
+    slots = (pick_slot(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
+    return next((slot for slot in slots if slot is not None), None)
 
 
 def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
@@ -131,16 +131,16 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list
     horizons = _horizons(board, (pod for _, pod in pods))
     if not any(find_room(board, gang, arrangement, horizon) for horizon in horizons):
         return None
-    spots: dict[BoardRole, list[Spot]] = {}
+    slots: dict[BoardRole, list[Slot]] = {}
     for move in board.moves(start):
-        spots.setdefault(move.part, []).append(Spot(move.node, move.pod.devices, move.pod.milli))
+        slots.setdefault(move.part, []).append(Slot(move.node, move.pod.devices, move.pod.milli))
     board.rewind(start)
     moved = []
     for part, placed in by_part.items():
-        for pod, spot in zip(placed, spots[part], strict=True):
-            board.put(gang, part, pod.index, spot)
-            if (pod.node, pod.devices) != (board.nodes.nodes[spot.node].name, spot.devices):
-                moved.append((gang, part, pod, spot))
+        for pod, slot in zip(placed, slots[part], strict=True):
+            board.put(gang, part, pod.index, slot)
+            if (pod.node, pod.devices) != (board.nodes.nodes[slot.node].name, slot.devices):
+                moved.append((gang, part, pod, slot))
     return moved
 
 

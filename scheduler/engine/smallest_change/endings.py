@@ -15,12 +15,12 @@ Amounts = tuple[int, int, int]
 
 
 def own_workload_end(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to end a workload of the same project, preferring the smallest and then the youngest."""
+    """Propose ending a workload of the same project, preferring the smallest and then the youngest."""
     return _endings(case, own=True)
 
 
 def other_workload_end(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to end a workload of another project, preferring the same department."""
+    """Propose ending a workload of another project, preferring the same department."""
     return _endings(case, own=False)
 
 

@@ -10,7 +10,7 @@ from scheduler.engine.smallest_change.proposals import Ladder, lowered
 
 
 def at_least_half(case: PendingCase) -> Iterator[Ladder]:
-    """Propose lower requests that keep at least half of the requested amount."""
+    """Propose lower requests that keep at least half of the current amount."""
     for role, resource, amount in _amounts(case):
         yield _ladder(role, resource, amount, amount, -(-amount // 2))
 

@@ -14,7 +14,7 @@ MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per r
 
 
 def own_wait_end(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to resume the workload, or to wait for its backoff, dependency or preemption delay."""
+    """Propose resuming the workload, or waiting for its backoff, dependency or preemption delay to end."""
     for blocker in case.refusal.blockers:
         change = _wait_end(blocker)
         if change is not None:
@@ -47,7 +47,7 @@ def other_pools(case: PendingCase) -> Iterator[Ladder]:
 
 
 def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to drop or relax a constraint that excludes nodes of the pool."""
+    """Propose dropping or relaxing a constraint that excludes nodes of the pool."""
     for role in case.roles:
         changes = [change for change in _constraints(case, role) if _admits_nodes(case, role, change)]
         for change in changes[:MAX_CHOICES]:

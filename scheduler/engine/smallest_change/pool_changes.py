@@ -16,7 +16,7 @@ CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
 
 
 def minimum_runtime_end(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to wait until running workloads have passed their minimum runtime."""
+    """Propose waiting until running workloads have passed their minimum runtime."""
     workloads = case.snapshot.workloads
     left = sorted({seconds for each in workloads for seconds in _protected_seconds(case, each)})
     stride = len(left) // MAX_RUNGS + 1
@@ -39,7 +39,7 @@ def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
 
 
 def open_nodes(case: PendingCase) -> Iterator[Ladder]:
-    """Propose to uncordon a node or to cancel its drain."""
+    """Propose uncordoning a node or cancelling its drain."""
     if not case.capacity_may_help:
         return
     tried: dict[Hashable, Node] = {}
@@ -53,7 +53,7 @@ def open_nodes(case: PendingCase) -> Iterator[Ladder]:
 def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
     """Return a key that is equal for nodes with the same capacity, constraints and allocated GPUs."""
     devices, labels = (node.gpus, node.gpu_model, node.gpu_memory_mib), tuple(sorted(node.labels.items()))
-    closed = node.taints, tuple(sorted(node.lacks)), node.only_project
+    closed = node.taints, tuple(sorted(node.missing_features)), node.only_project
     return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)
 
 
@@ -72,7 +72,7 @@ def consolidation(case: PendingCase) -> Iterator[Ladder]:
 
 
 def new_nodes(case: PendingCase) -> Iterator[Ladder]:
-    """Propose more nodes of the pool's shape."""
+    """Propose adding nodes of the pool's shape."""
     shape = new_node_shape(case.pool, case.nodes)
     if not case.capacity_may_help or shape is None:
         return

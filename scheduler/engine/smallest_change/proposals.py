@@ -1,4 +1,4 @@
-"""Proposed changes with their sizes, and ladders of increasing changes of one amount."""
+"""Proposed changes with their sizes, and ladders of increasingly large changes to one amount."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction

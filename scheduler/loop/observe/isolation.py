@@ -26,7 +26,7 @@ class HasReport(Protocol):
     def isolation(self) -> Report | None: ...
 
 
-def lacked_features(report: Report | None) -> Features:
+def reported_missing_features(report: Report | None) -> Features:
     """Return the features that the node lacks according to its agent. Without a report, none are lacking."""
     if report is None:
         return {}
@@ -48,7 +48,7 @@ def expected_to_lack(nodes: Iterable[HasReport]) -> Mapping[int, Features]:
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
         if node.isolation is not None:
-            features = lacked_features(node.isolation)
+            features = reported_missing_features(node.isolation)
             common = lacking.setdefault(node.pool_id, dict(features))
             for feature in common.keys() - features.keys():
                 del common[feature]

@@ -9,7 +9,7 @@ from berth.db.compiled import compiled_once
 from pools.models import Node, NodePool
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
-from scheduler.loop.observe.isolation import Features, lacked_features
+from scheduler.loop.observe.isolation import Features, reported_missing_features
 from scheduler.reports.usage.decayed import HALF_LIFE
 
 NO_PROJECTS: Mapping[int, str] = {}
@@ -85,8 +85,11 @@ class NodeCache:
         return tuple(node for _, node in self._nodes.values())
 
 
-def engine_pool(row: NodePool, now: datetime, lacks: Features = NO_FEATURES) -> model.Pool:
-    """Convert a pool. `lacks` contains the features that new nodes are expected to lack."""
+def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FEATURES) -> model.Pool:
+    """Convert a pool row to the engine's model.
+
+    `missing_features` contains the features that new nodes are expected to lack.
+    """
     expired = row.expires_at is not None and row.expires_at <= now
     cannot_grow = row.paused or row.provisioning_stopped or expired
     return model.Pool(
@@ -124,7 +127,7 @@ def engine_pool(row: NodePool, now: datetime, lacks: Features = NO_FEATURES) -> 
             max_pods=row.max_pods,
             labels=row.labels,
             taints=_taints(row.taints),
-            lacks=lacks,
+            missing_features=missing_features,
         ),
     )
 
@@ -154,7 +157,7 @@ def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str) -> model
         state=state,
         ordinal=row.ordinal,
         ready_at=to_timestamp(row.ready_at) if row.ready_at else None,
-        lacks=lacked_features(row.isolation),
+        missing_features=reported_missing_features(row.isolation),
         only_project=only_project,
         foreign_devices=tuple(device for device in row.foreign_devices if device < row.gpus),
     )

@@ -41,9 +41,9 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
             reserved_load.has_reservations and name in view.below_threshold
         ):  # the current nodes are not enough
             queued = max(queued, 1)
-        # Use the higher value: `allocated` includes stopping pods, and `standing` counts pods at their CPU
+        # Use the higher value: `allocated` includes stopping pods, and `placed` counts pods at their CPU
         # and memory limits.
-        running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.standing))
+        running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.placed))
         changed += report_pressure(
             pool.pk,
             queued=queued,

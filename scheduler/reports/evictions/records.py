@@ -97,7 +97,7 @@ def _workload_name(handle: str) -> str:
     return handle.partition("/")[2]
 
 
-def _queue_numbers(status: plan.QueueStanding) -> dict[str, Any]:
+def _queue_numbers(status: plan.QueueImpact) -> dict[str, Any]:
     return {
         "queue": status.queue,
         "quota": status.quota._asdict(),

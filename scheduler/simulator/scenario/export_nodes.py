@@ -67,4 +67,4 @@ def _shape(machine: Node | NodeShape) -> Document:
             {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in machine.taints
         ],
     }
-    return document | ({"lacks": dict(machine.lacks)} if machine.lacks else {})
+    return document | ({"lacks": dict(machine.missing_features)} if machine.missing_features else {})

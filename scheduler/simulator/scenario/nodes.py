@@ -50,7 +50,7 @@ def _node(spec: NodeDocument, default_pool: str) -> Node:
         state=NodeState(spec.state),
         ordinal=spec.ordinal,
         ready_at=None if spec.ready_at is None else to_timestamp(spec.ready_at),
-        lacks=_lacks(spec),
+        missing_features=_missing_features(spec),
         only_project=spec.only_project or "",
     )
 
@@ -99,7 +99,7 @@ def _shape(spec: Shape) -> NodeShape:
         spec.max_pods,
         spec.labels,
         _taints(spec),
-        _lacks(spec),
+        _missing_features(spec),
     )
 
 
@@ -107,5 +107,5 @@ def _taints(spec: Shape) -> tuple[Taint, ...]:
     return tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints)
 
 
-def _lacks(spec: Shape) -> dict[str, str]:
+def _missing_features(spec: Shape) -> dict[str, str]:
     return {str(feature): reason for feature, reason in spec.lacks.items()}

@@ -65,7 +65,7 @@ def _job(name: str, drawn: dict[str, Any]) -> dict[str, Any]:
 
 def reference_order(snapshot: Snapshot, plan: Plan) -> OneNodeScheduler:
     queues = {queue.name: queue for queue in snapshot.queues}
-    standings = {
+    entries = {
         report.queue: QueueState(
             report.queue,
             (report.quota.gpu or 0) // MILLI,
@@ -76,7 +76,7 @@ def reference_order(snapshot: Snapshot, plan: Plan) -> OneNodeScheduler:
         )
         for report in plan.queues
     }
-    node = OneNodeScheduler(snapshot.nodes[0].gpus, standings, [], {})
+    node = OneNodeScheduler(snapshot.nodes[0].gpus, entries, [], {})
     size = snapshot.nodes[0].gpus
     for workload in snapshot.workloads:
         path, gpus = PATHS[workload.project], workload.tree.children[0].request.devices  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from scheduler.engine.board.request_mix import RequestMix
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pool, Strategy
 from scheduler.engine.placement.fragmentation import Fragmentation
-from scheduler.engine.placement.spots import Horizon, pick_spot
+from scheduler.engine.placement.slots import Horizon, pick_slot
 from scheduler.simulator import load, simulate
 from tests.engine.world import World, placed, request, role, steps
 
@@ -118,14 +118,14 @@ def test_incremental_losses_equal_recomputed_losses(
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
     for gang, part in parts:
-        mark, spot = board.mark(), pick_spot(board, part, Horizon.NOW)
+        mark, slot = board.mark(), pick_slot(board, part, Horizon.NOW)
         afresh = Fragmentation(board.nodes, RequestMix({}))
         afresh._mix = board.fragmentation._mix
         afresh._update_losses(afresh._open.nonzero()[0])
         board.nodes.touched = board.fragmentation._touched
         assert list(afresh.best_first(part, None)) == list(board.fragmentation.best_first(part, None))
-        if spot is not None:
-            board.put(gang, part, 0, spot)
+        if slot is not None:
+            board.put(gang, part, 0, slot)
             if chance.random() < 0.3:
                 board.rewind(mark)
 
@@ -139,11 +139,11 @@ def test_fragmentation_places_every_workload_that_binpack_places(
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     packed = replace(board.pool, node_strategy=Strategy.BINPACK, device_strategy=Strategy.BINPACK)
     for gang in board.gangs.values():
-        spot = pick_spot(board, gang.parts[0], Horizon.NOW)
+        slot = pick_slot(board, gang.parts[0], Horizon.NOW)
         counting, board.pool = board.pool, packed
-        other = pick_spot(board, gang.parts[0], Horizon.NOW)
+        other = pick_slot(board, gang.parts[0], Horizon.NOW)
         board.pool = counting
-        assert (spot is None) == (other is None)
-        if spot is not None:
-            board.put(gang, gang.parts[0], 0, spot)
-            assert min(board.nodes.devices[spot.node], default=0) >= 0 <= board.nodes.cpu[spot.node]
+        assert (slot is None) == (other is None)
+        if slot is not None:
+            board.put(gang, gang.parts[0], 0, slot)
+            assert min(board.nodes.devices[slot.node], default=0) >= 0 <= board.nodes.cpu[slot.node]

@@ -44,7 +44,7 @@ def test_node_is_released_when_its_workloads_fit_elsewhere() -> None:
     assert bundle.kind is Kind.CONSOLIDATE
     (audit,) = bundle.evictions
     assert audit.rule == "moved to release node n3: its workloads fit on other nodes"
-    assert [standing.queue for standing in audit.victim] == ["p", "d"]
+    assert [impact.queue for impact in audit.victim] == ["p", "d"]
 
 
 def test_node_with_least_work_to_lose_is_released_first() -> None:

@@ -10,6 +10,6 @@ def matches(role: Role, node: Node, project: str) -> bool:
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
         and all(is_tolerated(taint, role.tolerations) for taint in node.taints)
         and node.gpu_memory_mib >= role.request.gpu_memory_mib
-        and not node.lacks.keys() & {"isolation", *role.requires}
+        and not node.missing_features.keys() & {"isolation", *role.requires}
         and node.only_project in ("", project)
     )

@@ -79,13 +79,18 @@ def test_nodes_without_a_report_may_run_images(stage: Stage) -> None:
 
 def test_new_nodes_are_expected_to_lack_features_that_all_nodes_lack(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
-    lacks = {node.name: dict(node.lacks) for node in observe(stage.clock.now(), SpecCache()).snapshot.nodes}
-    assert lacks == {"local-0": {"images": "podman is not installed"}, "local-1": {}}
+    missing = {
+        node.name: dict(node.missing_features)
+        for node in observe(stage.clock.now(), SpecCache()).snapshot.nodes
+    }
+    assert missing == {"local-0": {"images": "podman is not installed"}, "local-1": {}}
     shapes = [pool.node_shape for pool in observe(stage.clock.now(), SpecCache()).snapshot.pools]
-    assert [dict(shape.lacks) for shape in shapes if shape] == [{"images": "podman is not installed"}]
+    assert [dict(shape.missing_features) for shape in shapes if shape] == [
+        {"images": "podman is not installed"}
+    ]
     report("local-1")
     shapes = [pool.node_shape for pool in observe(stage.clock.now(), SpecCache()).snapshot.pools]
-    assert [dict(shape.lacks) for shape in shapes if shape] == [{}]
+    assert [dict(shape.missing_features) for shape in shapes if shape] == [{}]
 
 
 def test_nothing_starts_on_a_node_that_must_isolate_pods_but_cannot(stage: Stage) -> None:
@@ -163,6 +168,6 @@ def test_dry_run_and_exported_scenario_agree_with_the_scheduler(stage: Stage, sp
     assert outcomes == ["would_start", "would_stay_pending", "would_stay_pending"]
     snapshot = observe(stage.clock.now(), SpecCache()).snapshot
     again = load(snapshot_to_scenario(snapshot)).snapshot
-    assert [(node.lacks, node.only_project) for node in again.nodes] == [
+    assert [(node.missing_features, node.only_project) for node in again.nodes] == [
         ({"images": "podman is not installed"}, "vision"), ({}, ""),
     ]  # fmt: skip

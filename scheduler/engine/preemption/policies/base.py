@@ -124,8 +124,8 @@ class PreemptionPolicy:
             )
         return victim.cached_key
 
-    def queue_standing(self, victims: Sequence[Victim]) -> Key:
-        """Return the sort key of the victims' queues, smallest first. It takes precedence over cost."""
+    def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
+        """Return the worst stage of the victims' queues, as a sort key that takes precedence over cost."""
         del victims
         return ()
 
@@ -138,7 +138,7 @@ class PreemptionPolicy:
         """Return the first part of `key`, which victims of a queue may share, or None if none is allowed."""
         if self.rule(victim) is None:
             return None
-        return (*self.queue_standing((victim,)), *self.queue_key(victim.gang.account))
+        return (*self.worst_queue_stage((victim,)), *self.queue_key(victim.gang.account))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
         """Return the cost of a set of victims, regardless of their queues.

@@ -123,9 +123,11 @@ class Reclaim(PreemptionPolicy):
     def _reclaim_rules(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield each resource that can be reclaimed from the project, with its threshold and rule.
+        """Yield each resource that can be reclaimed from the project, with its threshold and
+        rule.
 
-        For a preemptor within its quota, the threshold is the victim queue's quota, whatever its share.
+        For a preemptor within its quota, the threshold is the victim queue's quota, regardless of
+        its share.
         """
         if not self.deserved:
             if self.turns.may_owe_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):
@@ -193,13 +195,13 @@ class Reclaim(PreemptionPolicy):
             account.cache[key] = result
         return result
 
-    def queue_standing(self, victims: Sequence[Victim]) -> Key:
+    def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
         """Return the worst stage of the victims' queues: over share, over quota, or within quota.
 
         For each victim, its queue's allocation excludes the victims evicted before it.
         """
         if len(victims) == 1 or _are_alike(victims):
-            return self._standing_of_equal_victims(victims[0], len(victims))
+            return self._equal_victims_stage(victims[0], len(victims))
         remaining: dict[QueueAccount, list[int]] = {}
         worst = (False, 0, -math.inf, 0)
         for victim in victims:
@@ -219,8 +221,8 @@ class Reclaim(PreemptionPolicy):
             worst = max(worst, (below_quota, stages[0], self._usage_rank(victim_queue, account), stages[-1]))
         return worst
 
-    def _standing_of_equal_victims(self, victim: Victim, count: int) -> Key:
-        """Return the standing of a set of `count` victims that equal this one."""
+    def _equal_victims_stage(self, victim: Victim, count: int) -> Key:
+        """Return the worst stage for `count` victims that equal this one."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account

@@ -8,21 +8,21 @@ from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.ledger import QueueAccount
-from scheduler.engine.board.nodes import Spot
+from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Strategy
-from scheduler.engine.placement.spots import Horizon, has_room, spot_on_node
+from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
 from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
-# Standing of the victim queue, cost of clearing the node (regardless of queues), the node, and its victims.
+# Stage of the victim queue, cost of clearing the node (regardless of queues), the node, and its victims.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
 Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the name of the victim queue
 
 
 @dataclass(slots=True)
 class OfferCache:
-    """Offers of the first proposal, shared with later proposals."""
+    """Offers made for the first proposal, shared with later proposals."""
 
     offers: Offers | None = None
 
@@ -50,12 +50,12 @@ class NodeCosts:
         if offer_cache is not None:
             self._share_offers(offer_cache, banned)
         self._queues: list[tuple[Key, str]] = []
-        # Current cost by queue. Heap entries with another cost are stale.
+        # Current cost by queue. Heap entries with a different cost are stale.
         self._queue_costs: dict[str, Key] = {}
         for name in self._offers:
             self._push_queue(name)
 
-    def clear_cheapest(self) -> Spot | None:
+    def clear_cheapest(self) -> Slot | None:
         while self._queues:
             cost, name = self._queues[0]
             offers = self._offers[name][1]
@@ -63,9 +63,9 @@ class NodeCosts:
                 heappop(self._queues)
                 self._push_queue(name)
                 continue
-            queue_standing, price, i, victims = offers[0]
-            worse = self.selection.policy.queue_standing(victims)
-            if worse > queue_standing:
+            worst_queue_stage, price, i, victims = offers[0]
+            worse = self.selection.policy.worst_queue_stage(victims)
+            if worse > worst_queue_stage:
                 heappop(offers)
                 self._reprice_offer(name, (worse, price, i, victims))
                 continue
@@ -76,11 +76,11 @@ class NodeCosts:
                 continue
             heappop(offers)
             stale = not all(self.selection.is_available(victim) for victim in victims)
-            spot = None if stale else self._clear_node(i, victims)
-            if stale or spot is not None:
+            slot = None if stale else self._clear_node(i, victims)
+            if stale or slot is not None:
                 self._reprice_node(i)
-            if spot is not None:
-                return spot
+            if slot is not None:
+                return slot
         return None
 
     def _price_nodes(self, banned: Collection[int]) -> None:
@@ -110,7 +110,9 @@ class NodeCosts:
         queue, policy = self._victim_queue(result), self.selection.policy
         if queue.name not in self._offers:
             self._offers[queue.name] = (queue, [])
-        heappush(self._offers[queue.name][1], (policy.queue_standing(result), policy.cost(result), i, result))
+        heappush(
+            self._offers[queue.name][1], (policy.worst_queue_stage(result), policy.cost(result), i, result)
+        )
         return queue.name
 
     def _victim_queue(self, victims: Sequence[Victim]) -> QueueAccount:
@@ -133,7 +135,7 @@ class NodeCosts:
             heappush(self._queues, (cost, name))
 
     def _reprice_offer(self, name: str, offer: Offer) -> None:
-        """Price a node again after its victim queue's standing has changed."""
+        """Price a node again after its victim queue's stage has changed."""
         _, _, i, victims = offer
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):
@@ -144,19 +146,19 @@ class NodeCosts:
     def _queue_cost(self, name: str) -> Key:
         """Return the sort key of a queue's best offer, comparable with `full_cost`."""
         queue, offers = self._offers[name]
-        queue_standing, cost, i, _ = offers[0]
-        return (*queue_standing, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
+        worst_queue_stage, cost, i, _ = offers[0]
+        return (*worst_queue_stage, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
 
-    def _clear_node(self, i: int, victims: Sequence[Victim]) -> Spot | None:
+    def _clear_node(self, i: int, victims: Sequence[Victim]) -> Slot | None:
         board, selection = self.board, self.selection
         start, count = board.mark(), len(selection.selected)
         if all(selection.take(victim) for victim in victims) and has_room(
             board.nodes, i, self.part, Horizon.LEAVING
         ):
             spread = board.pool.device_strategy is Strategy.SPREAD
-            spot = spot_on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
-            if spot is not None:
-                return spot
+            slot = slot_on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
+            if slot is not None:
+                return slot
         board.rewind(start)
         selection.forget(count)
         return None
@@ -188,7 +190,7 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
     if (
         sets
         and len(chosen) > 1
-        and selection.policy.queue_standing(chosen) > selection.policy.queue_standing(chosen[:1])
+        and selection.policy.worst_queue_stage(chosen) > selection.policy.worst_queue_stage(chosen[:1])
     ):
         sets += _select_across_queues(selection, room, ordered)
     if len(sets) < 2:
@@ -216,7 +218,7 @@ def _select_across_queues(
     left = list(ordered)
     while left and not room.fits_after(chosen):
         # `min` returns the first of equal victims.
-        victim = min(left, key=lambda victim: selection.policy.queue_standing([*chosen, victim]))
+        victim = min(left, key=lambda victim: selection.policy.worst_queue_stage([*chosen, victim]))
         left.remove(victim)
         if not _conflicts(victim, chosen):
             chosen.append(victim)
@@ -224,14 +226,14 @@ def _select_across_queues(
 
 
 def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
-    """Return the sort key of victims: queue standing, stopped workloads, queue, other costs."""
+    """Return the sort key of victims: worst queue stage, stopped workloads, queue, other costs."""
     queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
     cost = selection.policy.cost(victims)
-    return (*selection.policy.queue_standing(victims), cost[0], *queue, *cost[1:])
+    return (*selection.policy.worst_queue_stage(victims), cost[0], *queue, *cost[1:])
 
 
 def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with chosen ones, or the gang cannot lose them all."""
+    """Return whether the victim overlaps with the chosen ones, or the gang cannot lose all of them."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
@@ -240,7 +242,7 @@ def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
         return True
     pods = {id(pod) for _, pod in victim.pods}
     if any(id(pod) in pods for other in same for _, pod in other.pods):
-        return True  # the victims share a follower
+        return True  # both victims include the same follower
     part = victim.pods[0][0]
     return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
 

@@ -6,7 +6,7 @@ from operator import itemgetter
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount
-from scheduler.engine.board.nodes import Spot
+from scheduler.engine.board.nodes import Slot
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.victims.units import (
     Victim,
@@ -22,7 +22,7 @@ class VictimSelection:
     def __init__(self, board: Board, policy: PreemptionPolicy) -> None:
         self.board, self.policy = board, policy
         self.selected: list[Victim] = []
-        self.planned_spots: dict[int, Spot] = {}  # places of pods that will not be evicted, by `id(pod)`
+        self.planned_slots: dict[int, Slot] = {}  # slots of pods that will not be evicted, by `id(pod)`
         self.rules: dict[int, str] = {}  # rule names by `id(victim)`
         self._gang_victims: dict[str, Victim] = {}
         self._allowed_queues: dict[str, bool] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, least_request, limit_of
+from scheduler.engine.board.gang import Arrangement, least_request, node_amount
 from scheduler.engine.board.ledger import CPU, GPU, MEMORY, QueueAccount, main_resource
 from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.preemption.bounds import max_gpus_saved_by_moves
@@ -113,7 +113,7 @@ def _freed(victim: Victim, kind: int) -> int:
     """Return the amount that the victim frees on its nodes. Nodes count limits instead of requests."""
     if kind == GPU:
         return victim.amounts[GPU]
-    return sum(limit_of(part, kind) for part, _ in victim.pods)
+    return sum(node_amount(part, kind) for part, _ in victim.pods)
 
 
 def _missing_amounts(
@@ -124,7 +124,7 @@ def _missing_amounts(
     gpus, _, _ = least_request(arrangement)
     requested = (
         gpus,
-        *(sum(limit_of(need.part, kind) * need.count for need in arrangement) for kind in (CPU, MEMORY)),
+        *(sum(node_amount(need.part, kind) * need.count for need in arrangement) for kind in (CPU, MEMORY)),
     )
     return {
         kind: requested[kind] - sum(max(0, (nodes.gpu, nodes.cpu, nodes.memory)[kind][i]) for i in usable)

@@ -90,8 +90,8 @@ def _mismatches(cluster: Cluster, workload: Workload, pod: Pod) -> Broken:
         yield "the GPU model is not one of the role's models"
     if any(not _is_tolerated(taint, role.tolerations) for taint in node.taints):
         yield "a taint is not tolerated"
-    if node.lacks.keys() & {"isolation", *role.requires}:
-        yield f"the node lacks {', '.join(node.lacks)}"
+    if node.missing_features.keys() & {"isolation", *role.requires}:
+        yield f"the node lacks {', '.join(node.missing_features)}"
     if node.only_project not in ("", workload.project):
         yield f"the node serves only {node.only_project}"
     request = role.request

@@ -1,4 +1,4 @@
-"""Find the best spot for a replica according to the pool's placement strategies."""
+"""Find the best slot for a replica according to the pool's placement strategies."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole
-from scheduler.engine.board.nodes import Nodes, Spot
+from scheduler.engine.board.nodes import Nodes, Slot
 from scheduler.engine.model import Strategy
 
 RANKING_THRESHOLD = 64  # minimum number of replicas for which nodes are ranked only once
@@ -22,10 +22,10 @@ class Horizon(IntEnum):
     BOOTING = 2  # also the capacity of booting nodes
 
 
-def pick_spot(
+def pick_slot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
-) -> Spot | None:
-    """Return the best spot for one replica, or None. Ties go to the first node by name."""
+) -> Slot | None:
+    """Return the best slot for one replica, or None. Ties go to the first node by name."""
     if part.avoid_mask is not None:
         kind = bytes(not avoid_mask for avoid_mask in part.avoid_mask)
         preferred = _pick(board, part, horizon, within, kind)
@@ -34,12 +34,12 @@ def pick_spot(
     return _pick(board, part, horizon, within, None)
 
 
-def equal_spots(
+def equal_slots(
     board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
-) -> Iterator[Spot]:
-    """Yield the best spot for each of `count` equal replicas.
+) -> Iterator[Slot]:
+    """Yield the best slot for each of `count` equal replicas.
 
-    The caller must take each spot before the next one is computed. Only the chosen node changes in
+    The caller must use each slot before the next one is computed. Only the chosen node changes in
     between. With packing, it remains the best node while it has room. With spreading, the other
     nodes keep their order.
     """
@@ -53,34 +53,34 @@ def equal_spots(
         else strategy is Strategy.BINPACK and whole
     )
     if count >= RANKING_THRESHOLD and not refill:
-        yield from _ranked_spots(board, part, horizon, within)
+        yield from _ranked_slots(board, part, horizon, within)
         return
-    while (spot := pick_spot(board, part, horizon, within)) is not None:
-        yield spot
-        i = spot.node
+    while (slot := pick_slot(board, part, horizon, within)) is not None:
+        yield slot
+        i = slot.node
         while refill and has_room(nodes, i, part, horizon):
-            more = spot_on_node(nodes, i, part, horizon, spread)
+            more = slot_on_node(nodes, i, part, horizon, spread)
             if more is None:
                 break
             yield more
 
 
-def _ranked_spots(
+def _ranked_slots(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
-) -> Iterator[Spot]:
-    """Yield the spots that repeated calls of `pick_spot` would return, using a heap of nodes."""
+) -> Iterator[Slot]:
+    """Yield the slots that repeated calls of `pick_slot` would return, using a heap of nodes."""
     preferred = None if part.avoid_mask is None else [not avoid_mask for avoid_mask in part.avoid_mask]
     for only in (None,) if preferred is None else (preferred, None):
-        yield from _spots_from_heap(board, part, horizon, within, only)
+        yield from _slots_from_heap(board, part, horizon, within, only)
 
 
-def _spots_from_heap(
+def _slots_from_heap(
     board: Board,
     part: BoardRole,
     horizon: Horizon,
     within: AbstractSet[int] | None,
     only: Sequence[bool] | None,
-) -> Iterator[Spot]:
+) -> Iterator[Slot]:
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
     key = _node_sort_key(board, part, horizon, within)
     heap = [
@@ -91,11 +91,11 @@ def _spots_from_heap(
     heapify(heap)
     while heap:
         i = heap[0][1]
-        spot = spot_on_node(nodes, i, part, horizon, spread) if has_room(nodes, i, part, horizon) else None
-        if spot is None:
+        slot = slot_on_node(nodes, i, part, horizon, spread) if has_room(nodes, i, part, horizon) else None
+        if slot is None:
             heappop(heap)
             continue
-        yield spot
+        yield slot
         heapreplace(heap, (key(i), i))
 
 
@@ -115,7 +115,7 @@ def _node_sort_key(
 
 def _pick(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
-) -> Spot | None:
+) -> Slot | None:
     if board.pool.node_strategy is Strategy.FRAGMENTATION:
         return _pick_least_fragmenting(board, part, horizon, within, only)
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
@@ -124,15 +124,15 @@ def _pick(
             continue
         if not has_room(nodes, i, part, horizon):
             continue
-        spot = spot_on_node(nodes, i, part, horizon, spread)
-        if spot is not None:
-            return spot
+        slot = slot_on_node(nodes, i, part, horizon, spread)
+        if slot is not None:
+            return slot
     return None
 
 
 def _pick_least_fragmenting(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
-) -> Spot | None:
+) -> Slot | None:
     nodes, strategy = board.nodes, board.pool.device_strategy
     for ready in (True, False) if horizon >= Horizon.BOOTING else (True,):
         for i, device in board.fragmentation.best_first(part, within):
@@ -141,15 +141,15 @@ def _pick_least_fragmenting(
             if not has_room(nodes, i, part, horizon):
                 continue
             if device >= 0 and i not in nodes.leaving and strategy is Strategy.FRAGMENTATION:
-                return Spot(i, (device,), nodes.milli_on(i, part.request))
-            spot = spot_on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
-            if spot is not None:
-                return spot
+                return Slot(i, (device,), nodes.milli_on(i, part.request))
+            slot = slot_on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
+            if slot is not None:
+                return slot
     return None
 
 
 def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
-    """Return whether the node has room for a replica, apart from devices."""
+    """Return whether the node has room for a replica, ignoring devices."""
     request = part.request
     if part.ignores_limits:
         if nodes.cpu_unrequested[i] < request.cpu or nodes.memory_unrequested[i] < request.memory_mib:
@@ -166,13 +166,13 @@ def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
     return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
 
 
-def spot_on_node(
+def slot_on_node(
     nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False
-) -> Spot | None:
-    """Return a spot on the node for one replica, or None if too few devices are free."""
+) -> Slot | None:
+    """Return a slot on the node for one replica, or None if too few devices are free."""
     count = part.request.devices
     if not count:
-        return Spot(i, (), 0)
+        return Slot(i, (), 0)
     milli = nodes.milli_on(i, part.request)
     if milli == MILLI and nodes.whole[i] < count:
         return None
@@ -187,7 +187,7 @@ def spot_on_node(
             usable.sort(key=lambda d: (-free[d] if spread else free[d], d))
     if len(usable) < count:
         return None
-    return Spot(i, tuple(sorted(usable[:count])), milli)
+    return Slot(i, tuple(sorted(usable[:count])), milli)
 
 
 def _candidates(
@@ -215,7 +215,7 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield the nodes for a fraction of a device, starting with those that have a shared device."""
+    """Yield the nodes with room for a fraction of a device, those with a shared device first."""
     yield from sorted(nodes.shared, key=_packing_key(nodes, part))
     for bucket in nodes.by_whole:
         yield from bucket
