@@ -282,7 +282,8 @@ class NodeUtilization(models.Model):
 class UtilizationPoint(models.Model):
     """Utilization of a pod in one minute or hour, as sums over the measured seconds.
 
-    The utilization of a shared device is split among its pods in proportion to their shares of the device.
+    A shared device's utilization is split among its pods in proportion to their shares of the
+    device.
     """
 
     pod = models.ForeignKey("projects.Pod", on_delete=models.CASCADE, related_name="use_points")

@@ -22,7 +22,7 @@ PERIODIC_TASKS = (
 
 
 def sync_schedules() -> int:
-    """Make the schedules match `PERIODIC_TASKS`. Return how many were created or corrected."""
+    """Make the stored schedules match `PERIODIC_TASKS`. Return how many were created or corrected."""
     rows: dict[str, list[Schedule]] = {}
     for row in Schedule.objects.filter(name__startswith="berth: ").order_by("pk"):
         rows.setdefault(row.name, []).append(row)

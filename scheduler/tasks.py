@@ -1,4 +1,4 @@
-"""Jobs of the scheduler for the task queue. Each job may run twice or be interrupted."""
+"""Task-queue jobs of the scheduler. Each job may run twice or be interrupted."""
 
 from datetime import timedelta
 

@@ -159,7 +159,7 @@ class WorkloadEvictions(ApiView):
 
 
 def stream_csv(request: Request, rows: QuerySet[Eviction], viewer: Viewer) -> StreamingHttpResponse:
-    """Return a CSV response that streams all rows in the order of the queryset."""
+    """Return a CSV response that streams all rows in queryset order."""
     shown = (serialize_eviction(render(viewer, [row])[0]) for row in rows.iterator(chunk_size=1000))
     return csv_response(
         request, "evictions", COLUMNS, ([getattr(eviction, key) for key in COLUMNS] for eviction in shown)

@@ -56,7 +56,7 @@ class LiveConsumer(SignedInConsumer):
         while True:
             note = await self.queue.notes.get()
             if note["kind"] in ("tenants", "everything") and await self.check():
-                return  # the permission check closes the socket
+                return  # the permission check has closed the connection
             if self.visibility.includes(note):
                 await self.send_json({"kind": note["kind"], "ids": note["ids"]})
 

@@ -1,4 +1,4 @@
-"""REST endpoint for a pool's queue, with ordering keys."""
+"""REST endpoint for a pool's queue, with the sort keys that determine its order."""
 
 from datetime import datetime
 from typing import Any

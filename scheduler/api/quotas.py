@@ -68,7 +68,7 @@ class HiddenChangesResponse(ResponseModel):
 
 
 class QuotaImpactResponse(ResponseModel):
-    """Predicted changes in the next cycle. Workloads that you may not see are only counted."""
+    """Predicted changes in the next cycle. Workloads that you may not see are counted but not listed."""
 
     changes_nothing: bool
     quotas: list[QuotaEditResponse]

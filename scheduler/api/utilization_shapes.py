@@ -19,7 +19,7 @@ class AllocatedResourcesResponse(ResponseModel):
 
 
 class UsedResourcesResponse(ResponseModel):
-    """Measured amounts. Null means that the amount was not measured; it does not mean zero."""
+    """Measured amounts. Null means that the amount was not measured, which is different from zero."""
 
     gpu: float | None = Field(description="Allocated GPUs times their measured utilization.")
     cpu: float | None
@@ -40,7 +40,7 @@ class UtilizationResponse(ResponseModel):
 
 
 class UtilizationPointResponse(ResponseModel):
-    """Averages over a minute or an hour. Memory is the peak."""
+    """Averages over one minute or one hour. Memory is the peak."""
 
     at: datetime
     allocated: AllocatedResourcesResponse

@@ -23,7 +23,7 @@ class SentOrders:
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
     failed: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last failed start of each pod
-    starts_left: bool = False  # whether the last tick left starts to the next one
+    starts_left: bool = False  # whether the last tick left some starts for the next one
 
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:
         for pk in pods:

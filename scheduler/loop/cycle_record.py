@@ -25,19 +25,20 @@ from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
-FREE_SIZE = 1000  # number of workloads up to which every cycle is explained and its snapshot stored
-SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500  # beyond, in workloads
+FREE_SIZE = 1000  # maximum number of workloads for which every cycle is explained and its snapshot stored
+# pace for larger clusters, in workloads per second
+SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
 
 
 @dataclass(slots=True)
 class Pace:
-    """Interval of work that takes time by the number of workloads."""
+    """Minimum interval between two runs of work whose duration depends on the number of workloads."""
 
     per_second: int
     last: datetime | None = None
 
     def is_due(self, size: int, now: datetime) -> bool:
-        """Return whether enough time has passed since the work was last due."""
+        """Return whether enough time has passed since the work last ran."""
         interval = timedelta(seconds=size / self.per_second)
         if size > FREE_SIZE and self.last is not None and self.last <= now < self.last + interval:
             return False
@@ -153,7 +154,10 @@ def _record(
 def record_failure(
     timer: CycleTimer, held_lease: HeldLease, memory: CycleMemory, notes: Sequence[str]
 ) -> bool:
-    """Record a failed cycle unless its notes equal the previous ones. Return whether a row was written."""
+    """Record a failed cycle unless its notes equal those of the previous failure.
+
+    Return whether a row was written.
+    """
     if tuple(notes) == memory.notes:
         return False
     with fenced_transaction(held_lease):
@@ -185,7 +189,10 @@ def explain_more(run: CycleRun, context: SchedulerContext, memory: CycleMemory) 
 
 
 def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Store the snapshot of a recorded cycle. A crash in between leaves a cycle that cannot be replayed."""
+    """Store the snapshot of a recorded cycle.
+
+    If the process crashes before this step, the cycle cannot be replayed.
+    """
     run.is_snapshot_due = False
     snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:

@@ -1,4 +1,4 @@
-"""Identify the engine by release and source digest."""
+"""Identify the engine by its release and a digest of its source."""
 
 import hashlib
 from functools import cache
@@ -11,7 +11,10 @@ from berth.core.version import installed_version
 
 @cache
 def engine_version() -> str:
-    """Return a version such as `0.1.0+3f2a9c81d0`. A replay with another version may decide differently."""
+    """Return a version such as `0.1.0+3f2a9c81d0`.
+
+    A different version may decide differently in a replay.
+    """
     digest = hashlib.blake2b(digest_size=5)
     for folder in (scheduler.engine, berth.core):
         for path in sorted(Path(folder.__path__[0]).rglob("*.py")):

@@ -26,14 +26,18 @@ BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 EMPTY_SECONDS = 15.0  # time between two ticks while no workload is live
 QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
 DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
-RETRY_SECONDS = 0.05  # delay before the first retry of a tick that left work undone; doubled for each retry
+# delay before the first retry of a tick that left work undone; each further retry doubles it
+RETRY_SECONDS = 0.05
 MAX_DOUBLINGS = 10
 TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles a burst of changes
 
 
 @dataclass(slots=True, kw_only=True)
 class Scheduler(LeaderLoop):
-    """A scheduler process. `runtime_for` returns the runtime of a pool; pods in `runtimes` can wake it."""
+    """A scheduler process.
+
+    `runtime_for` returns the runtime of a pool. Pods in `runtimes` can wake the process.
+    """
 
     name: ClassVar[str] = NAME
 
@@ -48,7 +52,7 @@ class Scheduler(LeaderLoop):
     _retries: int = 0  # consecutive ticks that left work undone
     _ticked_at: float = 0.0  # monotonic time at which the last tick ended
     _changed_at: float | None = None  # time of the first change since the latest reconcile pass began
-    _pass_changed: bool = False  # whether anything changed before or during the current pass
+    _pass_changed: bool = False  # whether anything has changed since just before the current pass began
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
     _cleaning: Iterator[bool] | None = None
@@ -83,7 +87,7 @@ class Scheduler(LeaderLoop):
 
     def _tick(self, loop: Loop, trigger: str) -> None:
         if trigger == POD_TRIGGER and (self._retries or loop.has_more):
-            trigger = TIMEOUT  # a tick that only handles pod reports would not repeat the decision
+            trigger = TIMEOUT  # a tick triggered by pod reports would not repeat the decision
         self._tick_at = 0.0  # due again if this tick raises an error
         changed = loop.tick(trigger, reconcile=False)
         self._ticked_at = time.monotonic()

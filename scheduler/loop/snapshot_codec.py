@@ -1,7 +1,7 @@
 """Encode snapshots as JSON and decode them without loss.
 
-Scenario files reject values that users should not write by hand, but a snapshot must carry every value that
-rows can have. Fields with default values are omitted.
+Scenario files reject values that users should not write by hand, but a snapshot must contain
+every value that rows can have. Fields with default values are omitted.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from scheduler.engine.model import Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
-Encoded = dict[str, tuple[object, str]]  # values with their JSON texts, by name
+Encoded = dict[str, tuple[object, str]]  # values with their JSON text, by name
 LARGE_FIELDS = ("nodes", "workloads")  # snapshot fields that are long and mostly unchanged between cycles
 
 

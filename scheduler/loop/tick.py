@@ -1,7 +1,7 @@
 """One tick of the scheduler: observe, decide, commit, dispatch, reconcile.
 
-Every step works from rows and can be repeated. The steps after commit run in every tick, even without a
-decision, because they complete work that a crash interrupted.
+Each step reads its input from the database and can be repeated. The steps after commit run in
+every tick, even without a decision, because they complete work that a crash interrupted.
 """
 
 import logging
@@ -58,7 +58,8 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]  # True on change
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
-MAX_BUNDLES = 100  # maximum per tick, so that no tick takes long; the next tick decides about the others
+# maximum per tick, so that no tick takes long; the next tick decides about the other workloads
+MAX_BUNDLES = 100
 
 
 @dataclass(slots=True)
@@ -74,14 +75,14 @@ class Loop:
     swept_at: datetime | None = None
     checkpoints_at: datetime | None = None
     _timer: CycleTimer = field(init=False)
-    _runs: list[CycleRun] = field(default_factory=list)  # unrecorded runs and the newest run
+    _runs: list[CycleRun] = field(default_factory=list)  # unrecorded cycles, and the newest cycle
     _notes: list[str] = field(default_factory=list)
-    _stale_bundles: int = 0  # number of the plan's first bundles that the last tick tried in vain
+    _stale_bundles: int = 0  # number of leading bundles of the plan that failed to commit in the last tick
     _changed: bool = False
     is_empty: bool = False  # whether the newest observation contained no live workload
     must_retry: bool = False  # a step failed or a bundle was stale, so another tick must follow soon
     has_more: bool = (
-        False  # this tick left bundles, starts or reports to the next one, which must follow at once
+        False  # this tick left bundles, starts or reports for the next one, which must follow immediately
     )
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
@@ -117,7 +118,7 @@ class Loop:
         return view
 
     def decide(self, view: ClusterView | None) -> Plan | None:
-        """Ask the engine for a plan."""
+        """Run the engine and return its plan."""
         if view is None:
             return None
         plan = self._cycle_step("decide", lambda: decide_pools(view.snapshot, self.context.layout))
@@ -147,7 +148,7 @@ class Loop:
             self.must_retry |= bool(run.outcome.stale)
             self._stale_bundles = 0 if run.outcome.applied else first + len(part.bundles)
             if run.outcome.applied and self._advance_arrays(view.at):
-                wake("scheduler", "array")  # the next cycle places the tasks for which this one made room
+                wake("scheduler", "array")  # the next cycle places the released tasks
 
     def dispatch(self, now: datetime) -> None:
         """Start and stop pods to match their rows."""
@@ -157,7 +158,7 @@ class Loop:
             self._notes += stop_pods(now, self.context)
 
     def reconcile(self) -> bool:
-        """Run a whole reconcile pass, then clean up. Return whether anything changed."""
+        """Run an entire reconcile pass, then clean up. Return whether anything changed."""
         changed, steps = False, chain(self.reconcile_steps(), self.clean_up_steps())
         while (step_changed := self.run_step(steps)) is not None:
             changed |= step_changed
@@ -283,7 +284,7 @@ class Loop:
         return fenced_step
 
     def _try(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step. An error, for example because of an invalid row, ends the step but not the loop."""
+        """Run a step. An error, such as one caused by an invalid row, ends the step but not the loop."""
         try:
             return step()
         except LeadershipLost:

@@ -1,4 +1,4 @@
-"""Resolve the tags of container images to digests at their registries."""
+"""Resolve container image tags to digests by querying registries."""
 
 from scheduler.registries.base import DigestResolver, RegistryError, Resolution
 from scheduler.registries.resolver import HttpResolver

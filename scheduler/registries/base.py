@@ -1,4 +1,4 @@
-"""The registry interface: the contract for resolving tags in the background."""
+"""Registry interface: the contract for resolving tags in the background."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RegistryFault(StrEnum):
 
     UNAUTHORIZED = "ImageUnauthorized"
     NOT_FOUND = "ImageNotFound"
-    FORBIDDEN = "RegistryForbidden"  # the address must not be called
+    FORBIDDEN = "RegistryForbidden"  # Berth must not call the address
     UNREACHABLE = "RegistryUnreachable"
     TIMEOUT = "RegistryTimeout"
     FAILED = "RegistryFailed"  # an unexpected response
@@ -37,7 +37,7 @@ class RegistryError(Exception):
 
     @property
     def is_permanent(self) -> bool:
-        """Whether further attempts cannot succeed."""
+        """Whether further attempts are certain to fail."""
         return self.fault in PERMANENT
 
 
@@ -50,17 +50,18 @@ class Resolution:
 
 
 class DigestResolver(Protocol):
-    """Looks up digests in the background, so that no registry delays the scheduler."""
+    """Looks up digests in the background, so that slow registries do not delay the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
-        """Start a lookup, unless this run has a lookup in progress or a result that has not been taken.
+        """Start a lookup, unless one is in progress or an uncollected result exists for this run.
 
-        `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns immediately.
+        `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns
+        immediately.
         """
         ...
 
     def take_results(self, keys: Collection[RunKey]) -> Mapping[RunKey, Resolution]:
-        """Return each finished lookup of these runs once. Drop all other finished lookups."""
+        """Return each finished lookup of these runs once. Drop finished lookups of other runs."""
         ...
 
     def wake_fds(self) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """Call registries, but only at addresses that Berth may call on behalf of users.
 
-Users choose registries, so each host name is resolved once, and only the address that was checked is called.
-Redirects are not followed. A proxy in the environment (HTTPS_PROXY, NO_PROXY) resolves names itself.
+Users choose registries, so each host name is resolved once, and only the address that was checked
+is called. Redirects are not followed. If the environment sets a proxy (HTTPS_PROXY, NO_PROXY),
+the proxy resolves host names.
 """
 
 import asyncio
@@ -26,9 +27,9 @@ NETWORKS = tuple(ipaddress.ip_network(network) for network in (*PRIVATE, *THIS_M
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """How registries are called.
+    """Rules for calling registries.
 
-    `insecure` lists registries that are called over HTTP, as are those on this machine. `own_ports` are
+    Registries in `insecure` and registries on this machine are called over HTTP. `own_ports` are
     Berth's ports on this machine, which are never called. `seconds` limits each lookup.
     """
 
@@ -45,7 +46,7 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegistryCalls:
-    """HTTP calls of one lookup."""
+    """HTTP requests of one lookup."""
 
     access: RegistryAccess
     tls: ssl.SSLContext
@@ -90,7 +91,7 @@ class RegistryCalls:
 
 
 def find_proxy(scheme: str, host: str) -> str | None:
-    """Return the proxy that the environment sets for this host, or None."""
+    """Return the proxy that the environment specifies for this host, or None."""
     if is_loopback(host) or proxy_bypass(host):
         return None
     return getproxies().get(scheme)

@@ -31,7 +31,7 @@ Login = tuple[str, str]
 
 @dataclass(slots=True)
 class RegistryClient:
-    """Client for all registries. It may be used only in one event loop."""
+    """Client for all registries. Use it in only one event loop."""
 
     access: RegistryAccess
     _tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)

@@ -24,7 +24,7 @@ NAME_LOOKUPS = 32  # threads for DNS, which can hang
 
 
 class HttpResolver:
-    """Resolver for real registries. The thread starts with the first request."""
+    """Resolver that queries registries over HTTP. The thread starts with the first request."""
 
     def __init__(self, access: "RegistryAccess | None" = None) -> None:
         self._access = access

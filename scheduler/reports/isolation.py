@@ -1,4 +1,4 @@
-"""Record how nodes isolate their pods, as their agents report it."""
+"""Record how nodes isolate their pods, as reported by their agents."""
 
 import logging
 from collections import defaultdict
@@ -17,9 +17,10 @@ log = logging.getLogger(__name__)
 def record_isolation(
     runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
 ) -> int:
-    """Query the runtimes for the isolation of their nodes. Return the number of nodes whose record changed.
+    """Ask the runtimes how their nodes isolate pods. Return the number of nodes whose record
+    changed.
 
-    With `only_missing`, query only about nodes that have not reported it yet.
+    With `only_missing`, ask only about nodes that have not reported it yet.
     """
     nodes = Node.objects.filter(state__in=HOSTING).select_related("pool").order_by("pk")
     if only_missing:

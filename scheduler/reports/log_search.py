@@ -39,9 +39,9 @@ class MatchingLine:
 class LogMatches:
     """Result of a log search.
 
-    `matches` counts the matching lines up to `searched_bytes`, and `lines` holds the first of them.
-    `resume_at` is the position from which to continue: the first match that is not in `lines`, otherwise the
-    position at which the time ran out. It is None if the search is complete.
+    `matches` counts the matching lines up to `searched_bytes`, and `lines` holds the first of
+    them. `resume_at` is the position from which to continue: the first match that is not in
+    `lines`, or else the position at which the time ran out. It is None if the search is complete.
     """
 
     matches: int
@@ -57,14 +57,14 @@ class LogMatches:
 
 
 class _LogSearch:
-    """Single pass over the chunks of a log. Each matching line is counted once, even if incomplete."""
+    """Single pass over a log's chunks. Each matching line is counted once, even if it is incomplete."""
 
     def __init__(self, needle: bytes, ignore_case: bool, start: LinePosition, max_matches: int) -> None:
         self._needle, self._ignore_case = needle.lower() if ignore_case else needle, ignore_case
         self._max_matches = max_matches
         self._line = start  # current line
-        self._has_matched = False  # whether the current line has already matched
-        self._tail = b""  # end of the current line, in which a match may begin
+        self._has_matched = False  # whether a match has already been found in the current line
+        self._tail = b""  # last part of the current line, in which a match may begin
         self._next = start.offset
         self.matches = 0
         self.places: list[LinePosition] = []
@@ -83,7 +83,7 @@ class _LogSearch:
                 b"",
             )
         self._next = chunk.next_offset
-        begin = chunk.offset - len(self._tail)  # offset of `data` in the log
+        begin = chunk.offset - len(self._tail)  # offset in the log at which `data` begins
         data = self._tail + chunk.data
         haystack = data.lower() if self._ignore_case else data
         position = 0

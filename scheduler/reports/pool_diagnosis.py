@@ -32,12 +32,12 @@ HOST_REMEDIES = {
 class Severity(StrEnum):
     ERROR = "error"  # the pool cannot do its work
     WARNING = "warning"  # part of the pool is unusable, or will be soon
-    NOTE = "note"  # intended, but may be surprising
+    NOTE = "note"  # intended, but possibly surprising
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem of a pool. `finding` is a sentence with numbers, and `remedy` says what to do, or is empty."""
+    """Problem with a pool. `finding` is a sentence with numbers. `remedy` says what to do, or is empty."""
 
     severity: Severity
     name: str

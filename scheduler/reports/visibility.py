@@ -75,7 +75,7 @@ def project_in_handle(handle: str) -> str:
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return one party's queue at which the two paths diverge.
+    """Return the queue at which one party's path diverges from the other party's.
 
     The other party may see no other queue on this path.
     """

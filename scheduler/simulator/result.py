@@ -1,4 +1,4 @@
-"""Result of a simulation, as data in format `berth.plan/1`."""
+"""Simulation result as data in format `berth.plan/1`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -163,7 +163,7 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the replicas that the gang's minimum is missing, except those that are still stopping."""
+    """Yield the replicas that the gang needs to reach its minimum, except those that are still stopping."""
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):

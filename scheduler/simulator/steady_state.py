@@ -109,9 +109,9 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
 def _victim_order_fixed_from(snapshot: Snapshot) -> float:
     """Return the time after which the order of victims by lost work no longer changes.
 
-    The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs eventually
-    overtakes a pod that started with more lost work. The time is at most the sum of all leads divided by the
-    smallest possible difference in GPUs.
+    The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs
+    eventually overtakes a pod that started with more lost work. The time is at most the sum of
+    all leads divided by the smallest possible difference in GPUs.
     """
     runs = [(pod, _saved_at(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip

@@ -80,7 +80,7 @@ class History:
 
 
 def _weight(mode: FairShareMode, now: float, since: float, until: float) -> float:
-    """Return the current weight of one unit that was in use during the whole period."""
+    """Return the current weight of one unit that was used during the entire period."""
     half_life = mode.half_life
     if half_life is None:
         return until - since

@@ -1,4 +1,4 @@
-"""Eviction pages. Each eviction is shown with its rule and the status of the queues involved."""
+"""Eviction pages. Each eviction is shown with the rule that allowed it and the affected queues."""
 
 from datetime import datetime, time
 from typing import Any
@@ -95,7 +95,7 @@ def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | No
     set.
     """
     try:
-        if day := parse_date(text):  # try this first, because a date also parses as midnight
+        if day := parse_date(text):  # try this first, because a date would also parse as a time at midnight
             return make_aware(datetime.combine(day, time.max if end else time.min), zone)
         at = parse_datetime(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Fair shares of a pool's queues, and how each is computed."""
+"""Page with the fair shares of a pool's queues, and how each of them is computed."""
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
@@ -54,7 +54,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 
 
 def _if_visible(queue: QueueShare, milli: int) -> float | None:
-    """Return GPUs, or None for a department whose own numbers the user may not see."""
+    """Return the GPUs, or None for a department whose own numbers the user may not see."""
     return milli / MILLI if queue.numbers_visible else None
 
 

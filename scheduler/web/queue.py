@@ -1,4 +1,4 @@
-"""Queue page of a pool, with the ordering keys of each workload."""
+"""Page of a pool's queue, with each workload's sort key."""
 
 from datetime import datetime
 from typing import Any

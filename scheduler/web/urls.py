@@ -1,4 +1,4 @@
-"""URL routes of the scheduler pages."""
+"""URL routes for the scheduler's pages."""
 
 from django.urls import path, re_path
 

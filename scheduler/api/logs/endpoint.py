@@ -1,4 +1,4 @@
-"""REST endpoint for pod logs: a chunk, the last lines, or a stream."""
+"""REST endpoint for pod logs: a chunk, the last lines, or a continuous stream."""
 
 import asyncio
 import time

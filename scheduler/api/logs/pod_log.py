@@ -21,7 +21,7 @@ MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """Log of a pod. It is complete once the pod has ended, not when the runtime forgets the pod."""
+    """Log of a pod. It is complete once the pod has ended, even if the runtime still lists the pod."""
 
     pod: Pod
     runtime: Runtime

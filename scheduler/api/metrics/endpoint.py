@@ -84,7 +84,10 @@ def has_metrics_token(request: HttpRequest) -> bool:
 
 
 def is_from_allowed_network(request: HttpRequest) -> bool:
-    """Return whether the request comes directly from an allowed network. Proxied addresses can be forged."""
+    """Return whether the request comes directly from an allowed network.
+
+    Requests through a proxy are not accepted, because forwarded addresses can be forged.
+    """
     if any(name in request.META for name in FORWARDED):
         return False
     try:

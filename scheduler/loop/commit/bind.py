@@ -31,20 +31,21 @@ class StartOrder:
     nodes: Mapping[str, Node]
     now: datetime
     cycle: int | None
-    ranks: dict[tuple[str, int], int] = field(default_factory=dict)  # of the run's replicas so far
+    # ranks that the run's replicas already have
+    ranks: dict[tuple[str, int], int] = field(default_factory=dict)
     rendezvous: Mapping[str, str | int] | None = None
 
 
 @dataclass(slots=True)
 class NewRows:
-    """Changes of a commit. The number of statements that write them is constant."""
+    """Rows that a commit inserts and updates. The number of statements that write them is constant."""
 
     now: datetime
     moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # by workload
     events: list[Event] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # pods by reason
-    reserved: set[uuid.UUID] = field(default_factory=set)  # workloads whose reservations are replaced
+    reserved: set[uuid.UUID] = field(default_factory=set)  # workloads whose old reservations are replaced
     reservations: list[Reservation] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
@@ -64,7 +65,7 @@ class NewRows:
     def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
         """Delete the reservations of a locked workload.
 
-        Return the workload to pending if it was only reserved.
+        If the workload was only reserved, return it to pending.
         """
         if workload.pk in self.reserved:
             self.insert()  # the reservations may not have been inserted yet

@@ -53,7 +53,7 @@ class QueueBounds:
 
 
 def _limit(quota: Quota | None) -> Bound:
-    """Return the upper bound: the limit or, if the queue may not borrow, the lower of its limit and quota."""
+    """Return the upper bound: the limit, or the lower of limit and quota if the queue may not borrow."""
     if quota is None:
         return (None, None, None)
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)

@@ -65,7 +65,7 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
 
 def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_moved: bool) -> None:
-    """Stop a workload and requeue it. Neither a move nor the end of a fair-share turn causes a backoff."""
+    """Stop a workload and requeue it. No backoff follows a move or the end of a fair-share turn."""
     columns: dict[str, Any] = {}
     if decided.kind in PREEMPTION_KINDS and not is_moved:
         columns = {"preemptions": workload.preemptions + 1}

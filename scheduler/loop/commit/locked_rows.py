@@ -80,8 +80,8 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 class LockedRows:
     """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
-    The locked quotas are those of the workloads' queues. A quota edit that was committed before this lock is
-    detected; a later edit waits until this commit has finished.
+    The locked quotas are those of the workloads' queues. A quota edit that was committed before
+    this lock is detected. A later edit waits until this commit has finished.
     """
 
     workloads: Mapping[str, Workload]
@@ -156,7 +156,7 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
 
 
 def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
-    """Count the allocations of an accepted bundle, against which later bundles are then checked."""
+    """Count the allocations of an accepted bundle, so that later bundles are checked against them."""
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
@@ -287,6 +287,6 @@ def _changed_queues(view: ClusterView) -> frozenset[str]:
     owners = {
         row.pk: row.project_id for row in Quota.objects.filter(pk__in=edited) if row.project_id is not None
     }
-    if edited - owners.keys():  # any queue may depend on a department's quota, or on one that was deleted
+    if edited - owners.keys():  # any queue may depend on the quota of a department, or on a deleted quota
         return frozenset(view.queues.owners)
     return frozenset(view.queues.projects[pk] for pk in owners.values() if pk in view.queues.projects)

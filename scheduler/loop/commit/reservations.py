@@ -58,7 +58,10 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
 
 
 def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -> None:
-    """Delete the reservations of locked workloads. Return those that were only reserved to pending."""
+    """Delete the reservations of locked workloads.
+
+    Return workloads that were only reserved to pending.
+    """
     delete_reservations([workload.pk for workload, _ in stale])
     moves = [
         Move(workload, [Phase.RESERVED], Phase.PENDING, "ReservationDropped", message)

@@ -11,7 +11,8 @@ from scheduler.loop.context import SchedulerContext
 def advance_arrays(now: datetime, context: SchedulerContext) -> int:
     """Release tasks and end arrays. Return the number of released tasks and ended arrays.
 
-    Works from rows, so that the next tick completes what a crash interrupted.
+    The state is read from the database, so the next tick completes any work that a crash
+    interrupted.
     """
     due = due_arrays()
     if not due:

@@ -23,7 +23,7 @@ PHASES = (Phase.RUNNING, Phase.STOPPING)
 
 
 def record_checkpoints(context: SchedulerContext) -> int:
-    """Record new checkpoints of running workloads. Return the number of recorded checkpoints."""
+    """Record new checkpoints of running workloads. Return how many were recorded."""
     assert_no_transaction()
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     running = Workload.objects.filter(phase__in=PHASES, pool_id__in=pools)

@@ -1,7 +1,7 @@
 """Evict pods from draining nodes after the drain timeout.
 
-The engine only avoids draining nodes. Evictions of kind `drain` come from this module alone. A drain evicts
-non-preemptible workloads only from nodes with a spot interruption.
+The engine only avoids draining nodes, and this module alone evicts with kind `drain`.
+Non-preemptible workloads are evicted only from nodes that are about to be interrupted.
 """
 
 import logging
@@ -57,7 +57,7 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
 
 
 def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetime) -> None:
-    """Evict locked workloads from the nodes of their pods with a constant number of statements."""
+    """Evict locked workloads from the nodes of their pods. The number of statements is constant."""
     moves = [
         Move(
             workload,

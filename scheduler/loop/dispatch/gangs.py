@@ -127,14 +127,17 @@ def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
 
 
 def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
-    """Move locked workloads, and stop the live pods of those that stop. Return the moves that were made."""
+    """Change the phases of locked workloads, and stop the live pods of those that stop.
+
+    Return the transitions that were made.
+    """
     made = move_all(moves, actor=ACTOR, now=now)
     stop_live_pods([move.workload.pk for move in made if move.to == Phase.STOPPING], now)
     return made
 
 
 def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
-    """Stop workloads' live pods for the reason for which the workloads stop. Return the number of pods."""
+    """Stop workloads' live pods. Each pod gets its workload's reason. Return the number of pods."""
     live = Pod.objects.filter(workload__in=workloads, state__in=(PodState.STARTING, PodState.RUNNING))
     reason = Workload.objects.filter(pk=OuterRef("workload_id")).values("reason")
     return live.update(state=PodState.STOPPING, stop_reason=Subquery(reason), since=now)
@@ -235,5 +238,7 @@ def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[s
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
-    """Return IDs of workloads that always need a verdict: stopping, or active without a live pod."""
+    """Return the IDs of workloads that need a verdict in every tick: stopping, or active without
+    a live pod.
+    """
     return {*STOPPING(), *WITHOUT_PODS()}

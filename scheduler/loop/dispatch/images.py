@@ -1,7 +1,7 @@
 """Resolve the container image of each run to a digest before its first pod starts.
 
-All pods of a run use the same digest, even if the tag moves. Registries are queried in the background, so
-pods whose image is not resolved yet start in a later tick.
+All pods of a run use the same digest, even if the tag changes meanwhile. Registries are queried
+in the background, so pods whose image is not resolved yet start in a later tick.
 """
 
 import logging
@@ -43,7 +43,10 @@ NO_IMAGE = ReadyImage()
 
 @dataclass(frozen=True, slots=True)
 class RunImages:
-    """Images of starting runs, by workload. `pending` contains the reasons that runs cannot start yet."""
+    """Images of starting runs, by workload.
+
+    `pending` contains the reasons why other runs cannot start yet.
+    """
 
     ready: Mapping[uuid.UUID, ReadyImage] = field(default_factory=dict)
     pending: Mapping[uuid.UUID, str] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class LookupResult:
     resolution: Resolution
 
     def build_row(self, now: datetime) -> RunImage:
-        """Return the run's row with the result, unsaved."""
+        """Return the run's unsaved row, with the result filled in."""
         new = RunImage(workload=self.workload, run=self.workload.run, image=str(self.run.image))
         row = new if self.run.row is None else copy(self.run.row)
         if self.resolution.error is None:
@@ -86,7 +89,7 @@ class LookupResult:
         return row
 
     def failure(self) -> Move | None:
-        """Return the transition of a workload whose image can never be resolved."""
+        """Return the transition for a workload whose image can never be resolved."""
         error = self.resolution.error
         if error is None or not error.is_permanent:
             return None
@@ -145,7 +148,7 @@ def _ready_or_reason(
 
 
 def _registry_auth(pod: Pod, credentials: Credentials) -> str | UnusableSecret:
-    """Return the auth.json of the pod's project in its pool, read once for all of their runs."""
+    """Return the auth.json of the pod's project in its pool. It is read once for all runs."""
     project, pool = pod.workload.project, pod.node.pool
     key = (project.pk, pool.pk)
     if key not in credentials:

@@ -67,7 +67,7 @@ class OverdueWorkload:
 
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
-    """Return the workloads that did not start in time. A pull that makes progress gets more time."""
+    """Return the workloads that did not start in time. An image pull that makes progress gets more time."""
     starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
     pks = [
         pk
@@ -178,7 +178,7 @@ def _measure_logs(
 
 
 def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime) -> int:
-    """End the workloads with a constant number of statements. Return their number."""
+    """End the workloads. The number of statements is constant. Return the number of workloads."""
     by_pk: dict[uuid.UUID, OverdueWorkload] = {}
     for each in overdue:  # the first limit that a workload exceeds is its reason
         by_pk.setdefault(each.pk, each)

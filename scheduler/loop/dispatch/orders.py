@@ -1,7 +1,7 @@
-"""Build the order for one pod: its command, devices and environment.
+"""Build the launch request for one pod: its command, devices and environment.
 
-Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate node:
-LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
+Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate
+node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +27,7 @@ from scheduler.loop.dispatch.ports import port_env, port_secret
 
 @dataclass(slots=True)
 class SecretReader:
-    """Reader of secrets for pods that start together.
-
-    It reads the secrets of a project in a pool only once.
-    """
+    """Reads secrets for pods that start together, each project's secrets in a pool only once."""
 
     _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
@@ -54,10 +51,11 @@ class SecretReader:
 def build_pod_order(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
 ) -> PodOrder:
-    """Return the order that starts a pod. `gang` lists the run's pods; its rendezvous address must be set.
+    """Return the launch request for a pod.
 
-    Pods of idle roles are processes of their node, even if the workload has an image, unless the runtime
-    requires images.
+    `gang` lists the run's pods; its rendezvous address must be set. Pods of idle roles run as
+    plain processes on their node, even if the workload has an image, unless the runtime requires
+    images.
     """
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
@@ -108,7 +106,7 @@ def build_pod_order(
 
 @dataclass(frozen=True)
 class DeclaredSecrets:
-    """Values of the secrets in a document, by variable and by file name."""
+    """Values of the secrets that a document declares, by variable and by file name."""
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -175,7 +173,7 @@ def device_ids(pod: Pod) -> tuple[str, ...]:
 
 
 def pod_address(pod: Pod) -> str:
-    """Return the pod's own address or, without one, its node's address."""
+    """Return the pod's own address, or its node's address if the pod has none."""
     return str(pod.address or pod.node.address)
 
 
@@ -186,7 +184,7 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return a session worker's URL."""
+    """Return the variables with a session worker's URL."""
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}

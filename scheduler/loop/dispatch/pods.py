@@ -26,8 +26,8 @@ from scheduler.loop.queries import PROJECTS
 
 log = logging.getLogger(__name__)
 
-RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
-MAX_STARTS = 100  # maximum per tick, so that no tick takes long
+RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating requests that had no effect
+MAX_STARTS = 100  # maximum number of starts per tick, so that no tick takes long
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 STARTING = compiled_once(
@@ -53,7 +53,10 @@ NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_rela
 
 
 def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
-    """Start the pods in state `starting`, some of them in the next tick. Return a note for each failure."""
+    """Start the pods in state `starting`.
+
+    Some may be left for the next tick. Return a note for each failure.
+    """
     assert_no_transaction()
     due_pods = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
     context.start_messages.failures = {}
@@ -70,7 +73,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
-    # Pods that failed to start must not hold up the others, and they take turns.
+    # Pods that failed to start must not delay the others, so they are retried last, in turn.
     failed = {pod.pk: context.sent.failed.get(pod.pk, NEVER) for pod in due_pods}
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
@@ -103,7 +106,10 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
 def _store_failures(
     pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], context: SchedulerContext
 ) -> None:
-    """Store the start failure of each pod, shown on its page and in the workload's final message."""
+    """Store the start failure of each pod.
+
+    It is shown on the pod's page and in the workload's final message.
+    """
     if not pods:
         return
     with fenced_transaction(context.held_lease):

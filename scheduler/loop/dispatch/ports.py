@@ -26,7 +26,7 @@ def has_ports(pod: Pod) -> bool:
 
 
 def port_env(pod: Pod) -> dict[str, str]:
-    """Return variables with the ports to listen on."""
+    """Return the environment variables that contain the port numbers to listen on."""
     if not pod.ports:
         return {}
     places = list(pod.ports.items())
@@ -39,12 +39,12 @@ def port_env(pod: Pod) -> dict[str, str]:
 
 
 def port_secret(pod: Pod) -> dict[str, str]:
-    """Return the variable with the secret that authenticates every request from Berth."""
+    """Return the environment variable with the secret that authenticates every request from Berth."""
     return {"BERTH_PORT_SECRET": for_port(str(pod.pk))} if pod.ports else {}
 
 
 def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
-    """Return an address for each port. Port numbers in the document are used unchanged."""
+    """Return an address for each port. Port numbers that the document sets are used unchanged."""
     runtime = context.runtimes(pod.node.pool)
     try:
         specs = [PortSpec.model_validate(document) for document in pod.workload.spec["ports"]]

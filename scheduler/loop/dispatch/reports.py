@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 REASONS = {PodCause.OUT_OF_MEMORY: OUT_OF_MEMORY, PodCause.WORKSPACE_FULL: WORKSPACE_FULL}
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-MAX_CHANGES = 200  # per tick, so that no tick takes long; all changes of a workload are in the same tick
+# maximum per tick, so that no tick takes long; all changes of a workload are in the same tick
+MAX_CHANGES = 200
 
 
 class NodeSummary(NamedTuple):
@@ -64,11 +65,14 @@ class Intake:
     ended: int = 0  # changed pods that have ended
     unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that are unknown to their runtimes
     notes: tuple[str, ...] = ()
-    has_more: bool = False  # whether changes are left to the next tick
+    has_more: bool = False  # whether changes are left for the next tick
 
 
 def record_reports(now: datetime, context: SchedulerContext) -> Intake:
-    """Query the runtimes about all live pods and update rows, some of them in the next tick. Idempotent."""
+    """Query the runtimes about all live pods and update rows.
+
+    Some may be left for the next tick. Idempotent.
+    """
     pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
     nodes = {row[0]: NodeSummary._make(row) for row in node_values}
@@ -111,9 +115,10 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
 
 
 def _take_first(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
-    """Return the number of changes left to the next tick, and the changes of this tick.
+    """Return the number of changes left for the next tick, and the changes for this tick.
 
-    A workload's changes are not divided, because its outcome depends on which of its pods have failed.
+    A workload's changes stay together, because its outcome depends on which of its pods have
+    failed.
     """
     end = MAX_CHANGES
     while 0 < end < len(changes) and changes[end].pod.workload_id == changes[end - 1].pod.workload_id:
@@ -122,7 +127,7 @@ def _take_first(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
 
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
-    """Return the change to the pod that follows from a report, or None."""
+    """Return the change to the pod that results from a report, or None."""
     if node.state in LOST_OR_ENDED:
         message = f"Node {node.name} no longer exists."
         return PodChange(pod, PodState.LOST, {"ended_at": now, "message": message})
@@ -141,7 +146,8 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
     """Return the change for a pod that its runtime does not know.
 
-    A running pod is lost. A starting pod is unchanged, because its start order may not have been sent yet.
+    A running pod is lost. A starting pod is unchanged, because its launch request may not have
+    been sent yet.
     """
     if pod.state != PodState.RUNNING:
         return None

@@ -1,4 +1,4 @@
-"""Show what a starting workload's pods wait for: the digest of their image, or its pull."""
+"""Show why starting pods are not running yet: their image is being resolved or pulled."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -14,13 +14,13 @@ from projects.services import announce
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.workloads import PodRow
 
-WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages of a workload
+WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about a workload
 
 
 def show_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
-    """Store changed messages of starting workloads. Return the number of changed messages.
+    """Store changed messages about starting workloads. Return the number of changed messages.
 
-    A message that follows too soon is skipped. The next tick shows it or a newer one.
+    A message that follows another too soon is skipped. The next tick shows it or a newer one.
     """
     assert_no_transaction()
     shown = context.start_messages.shown

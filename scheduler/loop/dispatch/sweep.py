@@ -1,6 +1,7 @@
 """Stop running pods that have no live row, and let runtimes forget ended pods.
 
-A pod is stopped if it has no row or if its row has ended. The log of an ended pod is kept as long as the row.
+A pod is stopped if it has no row or if its row has ended. An ended pod's log is kept as long as
+its row.
 """
 
 import logging
@@ -24,7 +25,8 @@ MIN_ENDED_AGE = timedelta(seconds=60)
 
 
 def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
-    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" for each other pod.
+    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" for each
+    other pod.
 
     The caller may pause between two pods, because an ended row never becomes live again.
     """

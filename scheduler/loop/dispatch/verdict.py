@@ -47,7 +47,10 @@ class GangFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Next transition of a gang. If `to` is empty, only `stale` changes. `next_phase` follows `stopping`."""
+    """Next transition of a gang.
+
+    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`.
+    """
 
     to: str
     reason: str = ""

@@ -1,4 +1,4 @@
-"""Dependencies of workloads that are not completed yet."""
+"""Dependencies that have not completed yet."""
 
 import uuid
 from collections.abc import Collection, Mapping
@@ -15,11 +15,12 @@ from scheduler.loop.observe.specs import NOTHING_TO_RUN, ParsedSpec
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies by workload ID, and stand-ins for dependencies that the snapshot lacks.
+    """Unmet dependencies by workload ID, and placeholders for dependencies that are not in the
+    snapshot.
 
-    `unsubmitted` lists the dependencies that were never submitted, such as a mistyped name. A dependency that
-    failed, was cancelled, is suspended or was never submitted cannot complete without intervention, so a
-    suspended stand-in represents it.
+    `unsubmitted` lists the dependencies that were never submitted, for example because of a typo.
+    A dependency that failed, was cancelled, is suspended or was never submitted cannot complete
+    without intervention, so a suspended placeholder represents it.
     """
 
     unmet: Mapping[uuid.UUID, tuple[str, ...]]
@@ -36,7 +37,10 @@ def find_dependencies(
     visible: Collection[str],
     queues: Queues,
 ) -> Dependencies:
-    """Return the dependencies of rows that have any. `visible` are the engine names in the snapshot."""
+    """Return the dependencies of rows that have any.
+
+    `visible` contains the engine's names for workloads in the snapshot.
+    """
     dependents = [(row, spec.depends_on) for row in rows if (spec := specs[row.pk].spec) is not None]
     newest = _newest_phases(dependents)
     unmet: dict[uuid.UUID, tuple[str, ...]] = {}
@@ -56,7 +60,7 @@ def find_dependencies(
 
 
 def _newest_phases(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:
-    """Return the phase of the newest workload, or the state of the newest array, with each name."""
+    """Return, for each name, the phase of its newest workload or the state of its newest array."""
     filters = Q()
     for row, names in dependents:
         filters |= Q(project_id=row.project_id, name__in=names)

@@ -1,4 +1,4 @@
-"""Restrictions of nodes, as reported by their agents: no images, no isolation, or only one project."""
+"""Node restrictions reported by agents: no images, no isolation, or only one project."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Protocol
@@ -12,11 +12,11 @@ from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS
 
 Report = Mapping[str, Any]  # a node's `isolation`
-Features = Mapping[str, str]  # feature and the reason the node lacks it
+Features = Mapping[str, str]  # feature and the reason that the node lacks it
 
 
 class HasReport(Protocol):
-    """A node: its row, or the columns that decisions need."""
+    """A node with its isolation report: the full row, or only the columns that decisions need."""
 
     @property
     def pk(self) -> int: ...

@@ -1,10 +1,10 @@
-"""Engine objects of all live workloads. Each observation converts only a few of them again.
+"""The engine's view of all live workloads. Each observation rebuilds only a few of them.
 
-Most live workloads are pending, and nothing but their row, the name of their project and the image
-policies of pools affects how they look to the engine. They are settled: they are converted again only if
-one of these changes. All other workloads, such as those with pods or dependencies, are converted in each
-observation. A workload that looks the same as before keeps the same engine object, so that the engine
-immediately detects that nothing has changed.
+Most live workloads are pending. The engine's view of a pending workload depends only on its row,
+its project's name and the pools' image policies. Such a workload is settled: it is rebuilt only
+if one of these changes. All other workloads, such as those with pods or dependencies, are rebuilt
+in each observation. A workload that has not changed keeps the same engine object, so that the
+engine immediately detects that nothing has changed.
 """
 
 import uuid
@@ -50,19 +50,21 @@ class LiveWorkloads:
     """The engine objects of live workloads as of the last observation. Not thread-safe."""
 
     pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
-    observed: dict[str, ObservedWorkload] = field(default_factory=dict)  # by engine name
-    stand_ins: tuple[model.Workload, ...] = ()  # for dependencies that are not live
+    # by the workload's name in the engine
+    observed: dict[str, ObservedWorkload] = field(default_factory=dict)
+    stand_ins: tuple[model.Workload, ...] = ()  # placeholders for dependencies that are not live
     _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
-    _shared: object = None  # what all entries depend on
-    _ids: list[int] = field(default_factory=list)  # of all entries, sorted
-    _engine_objects: list[model.Workload] = field(default_factory=list)  # in the same order
+    _shared: object = None  # values on which all entries depend
+    _ids: list[int] = field(default_factory=list)  # IDs of all entries, sorted
+    # engine objects in the order of `_ids`
+    _engine_objects: list[model.Workload] = field(default_factory=list)
 
     def observe(self, around: Surroundings) -> None:
-        """Read the rows, and convert the workloads that may look different now."""
+        """Read the changed rows and rebuild the affected workloads."""
         changed, before = self._mirror.read(), self._shared
-        self._shared = None  # if this observation fails, the next one converts everything
+        self._shared = None  # if this observation fails, the next one rebuilds everything
         rows, pods = self._mirror.rows, self._group_pods(around.nodes)
         due = changed | self._unsettled | pods.keys()
         shared = (around.queues.projects, around.queues.project_names, around.policies.settings)
@@ -102,11 +104,11 @@ class LiveWorkloads:
         return tuple(self._engine_objects)
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
-        """Return the IDs of the pods by engine name."""
+        """Return the IDs of the pods by their names in the engine."""
         return {name: pod for pk in self._unsettled for name, pod in self._entries[pk].pod_ids}
 
     def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the engine names of those of these workloads that are live."""
+        """Return the engine's names for those of these workloads that are live."""
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
     def _group_pods(self, nodes: Container[int]) -> dict[uuid.UUID, list[PodRow]]:
@@ -136,7 +138,7 @@ class LiveWorkloads:
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: Surroundings
     ) -> None:
-        """Convert a workload, unless everything that its entry depends on is the same as before."""
+        """Convert a workload, unless everything on which its entry depends is unchanged."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (
@@ -170,5 +172,5 @@ class LiveWorkloads:
 
 
 def _is_plain(spec: WorkloadSpec | None) -> bool:
-    """Return whether a pending workload looks the same at any time, whatever happens to other workloads."""
+    """Return whether a pending workload has neither dependencies nor pools that it may use only later."""
     return spec is None or (not spec.depends_on and spec.burst_after is None)

@@ -1,14 +1,15 @@
-"""Copy of the live workloads' rows that is brought up to date by reading only what has changed.
+"""Copy of the live workloads' rows that is updated by reading only the rows that have changed.
 
-A trigger sets `changed_in` of a workload to the transaction that writes it, if that transaction changes
-anything that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still
-open. The next read asks for the rows with `changed_in` at or after this horizon. It misses nothing,
-because what the last read could not see was written by a transaction that was open then or began later.
-Some rows are read twice, which does no harm.
+A trigger sets a workload's `changed_in` to the ID of the current transaction whenever it changes
+anything that the scheduler reads. Each read remembers its horizon: the oldest transaction that
+was still open. The next read asks for the rows with `changed_in` at or after this horizon. This
+misses no change, because any change that the last read could not see was written by a transaction
+that was open at that time or began later. Some rows are read twice, which is harmless.
 
-Everything is read anew in the first read, in a transaction (which sees rows that may be rolled back), after
-a workload was deleted that was live or had ended recently (which leaves no row), on a new connection,
-after an hour without a read, and when the database server has been restarted or is another one.
+Everything is read again in five cases: on the first read, in a transaction (which may see rows
+that are rolled back), on a new connection, after an hour without a read, and after the database
+server was restarted or replaced. The same applies if a workload was deleted that was live or had
+ended recently, because no row is left to show the change.
 """
 
 import time
@@ -24,7 +25,10 @@ from projects.models.workloads import OBSERVED_PHASES
 
 
 class WorkloadRow(NamedTuple):
-    """Columns of a workload that a decision needs. The trigger on `projects_workload` lists the same."""
+    """Columns of a workload that a decision needs.
+
+    The trigger on `projects_workload` lists the same columns.
+    """
 
     pk: uuid.UUID
     project_id: int
@@ -55,8 +59,8 @@ MOMENT = """
            pg_postmaster_start_time() AS server
       FROM pg_current_snapshot() AS seen
 """
-MAX_AGE_SECONDS = 3600.0  # notes about deletions are kept for a day, because several mirrors read them
-# Both statements return at least one row, with the moment of the read.
+MAX_AGE_SECONDS = 3600.0  # notes about deletions are kept for a day, because several processes read them
+# Both statements return at least one row, which contains the time of the read.
 READ_ALL = f"""
     SELECT moment.horizon, moment.server, false, true, {COLUMNS}
       FROM ({MOMENT}) AS moment LEFT JOIN projects_workload AS work ON {IS_LIVE}
@@ -74,17 +78,19 @@ READ_CHANGES = f"""
 
 @dataclass(slots=True)
 class WorkloadMirror:
-    """The rows of live workloads as of the last read, by ID. An unchanged row keeps the same object."""
+    """Rows of the live workloads as of the last read, by ID. An unchanged row keeps the same object."""
 
     rows: dict[uuid.UUID, WorkloadRow] = field(default_factory=dict)
-    _horizon: int | None = None  # None if everything must be read
+    _horizon: int | None = None  # None if everything must be read again
     _server: datetime | None = None  # start time of the database server
-    _connection: object = None  # of the last read; a new one may follow a crash that reuses numbers
+    # connection of the last read; a new one may follow a crash after which transaction IDs are
+    # reused
+    _connection: object = None
     _read_at: float = 0.0  # monotonic time of the last read
 
     def read(self) -> set[uuid.UUID]:
-        """Bring the rows up to date. Return the IDs of those that were added, changed or removed."""
-        horizon, self._horizon = self._horizon, None  # an error leaves doubt
+        """Update the rows. Return the IDs of those that were added, changed or removed."""
+        horizon, self._horizon = self._horizon, None  # after an error, read everything again
         age, self._read_at = time.monotonic() - self._read_at, time.monotonic()
         if (
             horizon is None

@@ -61,7 +61,7 @@ NODES = compiled_once(_usable_nodes)
 
 @dataclass(slots=True)
 class NodeCache:
-    """Engine nodes by ID. A node stays the same object as long as its row is unchanged."""
+    """Engine nodes by ID. A node keeps the same object as long as its row is unchanged."""
 
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 

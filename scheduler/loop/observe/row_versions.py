@@ -16,7 +16,9 @@ ID_LENGTH = 36  # length of the ID at the start of each version
 
 @dataclass(frozen=True, slots=True)
 class RowQuery(Generic[Row]):
-    """A query with a version per row: text that starts with the row's ID and changes with any column read."""
+    """Query that returns a version for each row: its ID, followed by text that changes with any
+    column read.
+    """
 
     version: str
     columns: str

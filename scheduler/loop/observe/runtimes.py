@@ -7,7 +7,7 @@ from django.db import connection
 
 from scheduler.engine.expected_runtime import LAST_RUNS, expected_runtime
 
-REFRESH_AFTER = timedelta(minutes=5)  # expected runtimes change slowly, and reading them takes time
+REFRESH_AFTER = timedelta(minutes=5)  # expected runtimes change slowly and take time to read
 
 LAST_RUNTIMES = """
 SELECT project.id, array_agg(last.seconds)

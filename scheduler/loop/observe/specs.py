@@ -17,7 +17,7 @@ NOTHING_TO_RUN = Group("all", (), 0)
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """A validated document with its engine tree, or the reason the document can no longer be read."""
+    """Validated document with its engine tree, or the reason that the document can no longer be read."""
 
     spec: WorkloadSpec | None
     tree: Group
@@ -26,7 +26,7 @@ class ParsedSpec:
 
     @property
     def may_use_gpus(self) -> bool:
-        """Return whether a pod of the workload can have devices, which an unreadable document leaves open."""
+        """Return whether a pod of the workload can have devices. True if the document cannot be read."""
         return self.spec is None or any(role.request.devices for role in self.roles.values())
 
     @property
@@ -45,7 +45,7 @@ def parse_spec(document: object) -> ParsedSpec:
 
 
 def roles_in(group: Group) -> Iterator[Role]:
-    """Yield the roles in the order of the document."""
+    """Yield the roles in document order."""
     for child in group.children:
         if isinstance(child, Role):
             yield child

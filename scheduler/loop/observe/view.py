@@ -28,7 +28,7 @@ RESERVATIONS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Snapshot built from the rows, with the row of each object that the snapshot names."""
+    """Snapshot built from database rows, with the row for each object in the snapshot."""
 
     at: datetime
     snapshot: model.Snapshot

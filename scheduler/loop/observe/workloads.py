@@ -15,7 +15,8 @@ from scheduler.loop.observe.mirror import WorkloadRow
 from scheduler.loop.observe.row_versions import RowQuery
 from scheduler.loop.observe.specs import ParsedSpec
 
-STUCK_AFTER = timedelta(seconds=60)  # time after the grace period until a stopping pod counts as stuck
+# time after the end of the grace period until a stopping pod counts as stuck
+STUCK_AFTER = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ PODS = RowQuery(
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorkload:
-    """State of a workload that a commit compares with the locked row."""
+    """State of a workload at observation, which a commit compares with the locked row."""
 
     pk: uuid.UUID
     version: int
@@ -63,7 +64,7 @@ class ObservedWorkload:
 
 
 class WorkloadNames(NamedTuple):
-    """Engine names that a workload refers to, and its parsed document."""
+    """A workload's name in the engine, names that it refers to, and its parsed document."""
 
     name: str
     queue: str
@@ -81,7 +82,7 @@ class WorkloadEntry(NamedTuple):
     nodes: Sequence[str]  # node name of each pod, empty if the node no longer exists
     workload: model.Workload
     observed: ObservedWorkload
-    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # pairs of a pod's engine name and ID
+    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # (name in the engine, pod ID) pairs
 
 
 def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | None:
@@ -92,7 +93,7 @@ def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | 
 
 
 def can_change_with_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
-    """Return whether the entry can change through time alone: a stopping pod eventually counts as stuck."""
+    """Return whether the entry can change through time alone, as when a stopping pod becomes stuck."""
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 

@@ -39,7 +39,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
         queued, binding = fill_slots(demand.queued.plus(reserved_load.load), pool)
         if (
             reserved_load.has_reservations and name in view.below_threshold
-        ):  # the current nodes are not enough
+        ):  # the current nodes do not suffice
             queued = max(queued, 1)
         # Use the higher value: `allocated` includes stopping pods, and `placed` counts pods at their CPU
         # and memory limits.
@@ -82,7 +82,7 @@ def _allocated_by_pool() -> dict[int, Load]:
 
 
 def report_empty_drains(now: datetime) -> int:
-    """Report draining nodes without live pods, which can be removed. Return the number newly reported."""
+    """Report draining nodes without live pods, which can be removed. Return how many are new."""
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
     return mark_nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)
 

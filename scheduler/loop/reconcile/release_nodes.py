@@ -1,8 +1,8 @@
 """Release nodes that a pool does not need.
 
-Empty nodes are released first, as many as the budgets allow. Nodes with work are released one at a time. The
-drain of such a node and the moves that empty it share one transaction, so that neither happens without the
-other.
+Empty nodes are released first, as many as the budgets allow. Nodes with work are released one at
+a time. The drain of such a node and the moves that empty it are committed in one transaction, so
+that neither happens without the other.
 """
 
 import logging
@@ -25,7 +25,7 @@ from scheduler.models import Cycle
 
 log = logging.getLogger(__name__)
 
-SEARCH_INTERVAL = timedelta(seconds=30)  # per pool, because a search costs as much as several decisions
+SEARCH_INTERVAL = timedelta(seconds=30)  # per pool, because a search takes as long as several decisions
 SEARCH_COST_FACTOR = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"
 
@@ -36,7 +36,7 @@ class _ReleaseOutdated(Exception):
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Time of each pool's last search for nodes to release."""
+    """Releases unneeded nodes, and remembers when each pool was last searched for them."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ def _release_underutilized(
 
 
 def _commit_release(release: Release, pool: NodePool, run: CycleRun, context: SchedulerContext) -> None:
-    """Commit a release. As when resizing, lock the pool before the workloads."""
+    """Commit a release. As in a resize, the pool is locked before the workloads."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),

@@ -11,7 +11,7 @@ from projects.actor import Actor
 from projects.models import Project
 from projects.services import audit
 
-# Tables, each with the trigger that forbids deleting its rows.
+# Tables, each with the trigger that prevents the deletion of its rows.
 HISTORY = (
     ("projects_event", "projects_event_append_only"),
     ("projects_audit", "projects_audit_append_only"),
@@ -57,9 +57,10 @@ def _count_older(table: str, before: datetime) -> int:
 
 
 def _prune(table: str, trigger: str, before: datetime) -> int:
-    """Delete old rows of one table and audit the deletion. Return the number of deleted rows.
+    """Delete old rows from one table and audit the deletion. Return the number of deleted rows.
 
-    The trigger is disabled only within this transaction, and other writers wait until the transaction ends.
+    The trigger is disabled only within this transaction, and other writers wait until the
+    transaction ends.
     """
     name, quoted_trigger = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
     with transaction.atomic(), connection.cursor() as cursor:

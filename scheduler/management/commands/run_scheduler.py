@@ -22,7 +22,7 @@ from scheduler.reports.utilization.watch import UtilizationWatcher
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # system checks load every web page; `make check` runs them
+    requires_system_checks = []  # system checks import every web page; `make check` runs them instead
     help = "Run the scheduler. Any number of processes may run. One of them leads and the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -167,7 +167,7 @@ def _summarize(row: Eviction, victim: EvictionParty, preemptor: EvictionParty | 
     part = "entire workload" if row.entire_workload else "some of its pods"
     freed = f" ({format_gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
     outcome = OUTCOMES.get(row.kind, "was evicted")
-    if row.pk is None:  # a prediction
+    if row.pk is None:  # row of a predicted eviction
         outcome = outcome.replace("was", "would be", 1)
     return f"{victim.display_name} {outcome}{preemptor_suffix}{freed}"
 

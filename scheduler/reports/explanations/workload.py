@@ -1,4 +1,4 @@
-"""Explain a workload's state by its pending reasons, queue position and queues."""
+"""Explain a workload's state: its pending reasons, its queue position and its queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Explanation:
     ordering: list[str]
     expected_start: datetime | None
     expected_start_reason: str
-    burst: str  # sentence about the pool of `burst_after`, empty if all pools are used
+    burst: str  # sentence about the pool set by `burst_after`, empty if all pools are used
     blockers: list[dict[str, Any]]
     queue: dict[str, Any]
     evictions: list[Eviction]
@@ -86,7 +86,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
-    """Return the blocker with the seconds that remain now instead of those when the cycle wrote it."""
+    """Return the blocker with the number of seconds remaining now, not when the cycle ran."""
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:
         return blocker
@@ -94,7 +94,7 @@ def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str,
 
 
 def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the queues with the share explanations, by resource, that the user may see."""
+    """Return the queues with those share explanations, by resource, that the user may see."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for trace in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):

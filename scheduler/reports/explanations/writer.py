@@ -21,7 +21,9 @@ from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-MAX_UPDATES = 250  # maximum per cycle, for workloads that are pending for the same reasons as before
+# maximum number of updates per cycle for workloads that are pending for the same reasons as
+# before
+MAX_UPDATES = 250
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 
 # Rows are locked in the order in which other transactions lock the tasks of an array.
@@ -53,7 +55,7 @@ UPDATE_WORKLOADS = """
 QueueProgress = tuple[int, int, str]  # queue position, expected start and its reason
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
-State = tuple[Reasons, int, QueueProgress]  # the hash covers the rest of the explanation
+State = tuple[Reasons, int, QueueProgress]  # reasons, a hash of the rest of the explanation, and progress
 NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # ID, reason, message, explanation
 
 
@@ -77,10 +79,10 @@ class Change(NamedTuple):
 
 
 class ExplanationWriter:
-    """Writer that remembers the stored explanations and writes only changes, in batches.
+    """Remembers the stored explanations and writes only changes, in batches.
 
-    Most changes are of numbers, such as the queue position. A cycle writes these for the first workloads of
-    the queue only.
+    Most changes affect only numbers, such as the queue position. Each cycle writes these only for
+    the first workloads in the queue.
     """
 
     def __init__(self) -> None:
@@ -174,14 +176,15 @@ class _BlockerHashes:
         self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}
 
     def hash_of(self, blockers: Sequence[Blocker]) -> int:
-        """Hash everything except remaining seconds, which change with time alone."""
+        """Hash everything except the remaining seconds, which change simply because time passes."""
         entry = self._by_identity.get(id(blockers))
         if entry is None:
             values = tuple(
                 (each.reason, each.message, *(item for item in each.numbers.items() if item[0] != "seconds"))
                 for each in blockers
             )
-            entry = self._by_identity[id(blockers)] = (blockers, hash(values))  # `blockers` stay alive
+            # the entry keeps `blockers` alive, so that its id() is not reused
+            entry = self._by_identity[id(blockers)] = (blockers, hash(values))
         return entry[1]
 
 
@@ -200,4 +203,5 @@ def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> Non
 def _announce_changes(ids: list[uuid.UUID]) -> None:
     if ids:
         rows = Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk")
-        announce.workloads_changed(list(rows.only("pk", "project__department")))  # not the long documents
+        # load only these columns, not the long documents
+        announce.workloads_changed(list(rows.only("pk", "project__department")))

@@ -11,7 +11,7 @@ DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder i
 
 
 def explain_share(division: Division, queue: str, display_name: DisplayName = str) -> list[str]:
-    """Return sentences that explain a queue's share, from its request to the result.
+    """Return sentences that explain a queue's share step by step, from its request to the result.
 
     The granted amounts add up to the share.
     """

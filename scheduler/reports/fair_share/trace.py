@@ -40,7 +40,7 @@ class ShareTrace:
 
     kind: str  # department | project
     name: str
-    queue: str  # divided amount: the pool's resources or the department's share
+    queue: str  # the pool or department whose resources are divided
     resource: str
     total: float
     share: float

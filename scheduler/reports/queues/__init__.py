@@ -1,1 +1,1 @@
-"""Queues of a pool: order, statuses and pending times."""
+"""A pool's queues: order, statuses and pending times."""

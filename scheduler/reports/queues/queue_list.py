@@ -1,4 +1,4 @@
-"""Queue of a pool, in the order of the last cycle."""
+"""A pool's queue, in the order of the last cycle."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,8 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool) -> QuerySet[Workload]:
     """Return the pending workloads that the user may see, in queue order.
 
-    Each workload is annotated with its queue position. Workloads not yet evaluated by a cycle come last.
+    Each workload is annotated with its queue position. Workloads that no cycle has evaluated yet
+    come last.
     """
     queue_position = Cast(KT("explanation__queue_position"), IntegerField())
     pending = workloads(actor).filter(_queue_filter(pool))

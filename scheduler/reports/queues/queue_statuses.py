@@ -29,7 +29,7 @@ ALLOCATED_BY_QUEUE = """
      WHERE held.released_at IS NULL AND (workload.preemptible = %(preemptible)s OR %(preemptible)s IS NULL)
      GROUP BY 1, 2, 3
 """
-USAGE_INTERVAL = timedelta(seconds=60)  # interval between writes while only the decayed usage changes
+USAGE_INTERVAL = timedelta(seconds=60)  # minimum interval between writes while only the decayed usage changes
 FIELDS = ["share", "allocated", "requested", "usage", "at"]
 
 Amounts3 = tuple[int, int, int]
@@ -138,7 +138,7 @@ def _quotas_by_queue() -> dict[Key, tuple[int | None, int | None, int | None]]:
 
 
 def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
-    """Return the fair shares of each queue and its parent."""
+    """Return the fair share of each queue and that of its parent."""
     rows = list(QueueStatus.objects.select_related("project"))
     department_shares = {
         (row.pool_id, row.department_id): _to_amounts(row.share) for row in rows if row.project is None

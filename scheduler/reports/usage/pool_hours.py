@@ -36,7 +36,7 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * gpus.get(pool.pk, pool.gpus_per_node)
     starts = [first + number * HOUR for number in range(hours)]
-    # A node may leave the capacity history before its pods have ended.
+    # A node may leave the capacity history before all of its pods have ended.
     return [
         PoolHour(at, allocated.get(at, 0.0), max(totals[number], allocated.get(at, 0.0)))
         for number, at in enumerate(starts)
@@ -44,7 +44,7 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
 
 
 def _gpus_per_node(pools: Sequence[NodePool], first: datetime) -> dict[int, float]:
-    """Return the average number of GPUs of the nodes since `first`, by pool. Machines may differ."""
+    """Return the average number of GPUs per node since `first`, by pool. Nodes of a pool may differ."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=first), pool__in=pools)
     return dict(nodes.values_list("pool_id").annotate(average=Avg("gpus")).order_by("pool_id"))
 
@@ -59,7 +59,7 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
 
 
 def _node_hours(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours in each hour. A point applies until the next point."""
+    """Return the node-hours in each hour. Each recorded point applies until the next one."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

@@ -60,7 +60,10 @@ class UsageRequest:
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """Usage in the period that begins at `at`. `cost` is None if the price of any part is unknown."""
+    """Usage in the period that begins at `at`.
+
+    `cost` is None if the price is unknown for any part of it.
+    """
 
     at: datetime | None
     names: Mapping[Dimension, str]

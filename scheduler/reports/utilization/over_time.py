@@ -13,7 +13,7 @@ from scheduler.models import UtilizationPoint
 from scheduler.reports.usage.pool_hours import hourly_allocation
 from scheduler.reports.utilization.storage import HOUR, MINUTE
 
-MINUTE_STEP_LIMIT = timedelta(hours=6)  # periods longer than this are shown by the hour
+MINUTE_STEP_LIMIT = timedelta(hours=6)  # for longer periods, points are hourly
 LONGEST = timedelta(days=366)
 GPU_HOURS = 1000.0 * HOUR
 ALLOCATION = "pod__allocation__"
@@ -22,7 +22,7 @@ DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=I
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Totals of the measured pods at one time.
+    """Totals over the measured pods at one time.
 
     Fields that begin with `allocated_` are the pods' allocations. None means not measured.
     """

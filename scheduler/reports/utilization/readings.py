@@ -21,7 +21,7 @@ from scheduler import models
 log = logging.getLogger(__name__)
 
 MAX_GAP = timedelta(minutes=5)  # a longer gap between readings restarts the idle time
-MAX_READING_SECONDS = 60.0  # longest period that one reading may cover
+MAX_READING_SECONDS = 60.0  # maximum period that one reading may cover, in seconds
 DeviceMeasurement = tuple[int | None, int | None]  # utilization in thousandths, memory in MiB
 UNMEASURED: DeviceMeasurement = (None, None)
 
@@ -112,7 +112,9 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the order of the node's devices, matched by identity or index."""
+    """Return the measurements in the order of the node's devices, matched by ID or, failing that,
+    by index.
+    """
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):

@@ -24,8 +24,10 @@ from scheduler.reports.utilization.storage import write_readings
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "use"
-ISOLATION_EVERY = 20  # in measurements; nodes without a report are queried every time
-LEASE_INTERVALS = 3  # lease duration in measurement intervals
+# number of measurements between two isolation queries; nodes without a report are queried every
+# time
+ISOLATION_EVERY = 20
+LEASE_INTERVALS = 3  # duration of the lease, in measurement intervals
 
 
 class UtilizationWatcher:

@@ -8,14 +8,14 @@ from django.db import connection, transaction
 from berth.core.errors import RateLimited
 from projects.models import Project
 
-MAX_DRY_RUNS = 3  # maximum per project, because one dry run may occupy a core for seconds
-RETRY_AFTER = 2  # seconds
+MAX_DRY_RUNS = 3  # maximum per project, because one dry run may keep a core busy for seconds
+RETRY_AFTER = 2  # number of seconds after which a client may retry
 LOCK_CLASS = 0x62647279  # first key of the advisory locks; the second key combines project and slot
 
 
 @contextmanager
 def dry_run_slot(project: Project) -> Iterator[None]:
-    """Hold one of the project's dry-run slots. Raises RateLimited if all slots are in use.
+    """Hold one of the project's dry-run slots. Raises RateLimited if all of them are in use.
 
     The lock is released when its transaction ends, even if the process dies.
     """

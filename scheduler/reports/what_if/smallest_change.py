@@ -1,4 +1,4 @@
-"""Smallest single change that would start a pending workload now, for one user.
+"""Find the smallest single change that would start a pending workload now, for one user.
 
 The engine runs only when a user asks. The answer is cached until the state of the cluster
 changes.
@@ -29,14 +29,15 @@ from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 log = logging.getLogger(__name__)
 
-MAX_AGE = timedelta(seconds=30)  # time alone can change the answer, for example when a minimum runtime ends
+# the answer can change through time alone, for example when a minimum runtime ends
+MAX_AGE = timedelta(seconds=30)
 SENTENCES_BY_PHASE = {Phase.RESERVED: "Capacity is already reserved for the workload."}
 NOT_PENDING = "The workload is not pending."
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer:
-    """The smallest change in words and as data, without names that the user may not see."""
+    """The smallest change as text and as data, without names that the user may not see."""
 
     outcome: str
     sentence: str
@@ -71,7 +72,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
 
 
 def _search_change(view: ClusterView, handle: str) -> SmallestChange:
-    """Run the engine on the pools that accept workloads. If the engine fails, the question stays open."""
+    """Run the engine on the pools that accept workloads. If the engine fails, the answer is undecided."""
     try:
         return smallest_change(without_pools(view.snapshot, view.below_threshold), handle)
     except Exception:

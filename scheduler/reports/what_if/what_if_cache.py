@@ -34,7 +34,7 @@ _shared_lock = Lock()
 def shared_cache() -> Iterator[WhatIfCache]:
     """Lend the cache to one caller at a time.
 
-    A caller that does not get the shared cache in time gets an empty cache instead.
+    A caller that cannot get the shared cache in time gets an empty cache instead.
     """
     if not _shared_lock.acquire(timeout=MAX_WAIT_SECONDS):
         yield WhatIfCache()

@@ -1,4 +1,4 @@
-"""Summary figures of a replay: queueing, utilization, fairness and eviction cost."""
+"""Summary figures for a replay: queueing, utilization, fairness and eviction cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def summarize(records: Records, until: int) -> dict[str, Any]:
     records.close(until)
     trace, jobs = records.trace, list(records.jobs.values())
     first, last = trace.start_time, max((w.submitted for w in trace.arrivals), default=trace.start_time)
-    last = until if last == first else last  # if all jobs arrive at the same time, measure to the end
+    last = until if last == first else last  # if all jobs arrive at the same time, measure until the end
     span = max(1, last - first)
     gpu_seconds = {
         name: integrate(account.allocated, first, last) for name, account in records.accounts.items()

@@ -1,8 +1,10 @@
 """Read the Alibaba GPU trace of 2023 (openb).
 
-Columns of jobs: `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,deletion_time,
-scheduled_time` (times in seconds). Columns of nodes: `sn,cpu_milli,memory_mib,gpu,model`. The trace has no
-tenants, so all jobs belong to one project without a quota.
+The jobs file has the columns
+`name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,
+deletion_time,scheduled_time` (times in seconds). The nodes file has the columns
+`sn,cpu_milli,memory_mib,gpu,model`. The trace has no tenants, so all jobs belong to one project
+without a quota.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Read the Philly trace.
 
-Columns of jobs: `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`) lists the
-number of nodes of each virtual cluster, which becomes its quota. Only a quarter of these nodes are used, so
-that six weeks of jobs fill the cluster.
+The jobs file has the columns `timestamp,duration,num_gpus,gpu_time,cluster`. A second file
+(`vc,node_num`) lists each virtual cluster's number of nodes, which becomes its quota. Only a
+quarter of these nodes are used, so that six weeks of jobs fill the cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
 def philly(
     jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
-    """Return the jobs submitted within the window to virtual clusters with a known node count."""
+    """Return the jobs submitted within the window to virtual clusters whose node count is known."""
     arrivals = []
     for line, row in with_line_numbers(jobs):
         at = parse_time(line, row, "timestamp")

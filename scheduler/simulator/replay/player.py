@@ -30,7 +30,7 @@ class Progress:
 
 
 class Player:
-    """A replay in progress."""
+    """Replay in progress."""
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class Player:
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
         self.release_at: int | None = None  # time at which held nodes become free for other workloads
-        self.queues = trace.cluster.queues  # with expected runtimes, which are updated as workloads end
+        # queues with expected runtimes, which are updated as workloads end
+        self.queues = trace.cluster.queues
         self.runtimes = {queue.name: deque[int](maxlen=LAST_RUNS) for queue in self.queues}
         self.arrived = self.ended = self.cycles = 0
         self.plan = Plan()

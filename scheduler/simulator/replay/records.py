@@ -12,7 +12,7 @@ from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 from scheduler.simulator.replay.trace import Trace, gpus_requested, total_gpu_quota
 
-Curve = list[tuple[int, float]]  # step function: (second, value from that second)
+Curve = list[tuple[int, float]]  # step function: (second, value from that second on)
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Job:
     pending_since: int | None = None
     ended: int | None = None
     pending_seconds: int = 0  # total, including time after evictions
-    # Part of `pending_seconds` during which the job would have fit into its project's quota.
+    # part of `pending_seconds` during which the job would have fit into its project's quota
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
     clock_at_submission: float = 0.0  # the account's clock when the job became pending
@@ -36,13 +36,14 @@ class Job:
 
 @dataclass(slots=True)
 class Account:
-    """Allocation of a project, and the time during which a job of each size would have fit into its quota."""
+    """A project's allocation, and for how long a job of each size would have fit into its quota."""
 
     quota: float | None
     gpus: float = 0.0  # allocated now
     pending: int = 0
     sizes: list[float] = field(default_factory=list)
-    clocks: list[float] = field(default_factory=list)  # for each size, seconds for which a job fit
+    # by size: number of seconds during which a job would have fit
+    clocks: list[float] = field(default_factory=list)
     at: int = 0
     gpu_seconds: float = 0.0
     allocated: Curve = field(default_factory=list)

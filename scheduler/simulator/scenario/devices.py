@@ -72,7 +72,7 @@ class DeviceAllocator:
     def take(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
-        """Allocate the devices of a pod, or return the problem if the pod does not fit."""
+        """Allocate a pod's devices, or return the problem if the pod does not fit."""
         milli = milli_on(node, request)
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
@@ -88,7 +88,9 @@ class DeviceAllocator:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod that lists none, fullest or emptiest first by the pool's strategy."""
+        """Choose devices for a pod that lists none: the fullest or emptiest first, depending on
+        the pool's strategy.
+        """
         milli = milli_on(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1

@@ -131,7 +131,7 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
 
 def _children(group: Group) -> Document:
     if not group.children:
-        return {"roles": [{"name": "unknown"}]}  # a document without roles never starts
+        return {"roles": [{"name": "unknown"}]}  # a workload without roles never starts
     document = drop_empty(topology=_topology(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
@@ -141,7 +141,10 @@ def _children(group: Group) -> Document:
 
 
 def _group(child: Group | Role) -> Document:
-    """Return a group. A role is wrapped in a group, because a level cannot mix roles and groups."""
+    """Return a group.
+
+    A role is wrapped in a group of its own, because a level cannot mix roles and groups.
+    """
     if isinstance(child, Role):
         return {"name": child.name, "roles": [_role(child)]}
     return {"name": child.name, **_children(child)}

@@ -1,4 +1,4 @@
-"""Load a scenario as a snapshot, or reject the scenario, naming the offending key."""
+"""Load a scenario as a snapshot. Errors name the offending key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

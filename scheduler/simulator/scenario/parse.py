@@ -56,7 +56,7 @@ def _yaml(text: str) -> object:
 
 
 class _DocumentCheck:
-    """Checker for duplicate keys, recursion and alias bombs in a YAML document."""
+    """Rejects YAML documents with duplicate keys, recursion or alias bombs."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

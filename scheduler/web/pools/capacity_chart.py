@@ -43,7 +43,7 @@ class CapacityChart:
 
 
 def build_capacity_chart(pool: NodePool, now: datetime, span: str) -> CapacityChart:
-    """Return the node counts over `span`, which is a key of SPANS. Other values select the default span."""
+    """Return the node counts over `span`, a key of SPANS. Any other value selects the default span."""
     span = span if span in SPANS else DEFAULT_SPAN
     points = capacity_over_time(pool, now=now, span=SPANS[span][1])
     latest = points[-1]

@@ -1,4 +1,4 @@
-"""CSV exports of a pool: history, nodes and capacity over time."""
+"""CSV exports for a pool: history, nodes and capacity over time."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ def history_listing(request: Request, pool: NodePool, *, is_admin: bool) -> List
 
 
 def requested_pool_csv(request: Request, pool: NodePool, now: datetime) -> StreamingHttpResponse | None:
-    """Return the device map or capacity chart as a CSV file, or None if it was not requested."""
+    """Return the device map or the capacity chart as a CSV file, or None if neither was requested."""
     file_format = request.GET.get("format", "")
     if file_format == "nodes":
         return csv_response(request, f"nodes-of-{pool.name}", NODE_HEADERS, _node_rows(pool))

@@ -1,4 +1,4 @@
-"""Map of devices and the workloads on them. Only workloads that the user may see are named."""
+"""Map of devices and the workloads on them. It names only workloads that the user may see."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class Holder:
 class DeviceMap:
     index: int
     holders: list[Holder] = field(default_factory=list)
-    reserved_for: str = ""  # handle of the workload for which the device is reserved
+    reserved_for: str = ""  # handle of the workload that has reserved the device
 
     @property
     def allocated(self) -> int:
@@ -46,7 +46,7 @@ class DeviceMap:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """Pairs of (top edge, holder) from the bottom up."""
+        """(top edge, holder) pairs from the bottom up."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
@@ -90,7 +90,7 @@ def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
 
 
 def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
-    """Return one map for each of these nodes, in the same order."""
+    """Return one map per node, in the order given."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     maps = {node.pk: NodeMap(node, [DeviceMap(index) for index in range(node.gpus)]) for node in nodes}
     _add_allocations(maps, visible)
@@ -103,7 +103,10 @@ def hue(project_id: int) -> str:
 
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) per visible project, sorted by name. Other projects come last."""
+    """Return (hue, project, milli-GPU) for each visible project, sorted by name.
+
+    Other projects come last.
+    """
     milli_by_project: dict[tuple[int, str, str], int] = defaultdict(int)
     for node_map in maps:
         for device in node_map.devices:

@@ -36,7 +36,7 @@ BY_STATE = {
 
 @dataclass(frozen=True, slots=True)
 class HeatmapTone:
-    """Nodes of one colour, drawn as a single SVG path."""
+    """All nodes of one colour, drawn as a single SVG path."""
 
     kind: str
     title: str

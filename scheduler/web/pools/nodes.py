@@ -30,13 +30,13 @@ NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
 class PoolNodes:
     """Nodes shown on a pool's page.
 
-    `maps` pairs each node with its available actions. `heatmap` is set only for pools that are too large
-    to be shown without pagination.
+    `maps` pairs each node with its available actions. `heatmap` is set only if there are too many
+    nodes for one page.
     """
 
     maps: Sequence[tuple[NodeMap, tuple[str, ...]]]
     slice: Slice[Node]
-    states: Sequence[tuple[str, int]]  # pairs of a state and its node count
+    states: Sequence[tuple[str, int]]  # (state, node count) pairs
     state: str
     find: str
     heatmap: NodeHeatmap | None
@@ -68,7 +68,7 @@ def list_pool_nodes(request: Request, pool: NodePool) -> PoolNodes:
 
 
 def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) per visible project by name, then one entry for all others."""
+    """Return (hue, project, milli-GPU) for each visible project by name, then one entry for all others."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     rows: Any = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     names = ("pod__workload__project_id", "pod__workload__project__name")

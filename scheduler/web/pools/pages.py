@@ -59,7 +59,7 @@ class PoolRow:
 
     @property
     def allocation(self) -> float | None:
-        """Percentage of the pool's GPUs that is allocated."""
+        """Percentage of the pool's GPUs that are allocated."""
         return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
 
 
@@ -68,7 +68,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes, with which the selector has annotated the pool."""
+    """Return the number of ready nodes, which the selector has added to the pool."""
     return int(pool.nodes_ready)
 
 
@@ -145,7 +145,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 
 def outcome_tone(row: ScalingEvent) -> str:
-    """Return the tone of an event. A provisioning request that returned too few nodes is a warning."""
+    """Return the tone for an event. A provisioning request that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")

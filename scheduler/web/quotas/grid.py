@@ -20,7 +20,7 @@ from projects.web.quotas.cells import FIELDS
 from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacity
 
 PAGE_SIZE = 60  # rows per page
-MAX_POOLS = 6  # if there are more pools, the user selects which to show
+MAX_POOLS = 6  # with more pools, the user selects which ones to show
 DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_default)
 
 

@@ -1,4 +1,4 @@
-"""Preview and apply edits of the quota grid, reporting conflicts cell by cell."""
+"""Preview and apply edits to the quota grid, and report conflicts cell by cell."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_b
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
 from scheduler.web.quotas.preview_by_pool import group_by_pool
 
-MAX_CHANGES = 100  # if there are more changes, the page reloads instead
+MAX_CHANGES = 100  # if there are more changes, the page reloads instead of listing them
 QuotaPlace = tuple[str, str]  # owner key and pool name
 
 
@@ -83,7 +83,7 @@ def updates(request: Request) -> JsonResponse:
 
 
 def current_cells(actor: Actor, places: Mapping[QuotaPlace, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored values of the visible quotas, merged with each quota's entry in `places`."""
+    """Return the stored values of the visible quotas, each merged with its entry in `places`."""
     pools = {pool.name: pool for pool in NodePool.objects.filter(name__in={name for _, name in places})}
     stored_quotas = visible_quotas(actor, pools.values(), {key for key, _ in places})
     cells = []
@@ -151,7 +151,7 @@ def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict
 
 
 def _last_changes(keys: Sequence[str]) -> dict[QuotaPlace, dict[str, Any]]:
-    """Return when each quota was last changed, and by which user."""
+    """Return when and by which user each quota was last changed."""
     result: dict[QuotaPlace, dict[str, Any]] = {}
     requested_keys = set(keys)
     for change in QuotaChange.objects.order_by("-pk")[:MAX_CHANGES] if requested_keys else ():

@@ -54,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Row of the grid. `numbers_visible` is False if a department's own numbers are hidden."""
+    """Row of the grid. If `numbers_visible` is False, the user may not see the department's own numbers."""
 
     key: str
     name: str
@@ -182,7 +182,7 @@ def _sums(
 ) -> dict[tuple[str, int, str], tuple[int, int]]:
     """Return the sum of the project quotas and the number of unlimited quotas.
 
-    The keys are department, pool and field.
+    Both are keyed by department, pool and field.
     """
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
     result: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
@@ -220,7 +220,7 @@ def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Ro
 
 
 def parse_owner_keys(keys: Iterable[str]) -> tuple[set[int], set[int]]:
-    """Return the department and project IDs from row keys. Invalid keys are ignored."""
+    """Return the department and project IDs in row keys. Invalid keys are ignored."""
     result: dict[str, set[int]] = {"department": set(), "project": set()}
     for key in keys:
         kind, _, pk = key.partition("-")

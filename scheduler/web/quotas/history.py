@@ -26,7 +26,7 @@ PAGE_SIZE = 25
 
 @dataclass(frozen=True, slots=True)
 class ChangedQuota:
-    """Quota in a change, with its old and new values."""
+    """Quota that a change has affected, with its old and new values."""
 
     name: str
     pool: str

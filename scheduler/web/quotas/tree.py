@@ -14,7 +14,7 @@ from scheduler.web.quotas import grid
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
-UNPAGED = 10**9  # long trees are collapsed, not paginated
+UNPAGED = 10**9  # long trees are collapsed instead of paginated
 QueueRow = tuple[QuotaLine, QuotaLine]  # department and queue
 
 
@@ -95,7 +95,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def permissions(actor: Actor, top: QuotaLine) -> dict[str, bool]:
-    """Return the user's permissions on a department and its projects."""
+    """Return the user's permissions for a department and its projects."""
     assert isinstance(top.owner, Department)
     edits = may(actor, Action.EDIT, top.owner)
     return {"quota": may(actor, Action.ADMINISTER), "edit": edits, "projects": edits}

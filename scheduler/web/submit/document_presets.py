@@ -1,4 +1,4 @@
-"""Initial documents of the submission form: examples, copies and templates."""
+"""Initial documents for the submission form: examples, copies and templates."""
 
 import contextlib
 import uuid
@@ -95,7 +95,7 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
-    """Return the text of a template, of another workload under a new name, or of an example."""
+    """Return the text of a template, of an existing workload under a new name, or of an example."""
     if (template := _template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
     if (like := _workload(actor, query.get("like", ""))) is not None:
@@ -119,7 +119,7 @@ def usable_templates(actor: Actor) -> list[str]:
 
 
 def template_text(text: str) -> str:
-    """Return the text of a document without the keys that identify a workload."""
+    """Return a document's text without the keys that identify a workload."""
     for key in ("name", "project", "submitted"):
         with contextlib.suppress(CannotEdit):
             text = edit_text(text, (key,))

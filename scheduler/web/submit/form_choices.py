@@ -28,7 +28,8 @@ def choices_for(actor: Actor) -> FormChoices:
 def submittable_projects(actor: Actor) -> list[str]:
     """Return the names of the projects in which the user may submit workloads.
 
-    Permissions are checked once per department, and once per project that has the user as a member.
+    Permissions are checked once per department, and once for each project in which the user is a
+    member.
     """
     whole = {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
     mine = set(

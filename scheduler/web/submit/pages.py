@@ -27,7 +27,7 @@ CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
 @dataclass
 class CheckResult:
-    """Result of checking a document: either its errors or a prediction."""
+    """Result of checking a document: its errors or a prediction."""
 
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
@@ -39,7 +39,7 @@ class CheckResult:
 
     @property
     def limits(self) -> list[str]:
-        """Return the limits of each role's pods in each pool, such as `worker in train: 1 CPU (...)`."""
+        """Limits of each role's pods in each pool, such as `worker in train: 1 CPU (...)`."""
         predicted = self.prediction.limits if self.prediction else []
         lines = [
             (each, ", ".join(f"{text} ({note})" for text, note in limit_lines(each, None)))
@@ -84,7 +84,7 @@ def index(request: Request) -> HttpResponse:
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """Predict the outcome for the document on the open page.
+    """Predict what would happen to the document on the open page.
 
     The page has already reported errors in the document.
     """
@@ -102,7 +102,7 @@ def _is_array(document: Mapping[str, Any]) -> bool:
 
 
 def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
-    """Store a workload or an array, and open its page."""
+    """Store a workload or an array, and redirect to its page."""
     if _is_array(document):
         submission = arrays.submit(actor=request.actor, document=document)
         to, name = reverse("array", args=[submission.array.pk]), f"Array {submission.array.name}"
@@ -115,7 +115,7 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
 
 
 def _predict(actor: Actor, document: Mapping[str, Any]) -> Prediction:
-    """Predict the outcome for a workload, or for the first task of an array."""
+    """Predict what would happen to a workload, or to the first task of an array."""
     if _is_array(document):
         return arrays.predict(actor=actor, document=document)[1]
     return dry_run(actor=actor, document=document)

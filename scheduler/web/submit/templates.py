@@ -1,4 +1,4 @@
-"""Pages of project templates."""
+"""Pages for project templates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -211,9 +211,9 @@ def _save_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Yield each template with the user's permissions to use it and to change it.
+    """Yield each template with whether the user may use it and change it.
 
-    The permission to operate a project is checked only once per project.
+    Permission to operate a project is checked only once per project.
     """
     runs: dict[int, bool] = {}
     for row in rows:
@@ -238,7 +238,7 @@ def _with_document_check(template_page: TemplatePage, draft: Draft) -> TemplateP
 
 
 def _show_conflict(template_page: TemplatePage) -> None:
-    """Prepare the page to show a conflict. Saving again overwrites the stored version."""
+    """Show the conflict on the page. If the user saves again, the stored version is overwritten."""
     template_page.conflicting = Template.objects.filter(
         project=template_page.project, name=template_page.name
     ).first()

@@ -112,7 +112,7 @@ def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
 
 
 def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> Columns:
-    """Return a chart with one layer for each of the largest consumers and one for all others."""
+    """Return a chart with one layer for each of the largest consumers, and one layer for all others."""
     starts = _starts(question)
     amounts: dict[tuple[str, datetime], float] = {}
     hues = {line.name: line.hue for line in lines}
@@ -133,7 +133,7 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: Usage
 
 
 def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[ChartPeriod]:
-    """Return the chart's data, latest step first."""
+    """Return the periods of the chart, latest first."""
     at: dict[datetime, list[UsageRow]] = {start: [] for start in _starts(question)}
     for row in rows:
         if row.at is not None:
@@ -165,7 +165,7 @@ def _starts(question: UsageQuery) -> list[datetime]:
 
 
 def _next_start(at: datetime, step: Step) -> datetime:
-    """Return the start of the next step. Days follow the zone's clock changes; hours do not."""
+    """Return the start of the next step. Days follow daylight saving time; hours do not."""
     if step is Step.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is Step.MONTH:

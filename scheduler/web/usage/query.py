@@ -32,7 +32,7 @@ class UsageQuery:
     by: Dimension
     only: dict[Dimension, str]
     request: UsageRequest
-    search: str  # words that row names must contain
+    search: str  # words that a row's names must contain
 
     def matching_rows(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
         words = self.search.lower().split()

@@ -1,4 +1,4 @@
-"""Charts and table of the resources that pods were allocated and used over time."""
+"""Charts and a table that compare the resources allocated to pods with those used."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ PointValue = Callable[[Point], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Chart that shows usage as an area and allocation as a line.
+    """Chart that shows usage as an area and the allocation as a line.
 
     `now` and `of` are the current usage and allocation, in thousandths of the unit.
     """
@@ -69,9 +69,9 @@ class UtilizationOverTime:
 def utilization_over_time(
     pod_filter: Q, use: Utilization, *, span: str, end: datetime, now: datetime
 ) -> UtilizationOverTime:
-    """Return the charts of the pods that `pod_filter` selects, for the `span` before `end`.
+    """Return the charts for the pods that `pod_filter` selects, for the `span` before `end`.
 
-    `span` is a key of SPANS. Any other text selects the default span.
+    `span` is a key of SPANS. Any other value selects the default span.
     """
     span = span if span in SPANS else DEFAULT_SPAN
     since = end - SPANS[span][1]

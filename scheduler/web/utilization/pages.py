@@ -1,4 +1,4 @@
-"""Utilization panels of the workload and node pages."""
+"""Utilization panels on the workload and node pages."""
 
 import uuid
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Return the node's total utilization. It contains no workload names, so any user may see it."""
+    """Return the node's total utilization. Any user may see it, because it contains no workload names."""
     pods = summary.summarize_pods(summary.running_allocations().filter(node=node), now)
     use = summary.sum_utilization(pod.use for pod in pods)
     return {

@@ -55,7 +55,7 @@ class PodPlacement:
 
 
 def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
-    """Return each limit of a pod with a note on its source and, for memory, the peak in MiB."""
+    """Return a line for each limit of a pod, with its source and, for memory, the peak in MiB."""
     lines = []
     if limits["memory_mib"]:
         source = LIMIT_SOURCES[limits["memory_source"]]
@@ -81,7 +81,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the project's and department's queues, with the trace URLs that the user may open."""
+    """Return the project's and department's queues, with those trace URLs that the user may open."""
     whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
@@ -130,7 +130,7 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
 
 
 def document_text(workload: Workload, **instead: Any) -> str:
-    """Return the workload's document as YAML in the usual key order.
+    """Return the workload's document as YAML, with its keys in the usual order.
 
     Values in `instead` replace the workload's own.
     """

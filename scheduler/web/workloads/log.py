@@ -29,7 +29,7 @@ SEQUENCES = re.compile(
     rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and device strings
     rb"|\x1b[ -/]*[0-~]?"
 )
-# Includes bidirectional controls, which could disguise a line.
+# including bidirectional control characters, which could disguise a line
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -101,7 +101,7 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
-    """Stream the entire stored log as unmodified bytes."""
+    """Stream the entire stored log as raw bytes."""
     log = _find_log(request, workload_id)
     size = log.read_chunk(0, 0).size
     pieces = _async_pieces(log, size) if isinstance(request, ASGIRequest) else _pieces(log, size)

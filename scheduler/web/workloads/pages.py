@@ -79,7 +79,7 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
 
 
 def _image(workload: Workload) -> dict[str, Any] | None:
-    """Return the image in the document, with its digest in the latest run for which it is known."""
+    """Return the document's image, with the digest from the latest run for which it is known."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None
@@ -95,6 +95,6 @@ def _open_ports(actor: Actor, workload: Workload) -> list[str]:
 
 
 def _active_backoff(workload: Workload, now: datetime) -> datetime | None:
-    """Return the end of the workload's backoff, or None if there is no active backoff."""
+    """Return when the workload's backoff ends, or None if it is not in backoff."""
     until = workload.backoff_until
     return until if until is not None and until > now and workload.phase == Phase.PENDING else None

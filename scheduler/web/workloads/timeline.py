@@ -18,7 +18,7 @@ from scheduler.reports.explanations.pending_history import (
 )
 
 MAX_EVENTS = 100
-MAX_LISTED_REASONS = 4  # a pending period with more reasons shows one total per reason
+MAX_LISTED_REASONS = 4  # maximum; a pending period with more reasons shows one total per reason
 SAME_TRANSACTION = timedelta(seconds=30)  # an eviction and its event share a transaction
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 TITLES_BY_REASON = {
@@ -57,7 +57,7 @@ class PendingReasons:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Timeline entry. `lasted` and `lasted_verb` describe the period before it ("ran for")."""
+    """Timeline entry. `lasted` and `lasted_verb` describe the period that it ended ("ran for")."""
 
     at: datetime
     title: str
@@ -119,7 +119,7 @@ def _entry(row: Event, evictions: tuple[RenderedEviction, ...]) -> Entry:
 
 
 def _partial_eviction(kind: str) -> str | None:
-    """Return the title of an event about evicted replicas of a gang that keeps running."""
+    """Return the title for an event in which a gang lost replicas but kept running."""
     return next((title for reason, title in TITLES_BY_REASON.items() if reason.lower() == kind), None)
 
 
@@ -139,7 +139,7 @@ def _eviction_entry(eviction: RenderedEviction) -> Entry:
 
 
 def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
-    """Add how long the workload was pending or running before each change of state."""
+    """Add to each change of state how long the workload had been pending or running before it."""
     complete: list[Entry] = []
     since: Entry | None = None
     for entry in entries:

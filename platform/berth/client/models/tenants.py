@@ -153,7 +153,7 @@ class HiddenChanges(Model):
 
 
 class QuotaImpact(Model):
-    """Predicted changes in the next cycle. Workloads that you may not see are only counted."""
+    """Predicted changes in the next cycle. Workloads that you may not see are counted but not listed."""
 
     changes_nothing: bool = False
     quotas: list[QuotaEdit] = []

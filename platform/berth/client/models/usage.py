@@ -39,7 +39,7 @@ class AllocatedResources(Model):
 
 
 class UsedResources(Model):
-    """Measured amounts. None means that the amount was not measured; it does not mean zero."""
+    """Measured amounts. None means that the amount was not measured, which is different from zero."""
 
     gpu: float | None = None
     """Allocated GPUs times their measured utilization."""
@@ -107,7 +107,7 @@ class NodeUtilization(Model):
 
 
 class UtilizationPoint(Model):
-    """Averages over a minute or an hour. Memory is the peak."""
+    """Averages over one minute or one hour. Memory is the peak."""
 
     at: datetime
     allocated: AllocatedResources = Field(default_factory=AllocatedResources)

@@ -2,8 +2,8 @@
 
 Every request contains the form, the document, and the last text on which they agreed. A field
 that differs from that text was edited, so its value is written into the current document. The
-form is then rebuilt from the document. Either side or both may change between requests, and
-comments and parts without a field are preserved.
+form is then rebuilt from the document. Both may change between requests. Comments and parts of
+the document without a form field are preserved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,11 +47,11 @@ class Draft:
     data: dict[str, Any] | None = None
     problems: list[Problem] = field(default_factory=list)  # errors in the text or in fields
     line: int | None = None  # line of the syntax error
-    typed: dict[str, str] = field(default_factory=dict)  # invalid field texts by path
+    typed: dict[str, str] = field(default_factory=dict)  # invalid field text by path
 
     @property
     def form_data(self) -> dict[str, Any] | None:
-        """Document data shown in the form: the last valid version."""
+        """Data shown in the form: the last valid version of the document."""
         return self.data if self.data is not None else _parse_or_none(self.agreed)
 
     @property
@@ -89,7 +89,7 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
 
 
 def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
-    """Add or remove a part, for example with `add:roles` or `remove:roles[1]`."""
+    """Add or remove a part of the form, as in `add:roles` or `remove:roles[1]`."""
     verb, _, path = step.partition(":")
     at = parse_location(path)
     if draft.data is None or not at or verb not in ("add", "remove"):

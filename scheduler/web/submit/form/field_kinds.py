@@ -1,4 +1,4 @@
-"""Convert between document values and field texts."""
+"""Convert between document values and form field text."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 class InvalidFieldText(Exception):
-    """Raised for an invalid field text. `allowed` describes the valid values."""
+    """Raised if a field contains invalid text. `allowed` describes the valid values."""
 
     def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
@@ -24,10 +24,10 @@ class InvalidFieldText(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Conversions between the texts and values of one kind of field.
+    """Conversions between text and values for one kind of field.
 
-    `format_value` returns None for a value that the field cannot show. `parse_text` also receives the current
-    value.
+    `format_value` returns None for a value that the field cannot show. `parse_text` also receives
+    the current value.
     """
 
     widget: str
@@ -101,7 +101,7 @@ def _parse_text(text: str, _: Any) -> Any:
 
 
 def _parse_amount(text: str, _: Any) -> Any:
-    """Return a plain number as a number, and any other text unchanged for later validation."""
+    """Return a plain number as a number. Return any other text unchanged; it is validated later."""
     text = text.strip()
     if INTEGER.fullmatch(text):
         return int(text)
@@ -166,7 +166,7 @@ NAMES = Kind("input", _format_names, _parse_names)
 
 
 def keep_order(chosen: Sequence[str], now: Any) -> Any:
-    """Return the selected values in their current order, with new values at the end."""
+    """Return the selected values in their current order, followed by new values."""
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]
     return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

@@ -1,4 +1,4 @@
-"""Form fields of a document and their choices."""
+"""Fields of the form for a document, and their choices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -213,7 +213,7 @@ def _notification_part(number: int) -> FormPart:
 
 
 def _role_places(node: Any, at: Location) -> Iterator[Location]:
-    """Yield the location of every role in document order."""
+    """Yield the location of each role, in document order."""
     if not isinstance(node, Mapping) or len(at) > 16:
         return
     for number in range(_length(node.get("roles"))):

@@ -1,4 +1,4 @@
-"""Prepare a draft for display, with errors next to fields and lines."""
+"""Prepare a draft for display, with each error next to its field or line."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,14 +53,14 @@ class ShownField:
 
     @property
     def choices(self) -> Choices:
-        """Choices, plus the document's value if it is not among them."""
+        """Choices, plus the document's value if it is not one of them."""
         values = [value for value, _ in self.form_field.choices]
         here = self.chosen if self.form_field.many else [self.value]
         return (*self.form_field.choices, *((one, one) for one in here if one not in values))
 
     @property
     def checkboxes(self) -> list[tuple[str, str, bool, str]]:
-        """Tuples of (value, label, is checked, position). Checked values come first, in order."""
+        """(value, label, is checked, position) tuples. Checked values come first, in order."""
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
         several = self.form_field.at == ("pools",) and len(ticked) > 1
@@ -95,7 +95,7 @@ class ShownForm:
     parts: list[ShownPart]
     faults: list[ShownError]
     other_errors: list[Problem]  # errors that belong to no field
-    is_behind: bool = False  # the form shows the last valid version
+    is_behind: bool = False  # True if the form shows an older, valid version of the document
 
     @property
     def shape(self) -> str:
