@@ -1,6 +1,7 @@
 """Commands on a machine that has a cluster's command line programs."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,15 +50,23 @@ class LocalCommands:
 
     def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
         try:
-            completed = subprocess.run(
-                list(arguments), input=stdin.encode(), capture_output=True, check=False, timeout=seconds,
-                env=self.env, cwd="/",
+            process = subprocess.Popen(
+                list(arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=self.env, cwd="/", start_new_session=True,
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            message = f"{arguments[0]} did not end within {seconds:g} s on {self.place}"
-            raise ProviderError(ProviderErrorKind.TIMEOUT, message) from None
         except OSError as error:
             message = f"{arguments[0]} cannot run on {self.place}: {error.strerror}"
             raise ProviderError(ProviderErrorKind.SETTINGS, message) from error
-        output, errors = (part.decode(errors="replace") for part in (completed.stdout, completed.stderr))
-        return CommandResult(completed.returncode, output, errors)
+        with process:
+            try:
+                output, errors = process.communicate(stdin.encode(), timeout=seconds)
+            except subprocess.TimeoutExpired:
+                message = f"{arguments[0]} did not end within {seconds:g} s on {self.place}"
+                raise ProviderError(ProviderErrorKind.TIMEOUT, message) from None
+            finally:
+                # A program that a shell started would keep the pipes open, and this process waiting.
+                if process.returncode is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        return CommandResult(
+            process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
+        )

@@ -79,10 +79,6 @@ class PilotJob:
         return f"{self.job_id}-{self.name.token[:8]}"
 
     @property
-    def is_queued(self) -> bool:
-        return self.state in QUEUED_STATES
-
-    @property
     def is_living(self) -> bool:
         return self.state in (*QUEUED_STATES, *STARTING_STATES, *RUNNING_STATES, *UNUSABLE_STATES)
 

@@ -15,13 +15,16 @@ from pools.providers.slurm.jobs import PilotName
 from pools.providers.slurm.settings import SlurmSettings
 
 LOG_DAYS = 7
-# A name has a job ID on standard output, or the script fails. Files of earlier jobs that never started and
-# old logs are deleted. The files of jobs that still wait count as new.
+ABANDONED_MINUTES = 60
+# A name has a job ID on standard output, or the script fails. Files that no job will read are deleted: those
+# of this pool after an hour, for example from a submission that was killed, and those of pools that may be
+# on another cluster after a week. The files of living jobs count as new.
 _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}
 mkdir -p "$directory/pilots" "$directory/logs"
-{touch_queued}find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
+{touch_living}find "$directory/pilots" -type f -name '{pool}.*' -mmin +{minutes} -delete || :
+find "$directory/pilots" "$directory/logs" -type f -mtime +{days} -delete || :
 submit() {{
   cat > "$directory/pilots/$1"
   if ! printf '%s\\n' "$script" | sed "s|@NAME@|$1|" |
@@ -45,21 +48,22 @@ code=$?
 
 def submission_script(
     settings: SlurmSettings, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
-    queued: Iterable[PilotName] = (),
+    living: Iterable[PilotName] = (),
 ) -> str:  # fmt: skip
     """Return the script. It prints the ID of each job, and fails if Slurm rejects one.
 
     `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
-    `queued` are jobs that have not started yet, so they need their files.
+    `living` are jobs that may not have read their files yet.
     """
     values = {**variables, "order": order.client_token[:8]}
     assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
     return _SUBMIT.format(
         environment=environment_lines(settings), directory=shell_path(settings.directory), days=LOG_DAYS,
+        pool=str(names[0]).rsplit(".", 2)[0], minutes=ABANDONED_MINUTES,
         options=shlex.join(["--parsable", *job_options(settings, order)]),
         pilot=shlex.quote(pilot_script(settings)),
-        touch_queued="".join(
-            f'touch -c "$directory/pilots/"{shlex.quote(str(name))} || :\n' for name in queued
+        touch_living="".join(
+            f'touch -c "$directory/pilots/"{shlex.quote(str(name))} || :\n' for name in living
         ),
         calls="".join(_CALL.format(name=name, variables=assignments) for name in names),
     )  # fmt: skip
