@@ -35,7 +35,8 @@ class ProvisionOrder:
     """Request for `count` instances with ordinals from `start_ordinal` on.
 
     `client_token` identifies the order and is never reused. `environment` is the digest of the environment to
-    install, or empty if there is none.
+    install, or empty if there is none. `is_repeated` is false if no earlier call was made for the order, so
+    the provider need not look for its instances.
     """
 
     pool: str
@@ -45,14 +46,19 @@ class ProvisionOrder:
     shape: Shape
     tags: Mapping[str, str] = field(default_factory=dict)
     environment: str = ""
+    is_repeated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Notice that the provider will reclaim the machine. `at` is None while the time is unknown."""
+    """Notice that the provider will reclaim the machine.
+
+    `at` is None while the time is unknown. `is_requested` means that an admin removed the machine.
+    """
 
     reason: str
     at: datetime | None = None
+    is_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def execute_order(pool_id: int, context: PassContext) -> bool:
         return False
     if not _is_still_needed(pool):
         return _drop_order(pool_id, context)
-    order = _build_order(pool)
+    order = _build_order(pool, context)
     try:
         result = context.provider.provision(order)
     except ProviderError as error:
@@ -43,14 +43,14 @@ def execute_order(pool_id: int, context: PassContext) -> bool:
     return _record_result(pool_id, order, result, context)
 
 
-def _build_order(pool: NodePool) -> ProvisionOrder:
+def _build_order(pool: NodePool, context: PassContext) -> ProvisionOrder:
     shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
     in_flight = pool.provisioning
     assert in_flight is not None
     tags = {"berth:pool": pool.name}
     return ProvisionOrder(
         pool.name, in_flight["count"], in_flight["token"], in_flight["start_ordinal"], shape, tags,
-        in_flight.get("environment") or "",
+        in_flight.get("environment") or "", is_repeated=not _is_new(pool, context),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (Kind.TIMEOUT, (
         "unable to contact slurm controller", "timed out", "zero bytes were transmitted",
         "connection refused", "temporarily unable", "communication connection failure", "in standby mode",
+        "problem talking to the database",
     )),
     (Kind.CREDENTIALS, (
         "permission denied", "access denied", "authentication", "munge", "invalid user",
@@ -21,9 +22,18 @@ MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
+def has_no_accounting(result: CommandResult) -> bool:
+    """Return whether sacct failed because the cluster has no accounting database, or no sacct."""
+    return "accounting storage is disabled" in result.stderr or _is_missing("sacct", result)
+
+
+def _is_missing(program: str, result: CommandResult) -> bool:
+    return f"{program}: not found" in result.stderr or f"{program}: command not found" in result.stderr
+
+
 def failure(program: str, result: CommandResult, place: str) -> ProviderError:
     """Return the error for a program that failed, in Slurm's own words."""
-    if f"{program}: not found" in result.stderr or f"{program}: command not found" in result.stderr:
+    if _is_missing(program, result):
         message = (
             f"{program} is not installed on {place}, or not on its PATH. Set provider_settings.bin to the "
             "directory of Slurm's programs"

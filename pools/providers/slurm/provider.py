@@ -16,7 +16,7 @@ from pools.providers.base import (
 from pools.providers.commands import CommandResult, Commands
 from pools.providers.preview import Preview
 from pools.providers.slurm import cluster, jobs, submission
-from pools.providers.slurm.errors import clean, failure
+from pools.providers.slurm.errors import clean, failure, has_no_accounting
 from pools.providers.slurm.jobs import PilotJob, PilotName
 from pools.providers.slurm.preview import make_preview
 from pools.providers.slurm.settings import SlurmSettings
@@ -52,10 +52,9 @@ class SlurmProvider:
         existing = self._order_instances(order, listed)
         if existing:
             return ProvisionResult(existing)
-        ended = self._ended_instances(order)
-        if ended:
+        if order.is_repeated and (ended := self._ended_instances(order)):
             return ProvisionResult(ended)
-        message = self._submit(order, [job.name for job in listed if job.is_queued])
+        message = self._submit(order, [job.name for job in listed if job.is_living])
         created = self._order_instances(order, self._all_jobs())
         if not created:
             raise ProviderError(ProviderErrorKind.TIMEOUT, "Slurm does not list the submitted jobs yet")
@@ -85,11 +84,11 @@ class SlurmProvider:
         source = f"{version} on {self.commands.place}"
         return make_preview(self.settings, shape, partitions, source, refusal)
 
-    def _submit(self, order: ProvisionOrder, queued: Sequence[PilotName]) -> str:
+    def _submit(self, order: ProvisionOrder, living: Sequence[PilotName]) -> str:
         """Submit the order's jobs. Return the reason if there are fewer. Raises ProviderError if none."""
         ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
         names = [self._name(order, ordinal) for ordinal in ordinals]
-        script = submission.submission_script(self.settings, order, names, self._variables(order), queued)
+        script = submission.submission_script(self.settings, order, names, self._variables(order), living)
         result = self._run_script(script, SUBMIT_SECONDS + order.count)
         if not result.exit_code:
             return ""
@@ -104,14 +103,19 @@ class SlurmProvider:
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
-        """Return the order's jobs from the accounting database. Without a database, there are none."""
+        """Return the order's jobs from the accounting database. Without a database, there are none.
+
+        Raises ProviderError if the database does not respond: it may have jobs of the order.
+        """
         ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
         names = ",".join(str(self._name(order, ordinal)) for ordinal in ordinals)
         result = self._run(
             "sacct", "--allocations", "--noheader", "--parsable2", f"--starttime=now-{HISTORY_DAYS}days",
             "--format=JobID,State,JobName", f"--name={names}",
         )  # fmt: skip
-        return self._instances(jobs.parse_accounting(result.stdout)) if not result.exit_code else ()
+        if result.exit_code and not has_no_accounting(result):
+            raise failure("sacct", result, self.commands.place)
+        return self._instances(jobs.parse_accounting(result.stdout))
 
     def _jobs(self, pool: str) -> list[PilotJob]:
         """Return the pool's jobs, including those that ended a short while ago."""

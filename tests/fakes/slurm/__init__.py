@@ -67,7 +67,10 @@ class FakeSlurm:
                 job["purged"] = job["State"] not in ("PENDING", "RUNNING", "SUSPENDED")
 
     def set(self, **values: Any) -> None:
-        """Set `machines`, `broken`, `down`, `refusal` (of sbatch), `accepts` (jobs) or `accounting`."""
+        """Set `machines`, `broken`, `down`, `refusal` (of sbatch), `accepts` (jobs) or `accounting`.
+
+        The accounting database is there (True), does not respond ("down"), or does not exist.
+        """
         with self.open() as state:
             state.update(values)
 

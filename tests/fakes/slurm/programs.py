@@ -127,6 +127,8 @@ def scancel(state: State, arguments: Sequence[str]) -> str:
 def sacct(state: State, arguments: Sequence[str]) -> str:
     if not state.get("accounting"):
         raise Failed("Slurm accounting storage is disabled")
+    if state["accounting"] == "down":
+        raise Failed("sacct: error: Problem talking to the database: Connection refused")
     names = options(arguments)["name"].split(",")
     rows = [job for job in state["jobs"] if job["Name"] in names]
     return "\n".join(f"{row['JobID']}|{row['State']}|{row['Name']}" for row in rows)

@@ -3,6 +3,8 @@
 import os
 import stat
 import subprocess
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
 from pools.providers.commands import LocalCommands
 from pools.providers.slurm.submission import pilot_script
 from tests.fakes.slurm import FakeSlurm
+from tests.journeys.installation import until
 from tests.pools.slurm.stage import make_slurm, order, slurm_provider
 
 
@@ -86,6 +89,20 @@ def test_file_of_a_job_that_waits_for_weeks_is_kept(slurm: FakeSlurm) -> None:
     assert not abandoned.exists()
 
 
+def test_file_of_a_killed_submission_is_deleted_by_a_later_one(slurm: FakeSlurm) -> None:
+    slurm.set(machines=[])
+    provider = slurm_provider(slurm)
+    provider.provision(order(count=1))
+    pilots = slurm.root / "shared" / "pilots"
+    waiting = next(pilots.iterdir())
+    abandoned, foreign = pilots / "berth.here.small.7.abandoned", pilots / "berth.here.large.7.elsewhere"
+    for file in (waiting, abandoned, foreign):
+        file.touch()
+        os.utime(file, (time.time() - 2 * 3600,) * 2)
+    provider.provision(order("ba9876543210", count=1))
+    assert (waiting.exists(), abandoned.exists(), foreign.exists()) == (True, False, True)
+
+
 def test_setup_runs_only_in_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     setup = ["BERTH_PILOT_SCRIPT", ")", f"touch {tmp_path}/ran", "BERTH_PILOT_FILE", "echo 'it'\"'\"'s'"]
     slurm_provider(slurm, setup=setup).provision(order(count=1))
@@ -125,6 +142,26 @@ def test_repeated_order_asks_the_accounting_database_for_ended_jobs(slurm: FakeS
     assert [instance.instance_id for instance in again] == [instance.instance_id for instance in created]
     assert {instance.state for instance in again} == {InstanceState.GONE}
     assert len(slurm.jobs) == 2
+
+
+def test_repeated_order_is_not_submitted_while_the_accounting_database_is_down(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(slurm)
+    slurm.set(accounting="down")
+    with pytest.raises(ProviderError, match="Problem talking to the database") as raised:
+        provider.provision(order())
+    assert raised.value.kind is ProviderErrorKind.TIMEOUT
+    assert slurm.jobs == []
+    assert len(provider.provision(replace(order(), is_repeated=False)).instances) == 2
+
+
+def test_hanging_program_does_not_outlive_its_time_limit(tmp_path: Path) -> None:
+    """The shell's child would keep the pipes open."""
+    script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(ProviderError, match="did not end within") as raised:
+        LocalCommands().run(["sh", "-s"], stdin=script, seconds=3)
+    assert raised.value.kind is ProviderErrorKind.TIMEOUT
+    hanging = Path("/proc", (tmp_path / "pid").read_text().strip(), "cmdline")
+    until(lambda: not hanging.exists() or not hanging.read_bytes())
 
 
 def test_jobs_of_others_and_of_another_berth_are_never_cancelled(slurm: FakeSlurm) -> None:
