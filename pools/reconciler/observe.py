@@ -79,7 +79,11 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
         reason = instance.message if instance is not None else ""
         return _mark_lost(node, reason or "instance is gone", context)
     if instance.interruption is not None and node.state != NodeState.LOST:
-        return interrupt_node(node, instance.interruption, at=context.now)
+        is_booting = node.state in PENDING
+        is_interrupted = interrupt_node(node, instance.interruption, at=context.now)
+        if is_interrupted and is_booting and not instance.interruption.is_requested:
+            record_failed_boot(node, instance.interruption.reason, at=context.now)
+        return is_interrupted
     has_stored = store_capacity(node, instance)
     if node.state not in PENDING:
         return has_stored

@@ -18,6 +18,7 @@ from pools.models.scaling import ScalingKind
 from pools.providers.base import Interruption
 from pools.providers.static import SILENT_AFTER, instance_id
 from pools.services.boots import BootReport, StartReport, record_boot, record_start
+from pools.services.failed_boots import record_failed_boot
 from pools.services.nodes import interrupt_node
 
 Inventory = Mapping[str, Any]
@@ -90,9 +91,20 @@ def record_report(
     if node is not None and started is not None:
         record_start(node, started, at=at)
     if node is not None and interruption is not None:
-        interrupt_node(node, interruption, at=at)
+        _record_interruption(node, interruption, at)
         node.refresh_from_db()
     return node
+
+
+def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
+    """Interrupt a node. A node that is interrupted while it boots has failed to boot."""
+    if node.state not in PENDING:
+        interrupt_node(node, interruption, at=at)
+        return
+    with transaction.atomic():
+        node.pool = NodePool.objects.select_for_update(no_key=True).get(pk=node.pool_id)
+        if interrupt_node(node, interruption, at=at):
+            record_failed_boot(node, interruption.reason, at=at)
 
 
 def leave(secret: str, *, at: datetime) -> None:

@@ -271,6 +271,16 @@ def test_machine_reports_its_spot_interruption(ordered_node: Node) -> None:
     assert report_in(secret).status_code == 401
 
 
+def test_interruption_of_a_machine_that_boots_is_a_failed_boot(ordered_node: Node) -> None:
+    secret = secrets.for_node(ordered_node.pk)
+    report = {"interruption": {"reason": "the cluster ends the allocation now", "at": None}}
+    report_in(secret, report)
+    ordered_node.refresh_from_db()
+    assert ordered_node.state == "lost"
+    assert ordered_node.pool.boot_failures == 1
+    assert "the cluster ends the allocation now" in ordered_node.pool.boot_error
+
+
 class Wired:
     def runtime_for(self, pool: NodePool) -> "Wired":
         return self

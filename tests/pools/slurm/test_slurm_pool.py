@@ -180,6 +180,19 @@ def test_allocation_shorter_than_the_notice_is_a_failed_boot(slurm: FakeSlurm) -
     assert "the time limit of Slurm job 1 is 5m, which leaves no time for work" in stage.pool.boot_error
 
 
+def test_allocation_that_ends_before_its_node_has_booted_is_a_failed_boot(slurm: FakeSlurm) -> None:
+    stage = slurm_stage(slurm)
+    stage.resize(1)
+    stage.reconcile()
+    slurm.change(0, TimeLimit="12:00", TimeLeft="9:00")
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.pool.refresh_from_db()
+    assert stage.pool.boot_failures == 1
+    assert "the Slurm allocation 1 ends at its time limit" in stage.pool.boot_error
+    assert slurm.queue() == [], "the next job is not ordered at once"
+
+
 def test_time_limit_within_the_boot_and_the_notice_is_refused() -> None:
     with pytest.raises(Invalid) as raised:
         pool(provider="slurm", runtime="ray", provider_settings={"time_limit": "20m"})
