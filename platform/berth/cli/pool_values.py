@@ -228,7 +228,7 @@ class NewPool(PoolValues):
     """Options of `berth pool create`, including those that preview or confirm it."""
 
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Create the pool without a preview or a prompt.")
+        bool, typer.Option("--yes", "-y", help="Create the pool without a prompt, even if it has errors.")
     ] = False
     dry_run: Annotated[
         bool,

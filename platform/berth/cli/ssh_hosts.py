@@ -2,12 +2,14 @@
 
 import base64
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from berth.cli.exits import BadInput, invalid_value
 
 KEY_NAME = "ssh-key"
+PREVIEWED_HOSTS = 200
 SECRET = "secret:"  # noqa: S105 - a prefix
 
 
@@ -48,19 +50,34 @@ def _read_text(option: str, file: str) -> str:
         raise BadInput(f"{option}: {file} cannot be read: {error}") from None
 
 
-def pin_presented_keys(values: dict[str, Any], preview: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the pool with the host keys from the preview pinned, and one line of text per key."""
+def pin_presented_keys(
+    values: dict[str, Any], preview: Callable[[dict[str, Any]], Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the pool with the presented host keys pinned, and one line of text per key.
+
+    `preview` returns the preview of a pool with the given values. It shows the first hosts of a long list and
+    has a time limit, so it is called for a part of the hosts at a time.
+    """
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []
-    by_name = list(hosts) if isinstance(hosts, dict) else None
+    names = list(hosts) if isinstance(hosts, dict) else None
     entries = [_entry(host) for host in (hosts.values() if isinstance(hosts, dict) else hosts)]
+
+    def with_hosts(start: int, end: int | None) -> dict[str, Any]:
+        part: Any = entries[start:end]
+        if names is not None:
+            part = dict(zip(names[start:end], part, strict=True))
+        return {**values, "provider_settings": {**settings, "hosts": part}}
+
     lines = []
-    for entry, node in zip(entries, preview.nodes, strict=False):  # a preview shows the first hosts
-        if node.host_key:
-            entry["host_key"] = node.host_key
-            lines.append(f"{node.name}: {fingerprint(node.host_key)}")
-    settings["hosts"] = dict(zip(by_name, entries, strict=True)) if by_name is not None else entries
-    return {**values, "provider_settings": settings}, lines
+    for start in range(0, len(entries), PREVIEWED_HOSTS):
+        end = start + PREVIEWED_HOSTS
+        shown = preview(with_hosts(start, end)).nodes
+        for entry, node in zip(entries[start:end], shown, strict=False):
+            if node.host_key:
+                entry["host_key"] = node.host_key
+                lines.append(f"{node.name}: {fingerprint(node.host_key)}")
+    return with_hosts(0, None), lines
 
 
 def fingerprint(host_key: str) -> str:

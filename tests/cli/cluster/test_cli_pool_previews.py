@@ -1,6 +1,7 @@
 """Tests of `berth pool create` with a preview."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -40,8 +41,9 @@ def test_errors_in_the_preview_stop_creation_unless_the_yes_option_is_set(termin
     assert (result.exit_code, len(server.calls)) == (1, 1)
     assert "error: The account may not list pods. Add the rule." in result.stdout
     assert "was not created" in result.stderr
-    assert terminal.run(*AWS, "--yes", server=(forced := StubServer(pool()))).exit_code == 0
-    assert forced.calls == ["POST /api/v1/node-pools"]
+    forced = terminal.run(*AWS, "--yes", server=StubServer(preview(ERROR), pool()))
+    assert forced.exit_code == 0
+    assert "error: The account may not list pods. Add the rule." in forced.stderr
 
 
 def test_declined_creation_creates_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +54,24 @@ def test_declined_creation_creates_nothing(terminal: Terminal, monkeypatch: pyte
     server = StubServer(preview(ERROR), pool())
     assert terminal.run(*AWS, server=server, input="y\n").exit_code == 0
     assert len(server.calls) == 2
+
+
+def test_keys_of_all_hosts_are_pinned_although_a_preview_shows_only_some(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("berth.cli.ssh_hosts.PREVIEWED_HOSTS", 2)
+    (tmp_path / "hosts.yaml").write_text("[10.0.0.1, 10.0.0.2, {address: 10.0.0.3, name: last}]")
+    keys = [f"ssh-ed25519 {letter * 8}" for letter in "ABC"]
+    empty = {"total": HAS, "free": HAS, "details": "", "gpu_model": ""}
+    first, second, third = ({**empty, "name": key[-1], "host_key": key} for key in keys)
+    server = StubServer(
+        preview(nodes=[first, second]), preview(nodes=[third]), preview(nodes=[]), pool()
+    )  # fmt: skip
+    words = ("pool", "create", "metal", "--provider", "ssh", "--hosts", str(tmp_path / "hosts.yaml"))
+    assert terminal.run(*words, "--accept-host-keys", server=server).exit_code == 0
+    previewed = [json.loads(request.content)["provider_settings"]["hosts"] for request in server.requests]
+    assert [len(hosts) for hosts in previewed] == [2, 1, 3, 3]
+    assert [host["host_key"] for host in previewed[-1]] == keys
 
 
 def test_dry_run_prints_only_the_preview(terminal: Terminal) -> None:

@@ -75,7 +75,7 @@ def create(options: NewPool) -> None:
     """Create a pool from options or a file. Options override the file.
 
     If the provider can show its nodes in advance, this prints them with any obstacles, and asks for
-    confirmation on a terminal. Elsewhere, errors in the preview exit with code 1, except with --yes.
+    confirmation on a terminal. Elsewhere, errors exit with code 1. With --yes, they are only printed.
 
     \b
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
@@ -89,12 +89,15 @@ def create(options: NewPool) -> None:
     name = options.resolve_name(values.pop("name", None))
     with open_client() as client:
         if options.accept_host_keys:
-            values = accept_host_keys(name, values, client.node_pools.preview(name, **values), options.output)
+            values = accept_host_keys(
+                name, values, lambda part: client.node_pools.preview(name, **part), options.output
+            )
         if options.dry_run:
             show_one(client.node_pools.preview(name, **values), options.output, print_preview)
             return
-        if not options.yes and values.get("provider") not in WITHOUT_PREVIEW:
-            confirm_creation(name, client.node_pools.preview(name, **values), options.output)
+        if values.get("provider") not in WITHOUT_PREVIEW:
+            preview = client.node_pools.preview(name, **values)
+            confirm_creation(name, preview, options.output, is_confirmed=options.yes)
     _run_action(options.output, lambda client: client.node_pools.create(name, **values))
 
 

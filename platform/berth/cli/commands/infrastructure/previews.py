@@ -13,6 +13,8 @@ from berth.cli.text import number, safe
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from berth.client.models.pool_previews import PoolPreview
 
 COLUMNS = [
@@ -44,14 +46,20 @@ def print_preview(preview: "PoolPreview") -> None:
         print(_format_finding(finding))
 
 
-def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
+def confirm_creation(
+    name: str, preview: "PoolPreview", output: Output, *, is_confirmed: bool = False
+) -> None:
     """Show a non-empty preview. Exit if it has errors or the user does not confirm it.
 
-    If the output is machine-readable, show only errors, on stderr.
+    If the output is machine-readable, show only errors, on stderr. With `is_confirmed`, never ask or exit.
     """
     if not (preview.source or preview.findings):
         return
     errors = [finding for finding in preview.findings if finding.severity == "error"]
+    if is_confirmed:
+        for finding in errors:
+            print(_format_finding(finding), file=sys.stderr)
+        return
     if output.is_data:
         for finding in errors:
             print(_format_finding(finding), file=sys.stderr)
@@ -68,7 +76,7 @@ def confirm_creation(name: str, preview: "PoolPreview", output: Output) -> None:
 
 
 def accept_host_keys(
-    name: str, values: dict[str, Any], preview: "PoolPreview", output: Output
+    name: str, values: dict[str, Any], preview: "Callable[[dict[str, Any]], PoolPreview]", output: Output
 ) -> dict[str, Any]:
     """Return the pool with the keys that SSH hosts presented pinned. Print the fingerprints."""
     pinned, lines = pin_presented_keys(values, preview)
