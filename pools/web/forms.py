@@ -1,6 +1,6 @@
 """Forms for node pools."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -25,7 +25,11 @@ LIMIT_FIELDS = {
     "cpu_from_request": "cpu_from_request",
     "default_cpu": "cpu",
 }
-UNSTORED = {"name", "private_key", "cpu", "version", "confirmed", "image_mode", "patterns", *LIMIT_FIELDS}
+# Form field of the private key for each provider that uses SSH.
+KEY_FIELDS: Mapping[str, str] = {NodePool.Provider.SSH: "private_key", NodePool.Provider.SLURM: "login_key"}
+UNSTORED = {
+    "name", "cpu", "version", "confirmed", "image_mode", "patterns", *KEY_FIELDS.values(), *LIMIT_FIELDS,
+}  # fmt: skip
 OMITTED_IF_EMPTY = {"kubeconfig", "runtime"}
 PATHS = {
     "cpu_milli": "cpu",
@@ -67,6 +71,14 @@ class PoolForm(Form):
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
         help_text="In the format of OpenSSH, without a passphrase. Stored encrypted as a secret of the pool, "
         "never shown. Leave empty to keep the stored key.",
+    )
+    login_key = forms.CharField(
+        label="Private key",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
+        help_text="For the login node, in the format of OpenSSH, without a passphrase. Stored encrypted as a "
+        "secret of the pool, never shown. Leave empty to keep the stored key, or to use the one that `key: "
+        "secret:NAME` of the login node names.",
     )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
@@ -209,16 +221,29 @@ class PoolForm(Form):
             "image_policy": {"mode": cleaned["image_mode"], "patterns": cleaned["patterns"]},
             "cpu_milli": round(cleaned["cpu"] * MILLI),
         }
-        if cleaned.get("private_key"):
-            reference = values["provider_settings"].get("key", DEFAULT_KEY)
-            values["ssh_keys"] = {
-                reference.removeprefix("secret:"): cleaned["private_key"].replace("\r\n", "\n")
-            }
+        if private_key := cleaned.get(KEY_FIELDS.get(provider, "")):
+            reference = self._key_settings(provider).get("key", DEFAULT_KEY)
+            values["ssh_keys"] = {reference.removeprefix("secret:"): private_key.replace("\r\n", "\n")}
         return {name: value for name, value in values.items() if value or name not in OMITTED_IF_EMPTY}
+
+    def clean_login_key(self) -> str:
+        """Refuse a key that no login node would use."""
+        key = str(self.cleaned_data["login_key"])
+        login = self.data.get(f"{NodePool.Provider.SLURM}_login", "").strip()
+        if key and not login and self.chosen_provider() == NodePool.Provider.SLURM:
+            message = "Only a login node needs a key. Set the login node, or clear the key."
+            raise forms.ValidationError(message)
+        return key
+
+    def _key_settings(self, provider: str) -> Mapping[str, Any]:
+        """Return the settings that name the secret with the private key."""
+        settings = provider_fields.provider_values(provider, self.cleaned_data)
+        login = settings.get("login") if provider == NodePool.Provider.SLURM else settings
+        return login if isinstance(login, Mapping) else {}
 
     def chosen_provider(self) -> str:
         """Return the provider of the pool."""
-        return str(self.cleaned_data["provider"])
+        return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
         """Return the form field for each path of a problem, where their names differ."""
@@ -237,8 +262,9 @@ class SettingsForm(PoolForm):
             del self.fields[fixed]
         if pool.provider != KUBERNETES:
             del self.fields["kubeconfig"]
-        if pool.provider != NodePool.Provider.SSH:
-            del self.fields["private_key"]
+        for provider, name in KEY_FIELDS.items():
+            if pool.provider != provider:
+                del self.fields[name]
 
     def providers(self) -> list[str]:
         return [self.pool.provider]
