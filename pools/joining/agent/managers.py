@@ -119,8 +119,9 @@ def find_manager(*, detached: bool) -> Systemd | Supervisor:
 
 
 def unit() -> str:
+    # The value of EnvironmentFile is a path without quotes.
     return UNIT.format(
-        environment=_quote_argument(ENVIRONMENT_FILE), python=_quote_argument(sys.executable),
+        environment=ENVIRONMENT_FILE.replace("%", "%%"), python=_quote_argument(sys.executable),
         agent=_quote_argument(AGENT_FILE), seconds=RESTART_SECONDS,
         not_restarted=" ".join(map(str, NOT_RESTARTED)),
     )  # fmt: skip
