@@ -87,7 +87,15 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
         shoot(browser, address, scene.people["ada"], folder, "node-pool-large", "/node-pools/fleet", only)
         running = scene.workloads["diffusion-xl"]
         write_log(running, home)
-        shoot(browser, address, scene.people["ada"], folder, "workload-log", f"/workloads/{running.pk}", only)
+        shoot(
+            browser,
+            address,
+            scene.people["ada"],
+            folder,
+            "workload-log",
+            f"/workloads/{running.pk}/logs",
+            only,
+        )
 
 
 def shoot(browser: object, address: str, user: object, folder: Path, name: str, path: str, only: str) -> None:
@@ -234,9 +242,12 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "overview": lambda _: "/",
     "workloads": lambda _: "/workloads",
     "workload-running": lambda ids: f"/workloads/{ids['diffusion-xl']}",
+    "workload-resources": lambda ids: f"/workloads/{ids['diffusion-xl']}/resources",
+    "workload-spec": lambda ids: f"/workloads/{ids['diffusion-xl']}/spec",
     "workload-idle": lambda ids: f"/workloads/{ids['embedding-refresh']}",
     "workload-waiting": lambda ids: f"/workloads/{ids['asr-pretrain']}",
     "workload-evicted": lambda ids: f"/workloads/{ids['detr-long']}",
+    "workload-timeline": lambda ids: f"/workloads/{ids['detr-long']}/timeline",
     "array": lambda ids: f"/arrays/{ids['array']}",
     "submit": lambda _: "/submit",
     "submit-faults": lambda _: "/submit",

@@ -40,7 +40,7 @@ def log_text(page: Page) -> str:
 def test_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], f"\x1b[31mfirst\x1b[0m {MARKUP}\n")
     with opened("dave") as (page, faults):
-        page.goto(f"/workloads/{pods[0].workload_id}")
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
         log = page.locator("#log pre")
         expect(log).to_contain_text(f"first {MARKUP}")
         for number in range(3):
@@ -60,7 +60,7 @@ def test_log_is_polled_without_the_socket(opened: Open, pods: list[Pod], home: P
     write(home, pods[0], "first\n")
     with opened("dave") as (page, _):
         page.route_web_socket("**/ws/workloads/**", lambda socket: socket.close())
-        page.goto(f"/workloads/{pods[0].workload_id}")
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
         expect(page.locator("#log pre")).to_contain_text("first")
         write(home, pods[0], "second\n")
         expect(page.locator("#log pre")).to_contain_text("second")
@@ -74,7 +74,7 @@ def test_whole_log_is_searched_and_matches_are_shown_in_context(
     lines[20_000] = "Loss is inf"
     write(home, pods[1], "\n".join(lines) + "\n")
     with opened("dave") as (page, faults):
-        page.goto(f"/workloads/{pods[0].workload_id}")
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
         page.get_by_label("Pod and run").select_option(label="worker-1")
         expect(page.locator("#log pre")).to_contain_text("line 39999")
         assert "line 20001" not in log_text(page), "the log opens at its end"

@@ -14,7 +14,7 @@ REFRESH = "htmx.ajax('GET', document.querySelector('#use [hx-trigger]').getAttri
 def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["diffusion-xl"]
     with opened("dave") as (page, faults):
-        page.goto(f"/workloads/{workload.pk}")
+        page.goto(f"/workloads/{workload.pk}/resources")
         use = page.locator("#use")
         expect(use).to_contain_text("of 16 cores")
         page.get_by_role("link", name="6 hours").click()

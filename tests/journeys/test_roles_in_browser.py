@@ -97,7 +97,7 @@ def read_eviction_reason(dave: Page) -> None:
     evictions = dave.get_by_role("region", name="Evictions")
     expect(evictions).to_contain_text("a 4-GPU workload of project ads")
     address = dave.url
-    evictions.locator("tbody a").first.click()
+    evictions.get_by_role("link", name="Eviction").first.click()
     expect(dave.get_by_role("heading", level=1)).to_contain_text("younger was reclaimed")
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)

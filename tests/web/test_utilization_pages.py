@@ -30,7 +30,10 @@ def page(client, path: str) -> str:
 def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_in, pod: Pod) -> None:
     make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
     make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
-    for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/utilization?span=6h"):
+    for path in (
+        f"/workloads/{pod.workload_id}/resources",
+        f"/workloads/{pod.workload_id}/utilization?span=6h",
+    ):
         text = page(sign_in("erin"), path)
         for fragment in (
             "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % used, 2 GiB",
@@ -42,7 +45,7 @@ def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_
 
 
 def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in, pod: Pod) -> None:
-    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}")
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/resources")
     assert text.count("not measured") >= 4
     make.used(pod, None, gpu_memory=None)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization")
@@ -53,9 +56,9 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in, pod
 
 def test_pending_workload_has_no_utilization(cast: Cast, sign_in) -> None:
     pending = make.workload(cast.vision, "waits")
-    text = page(sign_in("dave"), f"/workloads/{pending.pk}")
-    assert 'id="use"' in text, "the element that later updates fill"
-    assert "Resource use" not in text
+    text = page(sign_in("dave"), f"/workloads/{pending.pk}/resources")
+    assert "Nothing measured yet" in text
+    assert "not measured</span>" not in text
 
 
 def test_idle_gpus_are_marked_on_page_and_list(cast: Cast, sign_in, pod: Pod) -> None:

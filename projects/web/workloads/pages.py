@@ -28,6 +28,7 @@ from projects.web.workloads.filters import (
     one_row_per_array,
     parse_filters,
 )
+from projects.web.workloads.replicas import load_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
     idle = idle_since((row.pk for row in row_slice.rows), timezone.now())
+    replicas = load_replicas(row_slice.rows)
     for row in row_slice.rows:
+        cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).idle_since = idle.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
     columns = chosen_columns(request.GET)

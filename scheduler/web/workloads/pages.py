@@ -1,12 +1,15 @@
-"""Workload page."""
+"""Workload page with its tabs."""
 
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
@@ -14,25 +17,51 @@ from berth.core.errors import RateLimited
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.actor import Actor
+from projects.idle_gpus import idle_since
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services.workloads import ports
 from projects.web.workloads.pages import steps_for
+from projects.web.workloads.replicas import load_replicas
+from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import find_smallest_change
 from scheduler.web.utilization.pages import workload_utilization
 from scheduler.web.workloads import details
+from scheduler.web.workloads.code import role_code
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.timeline import timeline
+
+Context = dict[str, Any]
+EVICTIONS_ON_OVERVIEW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """Tab of the workload page: the name of its route, its title, and the data that only it shows.
+
+    The part of the page that is fetched again after changes is `live_part`; without it, only the header is.
+    """
+
+    route: str
+    title: str
+    load: Callable[[Request, Workload], Context]
+    live_part: str = ""
 
 
 @signed_in
 @require_GET
-def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> HttpResponse:
+    """Show one tab of a workload's page."""
     workload = find_workload(request.actor, workload_id)
+    chosen = TABS[tab]
     context = {
-        **workload_utilization(workload, request.GET.get("span", ""), timezone.now()),
-        **workload_context(request, workload),
+        **_header_context(request, workload),
+        **chosen.load(request, workload),
+        "tab": tab,
+        "tabs": [(key, each.title, reverse(each.route, args=[workload.pk])) for key, each in TABS.items()],
+        "tab_template": f"scheduler/workloads/{tab}.html",
+        "live_part": chosen.live_part,
     }
     return page(request, "scheduler/workloads/page.html", context, inner="scheduler/workloads/changes.html")
 
@@ -54,28 +83,67 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     return render(request, "scheduler/workloads/smallest_change.html", {"sentence": sentence})
 
 
-def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
-    actor = request.actor
-    now, earlier = details.pod_placements(actor, workload)
-    evictions_as_victim, evictions_as_preemptor = (
-        details.evictions_as_victim(actor, workload),
-        details.evictions_as_preemptor(actor, workload),
-    )
+def _header_context(request: Request, workload: Workload) -> Context:
     return {
         "workload": workload,
-        "steps": steps_for(workload) if may(actor, Action.OPERATE, workload) else [],
-        "ports": _open_ports(actor, workload),
+        "replicas": load_replicas([workload]).get(workload.pk),
+        "steps": steps_for(workload) if may(request.actor, Action.OPERATE, workload) else [],
+        "ports": _open_ports(request.actor, workload),
+    }
+
+
+def _overview(request: Request, workload: Workload) -> Context:
+    actor, now = request.actor, timezone.now()
+    current, earlier = details.pod_placements(actor, workload)
+    suffered = details.evictions_as_victim(actor, workload)
+    return {
         "pending": details.pending_detail(actor, workload),
-        "pods": now,
+        "pods": current,
         "earlier": earlier,
-        "log_runs": pods_by_run([*now, *earlier]),
-        "timeline": timeline(actor, workload, evictions_as_victim, evictions_as_preemptor),
-        "as_victim": evictions_as_victim,
-        "as_preemptor": evictions_as_preemptor,
-        "spec": details.document_text(workload),
-        "backoff_until": _active_backoff(workload, timezone.now()),
+        "log_runs": pods_by_run([*current, *earlier]),
+        "as_victim": suffered[:EVICTIONS_ON_OVERVIEW],
+        "as_preemptor": details.evictions_as_preemptor(actor, workload)[:EVICTIONS_ON_OVERVIEW],
+        "last_eviction": suffered[0] if suffered and workload.phase in PENDING_PHASES else None,
+        "idle": idle_since([workload.pk], now).get(workload.pk),
+        "backoff_until": _active_backoff(workload, now),
         "image": _image(workload),
     }
+
+
+def _logs(request: Request, workload: Workload) -> Context:
+    current, earlier = details.pod_placements(request.actor, workload)
+    return {"log_runs": pods_by_run([*current, *earlier])}
+
+
+def _resources(request: Request, workload: Workload) -> Context:
+    return workload_utilization(workload, request.GET.get("span", ""), timezone.now())
+
+
+def _timeline(request: Request, workload: Workload) -> Context:
+    suffered = details.evictions_as_victim(request.actor, workload)
+    caused = details.evictions_as_preemptor(request.actor, workload)
+    return {
+        "timeline": timeline(request.actor, workload, suffered, caused),
+        "as_victim": suffered,
+        "as_preemptor": caused,
+    }
+
+
+def _spec(request: Request, workload: Workload) -> Context:
+    return {
+        "spec": details.document_text(workload),
+        "roles": role_code(workload),
+        "image": _image(workload),
+    }
+
+
+TABS = {
+    "overview": Tab("workload", "Overview", _overview, "overview_live"),
+    "logs": Tab("workload-logs", "Logs", _logs),
+    "resources": Tab("workload-resources", "Resources", _resources),
+    "timeline": Tab("workload-timeline", "Timeline", _timeline, "timeline_live"),
+    "spec": Tab("workload-spec", "Code and spec", _spec),
+}
 
 
 def _image(workload: Workload) -> dict[str, Any] | None:

@@ -179,7 +179,8 @@ def _running(scene: Scene) -> None:
         by="dave",
         labels={"team": "images", "stage": "pretrain"},
     )
-    _run(scene, "vision", "segment-eval", 4, minutes=41, by="carol", kind="elastic", priority=40)
+    elastic = _run(scene, "vision", "segment-eval", 4, minutes=41, by="carol", kind="elastic", priority=40)
+    elastic.roles.create(name="worker", position=0, min=1, max=7)
     _run(scene, "speech", "whisper-tune", 4, minutes=97, by="hiro")
     _run(scene, "ads", "ctr-nightly", 4, minutes=12, by="grace", priority=125, preemptible=False)
     _run(scene, "ads", "embedding-refresh", 2, minutes=66, by="grace")

@@ -114,7 +114,7 @@ def test_new_template_is_validated_and_saved_once(cast: Cast, dave: Client) -> N
 
 def test_workload_is_saved_as_template_without_its_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
-    page = dave.get(f"/workloads/{like.pk}").content.decode()
+    page = dave.get(f"/workloads/{like.pk}/spec").content.decode()
     assert f"/templates/save?like={like.pk}" in page and f"/submit?like={like.pk}" in page
     form = dave.get(f"/templates/save?like={like.pk}&project=vision").context["form"]
     assert "name: train" not in form["document"].value() and "project:" not in form["document"].value()

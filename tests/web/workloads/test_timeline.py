@@ -13,7 +13,9 @@ from tests.scheduler.stage import Stage
 
 
 def titles(client, workload: Workload) -> list[str]:
-    return [entry.title for entry in client.get(f"/workloads/{workload.pk}").context["timeline"].entries]
+    return [
+        entry.title for entry in client.get(f"/workloads/{workload.pk}/timeline").context["timeline"].entries
+    ]
 
 
 def record_event(workload: Workload, kind: str, message: str, minutes: float, **data: object) -> None:
@@ -49,7 +51,7 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in) ->
         "Starting",
         "Submitted",
     ]
-    answer = client.get(f"/workloads/{ours.pk}")
+    answer = client.get(f"/workloads/{ours.pk}/timeline")
     lasted = [
         (entry.lasted_verb, round(entry.lasted / timedelta(minutes=1)))
         for entry in answer.context["timeline"].entries
@@ -65,7 +67,7 @@ def test_warning_about_a_pod_does_not_end_the_running_period(cast: Cast, sign_in
     ours = make.workload(cast.vision, "ours", phase="running")
     record_event(ours, "running", "All pods run.", 29, reason="AllPodsRun")
     record_event(ours, "pod_warning", "worker 0: 1 process was killed at the memory limit.", 9)
-    warning, _ = sign_in("erin").get(f"/workloads/{ours.pk}").context["timeline"].entries
+    warning, _ = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").context["timeline"].entries
     assert (warning.title, warning.tone, warning.lasted) == ("Pod warning", "warn", None)
 
 
@@ -74,14 +76,16 @@ def test_timeline_of_preemptor_links_to_the_eviction(cast: Cast, sign_in) -> Non
     theirs = Workload.objects.get(name="theirs")
     record_event(theirs, "submitted", "Submitted by carol.", 70)
     assert titles(sign_in("dave"), theirs) == ["Evicted another workload", "Submitted"]
-    assert f"Eviction {eviction.pk}" in sign_in("dave").get(f"/workloads/{theirs.pk}").content.decode()
+    assert (
+        f"Eviction {eviction.pk}" in sign_in("dave").get(f"/workloads/{theirs.pk}/timeline").content.decode()
+    )
 
 
 def test_preemptor_of_invisible_project_is_not_named(cast: Cast, sign_in) -> None:
     ours, strange = make.workload(cast.vision, "ours"), make.workload(cast.ads, "secret-name", gpus=4)
     record_event(ours, "submitted", "Submitted by dave.", 100)
     make.eviction(ours, strange, cast.pool, at=make.ago(minutes=10))
-    text = sign_in("erin").get(f"/workloads/{ours.pk}").content.decode()
+    text = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").content.decode()
     assert "secret-name" not in text
     assert "Reclaimed" in text
 
@@ -92,13 +96,13 @@ def test_timeline_of_pending_workload_shows_its_reason(cast: Cast, sign_in) -> N
         explained_at=make.ago(seconds=5),
     )  # fmt: skip
     record_event(pending, "submitted", "Submitted by dave.", 10)
-    first, _ = sign_in("dave").get(f"/workloads/{pending.pk}").context["timeline"].entries
+    first, _ = sign_in("dave").get(f"/workloads/{pending.pk}/timeline").context["timeline"].entries
     assert (first.title, first.message) == ("Still pending", "vision holds its fair share.")
 
 
 def pending_reasons(client, workload: Workload) -> list[tuple[str, list[str]]]:
     """Return the title and the pending reasons, with minutes, of each entry that has reasons."""
-    entries = client.get(f"/workloads/{workload.pk}").context["timeline"].entries
+    entries = client.get(f"/workloads/{workload.pk}/timeline").context["timeline"].entries
     return [
         (
             entry.title,
@@ -117,7 +121,7 @@ def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in) -> 
     assert pending_reasons(client, ours) == [
         ("Starting", ["ProjectLimit 29"]), ("Starting", ["OverFairShare 7", "Fragmented 3"]),
     ]  # fmt: skip
-    text = client.get(f"/workloads/{ours.pk}").content.decode()
+    text = client.get(f"/workloads/{ours.pk}/timeline").content.decode()
     assert "Over fair share 7 min, then Fragmented 3 min" in text
 
 
@@ -141,7 +145,7 @@ def test_many_reason_changes_are_summarized(cast: Cast, sign_in) -> None:
     )  # fmt: skip
     client = sign_in("dave")
     assert pending_reasons(client, pending) == [("Still pending", ["Fragmented 45", "OverFairShare 15"])]
-    assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}").content.decode()
+    assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}/timeline").content.decode()
 
 
 def test_scheduler_events_form_a_timeline(transactional_db: None, sign_in, cast: Cast) -> None:

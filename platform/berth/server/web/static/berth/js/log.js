@@ -90,9 +90,11 @@
     pod = pods()?.value ?? "";
     if (!pod) return settle();
     for (const tool of document.querySelectorAll("[data-log-tool]")) tool.hidden = false;
-    const file = new URL(download.href);
-    file.searchParams.set("pod", pod);
-    download.href = file;
+    if (download) { // the brief log of the overview has none
+      const file = new URL(download.href);
+      file.searchParams.set("pod", pod);
+      download.href = file;
+    }
     complete = false; held = ""; length = 0; retry = 1000;
     body.textContent = "Reading…";
     try {
@@ -135,7 +137,7 @@
   }, { passive: true });
   document.addEventListener("change", (event) => {
     if (event.target.id !== "log-pod") return;
-    document.getElementById("log-matches").replaceChildren();
+    document.getElementById("log-matches")?.replaceChildren();
     newest();
   });
   document.addEventListener("click", (event) => {

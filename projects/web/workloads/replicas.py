@@ -1,0 +1,34 @@
+"""Replicas of workloads that can be scaled while they run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Count, Sum
+
+from projects.models import Pod, RoleNode, Workload, WorkloadKind
+from projects.models.workloads import LIVE_POD_STATES
+
+SCALED_KINDS = (WorkloadKind.ELASTIC, WorkloadKind.SERVICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    current: int
+    minimum: int
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"{self.current} (min {self.minimum}, max {self.maximum})"
+
+
+def load_replicas(rows: Iterable[Workload]) -> Mapping[UUID, Replicas]:
+    """Return the replicas of each elastic workload and service whose number of replicas can change."""
+    scaled = [row.pk for row in rows if row.kind in SCALED_KINDS]
+    if not scaled:
+        return {}
+    roles = RoleNode.objects.filter(workload__in=scaled, max__isnull=False).order_by().values("workload")
+    live_pods = Pod.objects.filter(workload__in=scaled, state__in=LIVE_POD_STATES).order_by()
+    current = dict(live_pods.values_list("workload").annotate(count=Count("pk")))
+    ranges = roles.annotate(low=Sum("min"), high=Sum("max")).values_list("workload", "low", "high")
+    return {pk: Replicas(current.get(pk, 0), low, high) for pk, low, high in ranges if low < high}

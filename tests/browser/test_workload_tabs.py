@@ -1,0 +1,71 @@
+"""Browser tests for the tabs of the workload page."""
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from projects.models import Workload
+from tests.browser.conftest import Open
+from tests.browser.data.long_log import write_log
+from tests.browser.data.scene import Scene
+from tests.browser.driver.axe import accessibility_faults
+from tests.browser.driver.chromium import NARROW
+
+
+def test_log_of_running_workload_is_above_the_fold_and_one_click_away(
+    opened: Open, scene: Scene, home: Path
+) -> None:
+    workload = scene.workloads["diffusion-xl"]
+    scene.pools["train"].runtime = "local"
+    scene.pools["train"].save()
+    write_log(workload, home)
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{workload.pk}")
+        log = page.locator("#log pre")
+        expect(log).to_contain_text("checkpoint of step 900")
+        box = page.locator("#log").bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900, "the log ends above the fold"
+        page.get_by_role("navigation", name="Workload", exact=True).get_by_role("link", name="Logs").click()
+        expect(page).to_have_url(f"/workloads/{workload.pk}/logs")
+        expect(log).to_contain_text("checkpoint of step 900")
+        expect(page.get_by_role("button", name="Search log")).to_be_visible()
+        assert faults == []
+
+
+def test_tabs_are_reached_by_keyboard_and_without_scripts(opened: Open, scene: Scene) -> None:
+    workload = scene.workloads["detr-long"]
+    with opened("dave", java_script_enabled=False) as (page, _):
+        page.goto(f"/workloads/{workload.pk}")
+        tabs = page.get_by_role("navigation", name="Workload", exact=True)
+        tabs.get_by_role("link", name="Overview").focus()
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(f"/workloads/{workload.pk}/timeline")
+        expect(tabs.locator("[aria-current=page]")).to_have_text("Timeline")
+        expect(page.get_by_role("heading", name="Evictions suffered")).to_be_visible()
+
+
+def test_header_of_every_tab_follows_the_state(opened: Open, scene: Scene) -> None:
+    workload = scene.workloads["ablation-7"]
+    with opened("ada") as (page, faults):
+        for tab in ("/logs", "/spec", "/timeline", ""):
+            Workload.objects.filter(pk=workload.pk).update(phase="pending", message="first")
+            page.goto(f"/workloads/{workload.pk}{tab}")
+            expect(page.locator(".live")).to_have_text("Live")
+            expect(page.locator("#head")).to_contain_text("first")
+            Workload.objects.filter(pk=workload.pk).update(message="second")
+            page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: ''}}))")
+            expect(page.locator("#head")).to_contain_text("second")
+        assert faults == []
+
+
+def test_elastic_workload_is_readable_on_a_phone(opened: Open, scene: Scene) -> None:
+    workload = scene.workloads["segment-eval"]
+    with opened("dave", viewport=NARROW) as (page, faults):
+        page.goto(f"/workloads/{workload.pk}")
+        expect(page.locator("#head")).to_contain_text("4 (min 1, max 7) replicas")
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        assert accessibility_faults(page) == []
+        assert faults == []

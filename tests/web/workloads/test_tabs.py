@@ -1,0 +1,95 @@
+"""Tests for the tabs of the workload page."""
+
+import pytest
+
+from projects.models import Workload
+from tests import factories as make
+from tests.cast import Cast
+
+TABS = ("", "/logs", "/resources", "/timeline", "/spec")
+HTMX = {"HTTP_HX_REQUEST": "true"}
+
+
+@pytest.fixture
+def elastic(cast: Cast) -> Workload:
+    """Return an elastic workload that runs three of at most seven replicas."""
+    node = make.node(cast.pool, gpus=4)
+    workload = make.workload(cast.vision, "grows", kind="elastic", phase="running", run=1, by=cast.dave.user)
+    workload.roles.create(name="worker", position=0, min=1, max=7)
+    for device in range(3):
+        make.place(workload, node, [device], index=device)
+    Workload.objects.filter(pk=workload.pk).update(gpu_milli_now=3000)
+    return workload
+
+
+def test_every_tab_has_the_state_the_actions_and_links_to_all_tabs(cast: Cast, sign_in, elastic) -> None:
+    Workload.objects.filter(pk=elastic.pk).update(message="3 of 3 pods running.")
+    client, path = sign_in("dave"), f"/workloads/{elastic.pk}"
+    for tab in TABS:
+        text = client.get(f"{path}{tab}").content.decode()
+        assert "3 of 3 pods running." in text
+        assert f'href="{path}/cancel"' in text
+        assert text.count('aria-current="page"') == 1 + 1, "the tab, and the entry of the navigation"
+        assert f'<a href="{path}{tab}" aria-current="page">' in text
+        assert all(f'<a href="{path}{other}"' in text for other in TABS)
+
+
+def test_tabs_of_invisible_workload_return_404(cast: Cast, sign_in, elastic) -> None:
+    for tab in TABS:
+        assert sign_in("grace").get(f"/workloads/{elastic.pk}{tab}").status_code == 404
+
+
+def test_elastic_workload_shows_current_minimum_and_maximum_replicas(cast: Cast, sign_in, elastic) -> None:
+    client = sign_in("dave")
+    for path in ("/workloads", f"/workloads/{elastic.pk}"):
+        text = client.get(path).content.decode()
+        assert "3 (min 1, max 7) replicas" in text
+        assert "of 1</span>" not in text
+
+
+def test_fixed_workload_shows_no_replica_range(cast: Cast, sign_in) -> None:
+    fixed = make.workload(cast.vision, "fixed", phase="running", run=1)
+    fixed.roles.create(name="worker", position=0, min=2, max=2)
+    assert "(min" not in sign_in("dave").get(f"/workloads/{fixed.pk}").content.decode()
+
+
+def test_only_the_header_of_logs_and_spec_is_fetched_again(cast: Cast, sign_in, elastic) -> None:
+    client = sign_in("dave")
+    for tab, repeated in (("logs", 'id="log"'), ("spec", 'id="spec-text"'), ("resources", 'id="use"')):
+        whole = client.get(f"/workloads/{elastic.pk}/{tab}").content.decode()
+        part = client.get(f"/workloads/{elastic.pk}/{tab}", **HTMX).content.decode()
+        assert "grows" in part
+        assert tab == "resources" or repeated in whole
+        assert repeated not in part
+
+
+def test_spec_tab_lists_commands_variables_and_names_of_secrets(cast: Cast, sign_in) -> None:
+    document = {
+        "name": "two-roles",
+        "project": "vision",
+        "env": {"EPOCHS": "3"},
+        "secrets": [{"name": "wandb", "env": "WANDB_API_KEY"}],
+        "roles": [
+            {"name": "leader", "replicas": 1, "gpu": 1, "command": ["python", "lead it.py"]},
+            {"name": "worker", "replicas": 2, "gpu": 1, "command": "python work.py", "workspace": "src"},
+        ],
+    }
+    workload = make.workload(cast.vision, "two-roles", spec=document)
+    text = sign_in("dave").get(f"/workloads/{workload.pk}/spec").content.decode()
+    for shown in (
+        "Code of leader", "Code of worker", "python &#x27;lead it.py&#x27;", "python work.py", "EPOCHS=3",
+        "wandb as", "WANDB_API_KEY", ">src<",
+    ):  # fmt: skip
+        assert shown in text, shown
+
+
+def test_pending_workload_opens_with_its_last_eviction(cast: Cast, sign_in) -> None:
+    victim = make.workload(cast.vision, "victim", phase="pending", run=1, preemptions=1)
+    preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
+    eviction = make.eviction(victim, preemptor, cast.pool, kind="preempt")
+    text = sign_in("dave").get(f"/workloads/{victim.pk}").content.decode()
+    assert text.index("Last eviction") < text.index("Pending reason")
+    assert f'href="/evictions/{eviction.pk}"' in text
+    caused = sign_in("dave").get(f"/workloads/{preemptor.pk}/timeline").content.decode()
+    assert "Evictions caused" in caused
+    assert "Evictions suffered" not in caused
