@@ -1,4 +1,4 @@
-"""Django app of node pools."""
+"""Django app for node pools."""
 
 from django.apps import AppConfig
 

@@ -47,7 +47,7 @@ def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):
         recorded_moves = moves[pk]
         if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase_for_state(state):
-            # The event may be missing from the history or already deleted.
+            # The event that led to this state is missing from the history or was deleted.
             recorded_moves.append((since.timestamp(), _phase_for_state(state)))
         began = min(created.timestamp(), recorded_moves[0][0]) if recorded_moves else created.timestamp()
         histories.append(NodeHistory(began, tuple(recorded_moves)))

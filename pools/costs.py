@@ -19,7 +19,7 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Hours and cost of a period. `cost` is None if no price is known."""
+    """Hours and cost for a period. `cost` is None if no price is known."""
 
     node_hours: float
     gpu_hours: float
@@ -84,7 +84,8 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
     """Return the node-hours and GPU-hours in a period."""
     living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
-    nodes = living.filter(pool=pool, queued=False)  # a node in the provider's queue costs nothing
+    # a node that is still in the provider's queue costs nothing
+    nodes = living.filter(pool=pool, queued=False)
     duration = ExpressionWrapper(
         Least(Coalesce("ended_at", _datetime_value(end)), _datetime_value(end))
         - Greatest("created_at", _datetime_value(begin)),

@@ -63,7 +63,7 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
 
 
 def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return a sentence for each action that a budget blocks. Run no query if there are no budgets."""
+    """Return a sentence for each action that a budget blocks. No query is run if there are no budgets."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = load_living_nodes(pool.pk)

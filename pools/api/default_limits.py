@@ -1,4 +1,4 @@
-"""REST models of a pool's default limits."""
+"""REST models for a pool's default limits."""
 
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ DefaultLimitsValues = Annotated[
 
 
 class DefaultLimitsResponse(ResponseModel):
-    """Limits of roles that declare none, null for no limit."""
+    """Limits for roles that declare none. Null means no limit."""
 
     memory_from_request: bool
     memory_mib: int | None

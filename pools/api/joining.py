@@ -1,8 +1,9 @@
 """REST endpoints through which machines join a pool and poll for instructions.
 
-Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random or signed.
-Requests with an invalid secret are throttled by address, and requests from registered machines by machine,
-because many machines may share a proxy, and other traffic through it must not keep them from reporting.
+Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random
+or signed. Requests with an invalid secret are throttled by address. Requests from registered
+machines are throttled by machine, because many machines may share a proxy, and other traffic
+through the proxy must not keep them from reporting.
 """
 
 from collections.abc import Mapping
@@ -55,8 +56,8 @@ Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), Af
 class JoinBody(Body):
     """Hardware as measured by the machine.
 
-    `instance_id` is set on a provider's instances. A machine that joins again with its `machine_id` takes its
-    former place; without one, machines are identified by name.
+    `instance_id` is set on a provider's instances. A machine that joins again with its
+    `machine_id` takes its former place. Machines that send no ID are identified by name.
     """
 
     token: Secret

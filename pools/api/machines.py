@@ -1,4 +1,4 @@
-"""REST endpoints of join tokens and joined machines, for platform admins."""
+"""REST endpoints for join tokens and joined machines, for platform admins."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

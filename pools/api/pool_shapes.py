@@ -1,4 +1,4 @@
-"""REST models of a node pool's settings and of its response."""
+"""REST models for a node pool's settings and its response."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -5,7 +5,7 @@ MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return the seconds to wait before the next order. Each further failed boot doubles the delay."""
+    """Return how many seconds to wait before the next order. Each further failed boot doubles the delay."""
     if failures <= 0:
         return 0
     doublings = min(failures - 1, 10)  # more doublings would exceed the maximum delay anyway

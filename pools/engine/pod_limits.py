@@ -1,4 +1,4 @@
-"""Limits of pods: from the document, or else the pool's defaults."""
+"""Pod limits, from the document or else from the pool's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class PodLimits:
     cpu_source: LimitSource = LimitSource.NONE
 
     def stored(self) -> dict[str, Any]:
-        """Return the values as recorded in a pod's row."""
+        """Return the values as stored in a pod's row."""
         return {
             "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,
             "cpu_milli": self.cpu_milli, "cpu_source": self.cpu_source.value,
@@ -95,7 +95,7 @@ def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
 
 
 def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded limits of a pod as shown to users: in MiB and cores, and None for no limit."""
+    """Return a pod's stored limits as shown to users: in MiB and cores, with None for no limit."""
     cpu_milli = stored.get("cpu_milli")
     return {
         "memory_mib": stored.get("memory_mib") or None,

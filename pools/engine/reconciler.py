@@ -23,9 +23,10 @@ class Phase(StrEnum):
 class Fleet:
     """A pool's nodes, identified by ordinal.
 
-    `queued` are the pending nodes whose order the provider has in a queue of its own.
-    `retiring` nodes are drained on request, regardless of the desired size. `in_flight` is the number of
-    nodes in the current order. `may_order` is False while a failed order backs off or the pool is paused.
+    `queued` contains the pending nodes whose order is in the provider's own queue. `retiring`
+    nodes are drained on request, regardless of the desired size. `in_flight` is the number of
+    nodes in the current order. `may_order` is False while a failed order backs off or the pool is
+    paused.
     """
 
     desired: int
@@ -173,7 +174,7 @@ def _lacks_nodes(fleet: Fleet) -> bool:
 
 
 def _next_order(fleet: Fleet) -> Order:
-    """Return an order for the head if it is missing, otherwise for the next free ordinals."""
+    """Return an order for the head if it is missing, otherwise an order for the next free ordinals."""
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-SILENT_AFTER = timedelta(seconds=60)  # a host is repaired well before its node counts as lost
+SILENT_AFTER = timedelta(seconds=60)  # a host is repaired long before its node counts as lost
 RETRY_FIRST = timedelta(seconds=15)
 RETRY_MAX = timedelta(minutes=10)
 
@@ -13,7 +13,7 @@ class Task(StrEnum):
     SCAN = "scan"  # read the host key, which an admin must accept
     INSTALL = "install"  # check the host, then install or restart the agent
     UNINSTALL = "uninstall"
-    FORGET = "forget"  # nothing was ever installed on the host
+    FORGET = "forget"  # drop the row of a host on which nothing was ever installed
 
 
 class HostState(StrEnum):
@@ -22,7 +22,7 @@ class HostState(StrEnum):
     INSTALLING = "installing"
     JOINED = "joined"
     SILENT = "silent"  # its agent no longer reports
-    FAILING = "failing"  # the last visit failed; another one will follow
+    FAILING = "failing"  # the last visit failed and will be repeated
     REMOVING = "removing"
 
 

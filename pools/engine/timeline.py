@@ -16,7 +16,11 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node. The node is pending from `began`. `moves` lists later phases as recorded."""
+    """Phases of one node.
+
+    The node is pending from `began` on. `moves` lists (time, phase) pairs in the order in which
+    they were recorded.
+    """
 
     began: float
     moves: tuple[tuple[float, NodePhase], ...] = ()

@@ -9,10 +9,10 @@ HEAD = 0
 
 
 class Work(NamedTuple):
-    """Work of running and reserved pods that would be lost if their node were drained.
+    """Work that running and reserved pods would lose if their node were drained.
 
-    Instances sort by the amount of work. A drain waits indefinitely for `non_preemptible` pods. Seconds
-    are counted from the start or the last checkpoint.
+    Instances sort by the amount of work. A drain waits indefinitely for `non_preemptible` pods.
+    Seconds are counted from the start or the last checkpoint.
     """
 
     non_preemptible: int = 0

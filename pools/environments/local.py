@@ -56,7 +56,7 @@ class InstallStatus:
 
 
 class LocalEnvironments:
-    """Environments under `root`, by digest. `boots/NAME` records the installation of one node."""
+    """Environments under `root`, by digest. `boots/NAME` records the installation for one node."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()

@@ -1,4 +1,4 @@
-"""Values with which a pilot job in a cluster's queue joins its pool."""
+"""Values with which a pilot job from a cluster's queue joins its pool."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,8 @@ from pools.providers.base import ProvisionOrder
 
 
 def pilot_variables(order: ProvisionOrder) -> Mapping[str, str]:
-    """Return the shell variables of an order's pilot jobs. The token joins only nodes of this order.
+    """Return the shell variables for an order's pilot jobs. The token admits only nodes of this
+    order.
 
     Raises ProviderError if machines could not join with the current settings.
     """

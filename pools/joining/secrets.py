@@ -37,7 +37,7 @@ def for_host(key: int, version: int) -> str:
 
 
 def verified_host(token: str) -> tuple[int, int] | None:
-    """Return the host's key and the installation's version, or None if the token is of another kind."""
+    """Return the host's key and the installation's version, or None for any other kind of token."""
     key, _, version = (verified_key(token, "host") or "").partition("-")
     return (int(key), int(version)) if key and version else None
 

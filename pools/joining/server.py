@@ -10,9 +10,9 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 
 @dataclass(frozen=True, slots=True)
 class ReachableServer:
-    """URL of this server, and the certificates that verify it.
+    """URL of this server, and the CA certificates that verify it.
 
-    Empty certificates mean those of the system.
+    If the certificates are empty, machines use those of their system.
     """
 
     url: str

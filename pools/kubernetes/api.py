@@ -1,4 +1,4 @@
-"""HTTP client of a Kubernetes API server.
+"""HTTP client for a Kubernetes API server.
 
 Objects are plain dictionaries. The client is thread-safe, and every call has a timeout.
 """
@@ -21,7 +21,7 @@ from berth.core.problems import Problem
 from pools.kubernetes.credentials import PATH, Connection
 
 TIMEOUT = httpx.Timeout(20.0, connect=5.0)
-PAGE = 500  # objects per page of a list
+PAGE = 500  # maximum number of objects per page of a list
 TEXT_MAX = 500
 CONNECTED = "CONNECTED"
 Object = Mapping[str, Any]
@@ -51,9 +51,11 @@ class _TokenFile(httpx.Auth):
 
 
 class Api:
-    """Client for one connection. Raises Invalid, naming the part of the kubeconfig that cannot be used.
+    """Client for one cluster. Raises Invalid if part of the kubeconfig cannot be used, and names
+    that part.
 
-    After `close`, new calls raise Unreachable. The connections are closed after the last running call.
+    After `close`, new calls raise Unreachable. The connections are closed after the last running
+    call.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -228,7 +230,7 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 @contextmanager
 def _invalid(part: str, allowed: str) -> Iterator[None]:
-    """Report an error as a problem of this part of the kubeconfig."""
+    """Report an error as a problem with this part of the kubeconfig."""
     try:
         yield
     except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:

@@ -1,4 +1,4 @@
-"""One pool's access to its cluster: the API, the mirror and the settings."""
+"""One pool's access to its cluster: the API client, the mirror and the settings."""
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +21,7 @@ class ForeignNamespace(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Pools with the same credentials share one cluster object, and so one mirror."""
+    """Access to one cluster. Pools with the same credentials share one object, and therefore one mirror."""
 
     api: Api
     mirror: Mirror
@@ -52,7 +52,7 @@ class Clusters:
     """Clusters by connection, created on first use and kept while a pool uses them."""
 
     def __init__(self, installation: Callable[[], str], patience: float = PATIENCE) -> None:
-        """Create an empty collection. `patience` is the time in seconds that callers wait for a cluster."""
+        """Create an empty collection. `patience` is how many seconds callers wait for a cluster."""
         self._installation, self._patience = installation, patience
         self._on_change: Callable[[], None] = lambda: None
         self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None
@@ -60,7 +60,7 @@ class Clusters:
         self._clusters: dict[Connection, Cluster] = {}
 
     def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
-        """Call these functions as `Mirror` describes, for clusters that are created from now on."""
+        """Register functions that `Mirror` calls, for clusters that are created from now on."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
     def get(self, connection: Connection) -> Cluster:
@@ -79,13 +79,13 @@ class Clusters:
             cluster.close()
 
     def _connect(self, connection: Connection) -> Cluster:
-        """Return a new cluster. Its threads start when they are needed."""
+        """Return a new cluster. Its threads start only when they are needed."""
         api, installation = Api(connection), self._installation()
         mirror = Mirror(api, installation, self._on_change, self._on_deleted)
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
     def retain(self, used: Collection[Cluster]) -> None:
-        """Close all other clusters: no pool has their credentials any more."""
+        """Close all other clusters, because no pool has their credentials any more."""
         in_use = {id(cluster) for cluster in used}
         with self._lock:
             unused = [key for key, cluster in self._clusters.items() if id(cluster) not in in_use]
@@ -98,7 +98,7 @@ class Clusters:
 
 
 def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
-    """Create the namespace of a project unless it exists.
+    """Create a project's namespace unless it exists.
 
     Raises ForeignNamespace, ApiError or Unreachable.
     """

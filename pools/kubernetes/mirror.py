@@ -127,7 +127,7 @@ class Mirror:
         listed = {key: item for key, item in listed.items() if item is not None}
         with self._lock:
             before = self._objects[kind]
-            # The list does not contain pods that were created after it began.
+            # Pods that were created after the list request was sent may be missing from the response.
             self._noted = {key: at for key, at in self._noted.items() if at >= started - 1}
             newer = {key: before[key] for key in self._noted if key in before} if kind == "pods" else {}
             self._objects[kind] = {**newer, **listed}  # type: ignore[dict-item]
@@ -138,7 +138,7 @@ class Mirror:
         return version
 
     def _watch(self, kind: str, version: str) -> str:
-        """Apply changes until the API server ends the watch. Return the version to continue from."""
+        """Apply changes until the API server ends the watch. Return the version from which to continue."""
         seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
         events = self._api.watch(KINDS[kind], version, seconds)
         for change, item in events:

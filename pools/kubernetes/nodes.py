@@ -42,7 +42,8 @@ NO_USAGE = Usage()
 class ClusterNode:
     """Node of the cluster. `obstacle` is the reason that the node accepts no pods, or empty.
 
-    `allocatable` includes a number of pods. `unready_since` is set while the node is not ready.
+    `allocatable` includes the maximum number of pods. `unready_since` is set while the node is
+    not ready.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Inventory:
         return self.foreign.get(node.name, NO_USAGE)
 
     def shape(self, node: ClusterNode) -> Shape:
-        """Return the node's capacity that Berth may use, and all of its devices."""
+        """Return the capacity that Berth may use on the node, and all of the node's devices."""
         total, foreign = node.allocatable, self.usage(node)
         return Shape(
             max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),

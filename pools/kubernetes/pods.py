@@ -100,7 +100,8 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                self._ledger.stop_before_start(pod_id)  # the pod that was created is reported as vanished
+                # the pod that was just created is reported as vanished
+                self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return
             self._delete_running(pod, pod_id, cluster, path, max(grace_seconds, 0))
@@ -177,7 +178,7 @@ class PodCalls:
 
 @contextmanager
 def failures(place: str) -> Iterator[None]:
-    """Convert errors of the API server to RuntimeFailure."""
+    """Convert API server errors to RuntimeFailure."""
     try:
         yield
     except ApiError as error:

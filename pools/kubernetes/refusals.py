@@ -1,4 +1,4 @@
-"""Orders that no cluster can run, and explanations of API server responses."""
+"""Detect pods that Kubernetes can never run, and explain API server errors."""
 
 import re
 
@@ -7,7 +7,7 @@ from pools.kubernetes.quantities import parse_quantity
 from pools.runtimes.base import PodOrder
 
 WHOLE_DEVICE = 1000
-# Parts of messages with status 403 that do not concern the pod itself.
+# Parts of 403 messages that do not concern the pod itself.
 TEMPORARY = ("cannot create resource", "being terminated")
 _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 
@@ -47,7 +47,7 @@ def temporary_refusal(error: ApiError, namespace: str) -> str:
 
 
 class ExceededQuota:
-    """Resources that a pod requests beyond the free part of a ResourceQuota of the cluster."""
+    """Resources that a pod requests in excess of what is left in one of the cluster's ResourceQuotas."""
 
     def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
         self.name = name

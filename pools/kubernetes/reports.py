@@ -11,7 +11,7 @@ from pools.runtimes.base import PodCause, PodReport, PodState
 OUT_OF_MEMORY = "OOMKilled"
 # The container's command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
-# A container that waits for one of these reasons never starts.
+# A container in state `waiting` with one of these reasons never starts.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 SIGNALS_MAX = 64
 TEXT_MAX = 500

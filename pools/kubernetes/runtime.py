@@ -121,7 +121,8 @@ class KubernetesRuntime:
     def _missing_report(self, pod_id: str) -> PodReport:
         """Return the report of a pod that is missing from the mirror.
 
-        The watch may meanwhile have recorded the pod's end, or may lag behind, so this asks the API server.
+        The watch may lag behind, or may have recorded the pod's end meanwhile, so this asks the
+        API server.
         """
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
@@ -261,7 +262,7 @@ class KubernetesRuntime:
         return {name: pod for name, pod in pods.items() if pod["metadata"]["labels"].get(POOL_LABEL) == pool}
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record. If it is missing, adopt the pods that the clusters run first."""
+        """Return the pod's record. If it is missing, first adopt the pods that run in the clusters."""
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

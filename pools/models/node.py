@@ -13,7 +13,7 @@ class NodeState(models.TextChoices):
     READY = "ready"
     CORDONED = "cordoned"  # keeps its pods but accepts no new ones
     DRAINING = "draining"  # accepts no new pods, and ends once its last pod has ended
-    LOST = "lost"  # the instance is gone or never appeared; the node ends soon
+    LOST = "lost"  # the instance is gone or never appeared, so the node will end soon
     ENDED = "ended"
 
 
@@ -24,7 +24,7 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(models.Model):
-    """Node of a pool. Its shape is that of the pool when the node was ordered."""
+    """Node of a pool. Its shape is the pool's shape at the time it was ordered."""
 
     State = NodeState
 
@@ -48,7 +48,7 @@ class Node(models.Model):
     taints = models.JSONField(default=list, blank=True)
     devices = models.JSONField(default=list, blank=True, help_text="Physical ID of each device.")
 
-    # Machines that others also use.
+    # Only set for machines that others use, too.
     obstacle = models.CharField(
         max_length=500, blank=True, help_text="Reason that the provider's machine accepts no new pods."
     )

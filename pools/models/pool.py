@@ -11,7 +11,8 @@ from pools.engine.boots import should_stop_provisioning
 class NodePool(models.Model):
     """Nodes of one shape from one provider, scheduled and scaled together. Times are in seconds."""
 
-    unstored_ssh_keys: Mapping[str, str] | None = None  # private keys of a previewed pool, by secret
+    # private keys for the preview of a pool, by the secret's name
+    unstored_ssh_keys: Mapping[str, str] | None = None
 
     class Provider(models.TextChoices):
         LOCAL = "local"

@@ -18,7 +18,7 @@ class ScalingKind(models.TextChoices):
     DRAIN = "drain"
     DRAIN_ABORTED = "drain_aborted"
     TERMINATE = "terminate"
-    INTERRUPTION = "interruption"  # the provider will take the machine back
+    INTERRUPTION = "interruption"  # the provider will reclaim the machine
     LOST = "lost"
     ORPHAN = "orphan"  # an instance with our tags but without a node was terminated
     BOOT_FAILED = "boot_failed"  # a node was lost before it became ready

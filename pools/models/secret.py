@@ -19,10 +19,10 @@ class SecretKind(models.TextChoices):
 
 
 class Secret(models.Model):
-    """Base of secrets. `sealed` is the encrypted value or password, and is never shown.
+    """Base class for secrets. `sealed` is the encrypted value or password, and is never shown.
 
-    `registry` is a host with an optional port and path. Both `registry` and `username` are empty for other
-    kinds.
+    `registry` is a host with an optional port and path. Both `registry` and `username` are empty
+    for other kinds.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])
@@ -43,7 +43,7 @@ class Secret(models.Model):
 
 
 class PoolSecret(Secret):
-    """Secret that the pool's pods of all projects may use."""
+    """Secret that pods of any project may use in the pool."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
 

@@ -1,4 +1,4 @@
-"""The provider port: the contract that every source of machines implements."""
+"""The provider interface: the contract that every source of machines implements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,11 +63,11 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class SharedMachine:
-    """Properties of a machine that others use, too. The instance's shape excludes what they use.
+    """Properties of a machine that others also use. The instance's shape excludes what they use.
 
-    Devices are an exception: the shape counts all of them, and `foreign` says how many others use. `foreign`
-    is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`. `labels` are
-    the machine's own.
+    Devices are an exception: the shape counts all of them, and `foreign` says how many others
+    use. `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib`
+    and `pods`. `labels` are the machine's own.
     """
 
     max_pods: int
@@ -109,7 +109,7 @@ UNNUMBERED = -1
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
     instances: tuple[Instance, ...]
-    message: str = ""  # explains why fewer instances than requested were created
+    message: str = ""  # why fewer instances than requested were created
 
 
 class ProviderErrorKind(StrEnum):

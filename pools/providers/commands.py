@@ -1,4 +1,4 @@
-"""Commands on a machine that has a cluster's command line programs."""
+"""Run commands on a machine that has a cluster's command-line programs."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pools.providers.base import ProviderError, ProviderErrorKind
 
-# Variables that programs need. All others stay here, because Berth's environment contains its secrets.
+# Variables that programs need. No others are passed on, because Berth's environment contains its secrets.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SLURM_CONF")
 
 
@@ -25,14 +25,14 @@ class Commands(Protocol):
 
     @property
     def place(self) -> str:
-        """Return the machine as named in messages, such as "this machine"."""
+        """Name of the machine in messages, such as "this machine"."""
         ...
 
     def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
         """Run a command and return its result.
 
-        Raises ProviderError if the command cannot be started, or does not end within this time: it may then
-        have taken effect.
+        Raises ProviderError if the command cannot be started or does not end in time. In the
+        second case, it may still have taken effect.
         """
         ...
 

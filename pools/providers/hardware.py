@@ -42,7 +42,7 @@ def _nvml_devices() -> Iterator[Device]:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # whatever the reason, no GPU is usable
+    except Exception:  # no GPU is usable, regardless of the reason
         return
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]

@@ -36,9 +36,9 @@ REASONS_SHOWN = 5
 class KubernetesProvider:
     """Provider for one pool.
 
-    `access` returns the access to the pool's cluster, which all pools with the same credentials share.
-    `connect` opens a separate access that is closed after use. Both raise ProviderError if the cluster cannot
-    be used.
+    `access` returns the pool's cluster, which is shared by all pools with the same credentials.
+    `connect` opens a separate connection that is closed after use. Both raise ProviderError if
+    the cluster cannot be used.
     """
 
     machines_join = False

@@ -16,7 +16,8 @@ def capacity_columns(
 ) -> dict[str, Any]:  # fmt: skip
     """Return a node's columns as reported by its instance, or else as ordered.
 
-    The devices `before` were unavailable because of foreign pods, and the devices `held` are allocated.
+    `before` contains the devices that were unavailable because of foreign pods, and `held`
+    contains the devices that are allocated.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {

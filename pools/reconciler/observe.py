@@ -136,7 +136,10 @@ def _store_reason(node: Node, instance: Instance) -> bool:
 
 
 def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store whether the provider has the order in a queue of its own. A node is created once it leaves it."""
+    """Store whether the order is in the provider's own queue.
+
+    The node's age is counted from the time at which the order leaves the queue.
+    """
     is_queued = instance.state is InstanceState.QUEUED
     if node.queued == is_queued:
         return False

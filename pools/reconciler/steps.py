@@ -18,7 +18,7 @@ from pools.services.readiness import has_readiness_changed, record_readiness
 
 
 def take_step(pool_id: int, context: PassContext, work_to_lose: Mapping[int, Work]) -> bool:
-    """Check without a lock whether a step is due, and take it. Return whether rows changed."""
+    """Check without a lock whether a step is due, and take the step. Return whether rows changed."""
     pool, nodes = NodePool.objects.get(pk=pool_id), load_living_nodes(pool_id)
     due = would_autoscale(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):
@@ -84,7 +84,7 @@ def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) ->
 
 
 def _withdraw(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
-    """Let the next pass terminate nodes that are in the provider's queue."""
+    """Mark nodes that are in the provider's queue, so that the next pass terminates them."""
     reason = f"scaled down to {pool.nodes_desired} nodes while in the provider's queue"
     ended = {"drain_started_at": context.now, "drain_reason": reason, "emptied_at": context.now}
     moved = compare_and_set_all(

@@ -13,26 +13,28 @@ from pools.runtimes.enclosure.levels import Isolation
 
 @dataclass(frozen=True)
 class PodOrder:
-    """Order to run one pod. A restarted replica is a new pod with a new `pod_id`.
+    """Order for a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
-    `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
-    pod may use, in thousandths. `instance_id` identifies the node's instance. `environment` is the digest of
-    the environment installed there, or empty for the machine's own programs. `start_in` is the document's
-    `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory with that
-    name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
-    on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
-    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
-    space of the workspace and of the pod's own directories. `secret_env` extends and overrides `env`, and
-    `secret_files` are contents by file name. Both are kept out of records and logs.
+    `workspace` names the directory that the workload's pods share and that outlives them.
+    `devices` are physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share
+    of each device that the pod may use, in thousandths. `instance_id` identifies the node's
+    instance. `environment` is the digest of the environment installed there, or empty for the
+    machine's own programs. `start_in` is the document's `workspace`: the pod starts in that
+    directory on the node if it exists, otherwise in a directory with that name inside the
+    workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods on
+    nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit
+    refuses the pod, unless `optional_limits` (`memory`, `cpu`) names the limit.
+    `workspace_limit_mib` limits the disk space of the workspace and of the pod's own directories.
+    `secret_env` extends and overrides `env`, and `secret_files` are contents by file name. Both
+    are kept out of records and logs.
 
-    `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a scheduler of
-    their own. `address_env` names the variables that contain the pod's own address, on runtimes whose pods
-    have addresses.
+    `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a
+    scheduler of their own. `address_env` names the variables that contain the pod's own address,
+    on runtimes whose pods have addresses.
 
-    `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the node.
-    `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of an
-    auth.json for the pull, or empty for an anonymous one.
+    `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the
+    node. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the
+    content of an auth.json for the pull, or empty for an anonymous pull.
     """
 
     pod_id: str
@@ -78,7 +80,7 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Reason that a pod ended, if its command did not exit by itself."""
+    """Reason that a pod ended if its command did not exit by itself."""
 
     __str__ = str.__str__
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 
-KUBERNETES = "kubernetes"  # the name of a provider and of a runtime
+KUBERNETES = "kubernetes"  # name of both a provider and a runtime
 REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh", "slurm")
 
 
@@ -15,10 +15,11 @@ REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh", "slurm")
 class Capabilities:
     """Features of a runtime.
 
-    `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes enforce the
-    CPU and memory limits of roles, or refuse to start a pod that has limits. `requires_images`: every
-    workload needs an image. `shares_gpus`: pods can use a part of a GPU. `pods_have_addresses`: each pod has
-    a network address of its own, which is known once it runs.
+    `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes
+    enforce the CPU and memory limits of roles, or refuse to start a pod that has limits.
+    `requires_images`: every workload needs an image. `shares_gpus`: pods can use part of a GPU.
+    `pods_have_addresses`: each pod has a network address of its own, which is known once the pod
+    runs.
     """
 
     runs_images: bool = False
@@ -28,7 +29,7 @@ class Capabilities:
     pods_have_addresses: bool = False
 
 
-# Keyed by `NodePool.runtime`. Nodes report whether they have what images and limits need.
+# Keyed by `NodePool.runtime`. Nodes report whether they have what images and limits require.
 CAPABILITIES: Mapping[str, Capabilities] = {
     "local": Capabilities(runs_images=True, enforces_limits=True),
     "ray": Capabilities(runs_images=True, enforces_limits=True),

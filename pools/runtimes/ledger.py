@@ -22,8 +22,9 @@ from pools.runtimes.wire import decode_report, encode_report
 class Entry:
     """Record of one pod.
 
-    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if the node may
-    have received the pod. Otherwise, no job was submitted for the pod, and the pod cannot run.
+    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if
+    the node may have received the pod. Otherwise, no job was submitted for the pod, and the pod
+    cannot run.
     """
 
     instance_id: str

@@ -170,7 +170,7 @@ class LocalRuntime:
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._starting_report(pod_id, pod)
-        # A pod with an order but without a shim is unknown; `start` resumes it.
+        # A pod that has an order but no shim is unknown; `start` resumes it.
         return self._exit_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
 
     def _exit_report(self, pod: PodDir) -> PodReport | None:
@@ -289,7 +289,7 @@ class LocalRuntime:
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             directory = os.open(self._wakes, os.O_RDONLY | os.O_DIRECTORY)
-            try:  # by descriptor: socket paths are limited to 107 bytes
+            try:  # connect through a descriptor, because socket paths are limited to 107 bytes
                 self._socket.bind(f"/proc/self/fd/{directory}/{os.getpid()}.{id(self)}")
             finally:
                 os.close(directory)
@@ -346,7 +346,7 @@ def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
 
 
 def _find_secrets_error(order: PodOrder) -> str:
-    """Return the reason the secrets cannot be delivered, without their values."""
+    """Return why the secrets cannot be delivered, without revealing their values."""
     if any(not _NAME.fullmatch(name) for name in order.secret_files):
         return "names of secret files must be plain file names"
     texts = [*order.secret_env, *order.secret_env.values(), *order.secret_files.values()]

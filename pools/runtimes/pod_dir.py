@@ -117,7 +117,10 @@ class PodDir:
             os.close(fd)
 
     def has_shim(self) -> bool:
-        """Return whether a shim runs for this pod. The check does not take the lock that a new shim needs."""
+        """Return whether a shim runs for this pod.
+
+        This check does not take the lock, which a new shim needs.
+        """
         return self.shim_pid() is not None
 
     def shim_pid(self) -> int | None:

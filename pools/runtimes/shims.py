@@ -199,7 +199,7 @@ class ShimServer:
             return b""
 
     def _wait(self, events: int) -> None:
-        """Wait until the socket is ready. Raises ServerFailed after a while."""
+        """Wait until the socket is ready. Raises ServerFailed if that takes too long."""
         poller = select.poll()
         poller.register(self._socket, events)
         if not poller.poll(ANSWER_SECONDS * 1000):

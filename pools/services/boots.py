@@ -1,4 +1,4 @@
-"""Boot progress as reported by a node's machine: first the environment, then the start script."""
+"""Boot progress reported by a node's machine: first for the environment, then for the start script."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,7 +28,7 @@ class BootReport:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSetup:
-    """Environment that a machine must install before its node is ready. Empty if there is none."""
+    """Environment that a machine must install before its node is ready, or empty if there is none."""
 
     digest: str = ""
     script: str = ""

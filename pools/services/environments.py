@@ -18,7 +18,7 @@ from pools.plugins.script import bootstrap_script, compute_digest, phase_names
 from pools.providers.hardware import measure_this_machine
 from pools.runtimes.ray.scripts import RAY_VERSION
 
-SecretKey = tuple[str, str]  # plugin, parameter
+SecretKey = tuple[str, str]  # plugin and parameter
 REBUILD_FIELDS = frozenset({"plugins", "environment", "provider", "runtime", "gpus_per_node", "gpu_model"})
 AMD_MODELS = re.compile(r"(AMD|MI ?\d|Instinct|Radeon)", re.IGNORECASE)
 
@@ -79,7 +79,10 @@ def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, st
 
 
 def delete_unused(*, before: datetime) -> int:
-    """Delete environments older than `before` that no pool or node uses. Return their number."""
+    """Delete environments that are older than `before` and unused by any pool or node.
+
+    Return their number.
+    """
     used = NodePool.objects.exclude(built_environment=None).values("built_environment")
     unused = Environment.objects.filter(created_at__lt=before, nodes=None).exclude(pk__in=used)
     return unused.delete()[0]
@@ -170,7 +173,7 @@ def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: dateti
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Return the entry with the times at which its secrets were set instead of the secrets."""
+    """Replace the secrets in the entry with the times at which they were set."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

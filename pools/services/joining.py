@@ -65,7 +65,8 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
         former = _former_machine(token_row.pool, measured, at)
         _check_token(token_row, former, at)
         if former is not None and has_changed(former, measured):
-            MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)  # its node is lost
+            # this marks the node as lost
+            MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)
         machine = store_machine(former or Machine(pool=token_row.pool), measured, at)
         JoinTokenUse.objects.get_or_create(token=token_row, machine=machine, defaults={"used_at": at})
         action = "joined" if former is None else "joined again"
@@ -223,7 +224,9 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return the machine with this key, unless it has left or its secret has a newer version."""
+    """Return the machine with this key, unless it has left or its secret has been replaced by a
+    newer one.
+    """
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

@@ -16,7 +16,8 @@ from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 KUBERNETES = NodePool.Provider.KUBERNETES.value
-UNUSABLE = (Invalid, UnsealError, LookupError, OSError, ValueError)  # errors in settings and credentials
+# errors caused by settings and credentials
+UNUSABLE = (Invalid, UnsealError, LookupError, OSError, ValueError)
 COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 
 
@@ -42,13 +43,13 @@ def check_credentials(pool: NodePool) -> None:
 
 
 class KubernetesAccess:
-    """Access to the clusters of all Kubernetes pools of this installation."""
+    """Clusters of all Kubernetes pools of this installation."""
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
 
     def all_pools(self) -> Mapping[str, PoolAccess | Unusable]:
-        """Return the access to each pool's cluster, or the reason that it cannot be accessed.
+        """Return the cluster of each pool, or the reason that it cannot be used.
 
         Clusters that no pool uses any more are closed.
         """
@@ -58,7 +59,7 @@ class KubernetesAccess:
         return pools
 
     def for_pool(self, pool: NodePool) -> PoolAccess:
-        """Return the access to the pool's cluster. Raises ProviderError."""
+        """Return the pool's cluster. Raises ProviderError if it cannot be used."""
         access = self._access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         if isinstance(access, Unusable):
             raise ProviderError(ProviderErrorKind.CREDENTIALS, access.reason)
@@ -66,7 +67,7 @@ class KubernetesAccess:
 
     @contextmanager
     def open(self, pool: NodePool) -> Iterator[PoolAccess]:
-        """Yield an access to the cluster of a pool that may not be stored yet. Raises ProviderError."""
+        """Yield the cluster of a pool that may not be stored yet. Raises ProviderError."""
         try:
             settings, connection = _parse(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         except UNUSABLE as error:

@@ -68,7 +68,7 @@ def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
 
 
 def delete_expired_tokens(*, before: datetime) -> int:
-    """Delete tokens that expired before `before`, but keep the pool's history.
+    """Delete tokens that expired before `before`. The pool's history is kept.
 
     Return the number of deleted tokens.
     """

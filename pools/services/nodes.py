@@ -24,7 +24,10 @@ DRAIN_RESET: dict[str, Any] = {
 
 
 def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Cordon a node: it keeps its pods but accepts no new ones. Raises Conflict unless the node is ready."""
+    """Cordon a node: it keeps its pods but accepts no new ones.
+
+    Raises Conflict unless the node is ready.
+    """
     cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
     _apply(cordon, actor=actor, node=node, reason=reason)
 
@@ -68,7 +71,7 @@ def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
 def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
     """Record in one statement that no pods are left on these draining nodes.
 
-    Return the number of nodes for which this was not yet recorded.
+    Return the number of nodes for which this had not been recorded yet.
     """
     return nodes.filter(state=NodeState.DRAINING, emptied_at=None).update(emptied_at=at)
 

@@ -1,4 +1,4 @@
-"""Providers and runtimes that users may choose. Fake ones are offered only in tests."""
+"""Providers and runtimes that users may choose. Fakes are offered only in tests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def offered_choices(field: str, current: str = "") -> list[tuple[str, str]]:
 def check_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
     """Raise Invalid for a fake provider or runtime that is not offered.
 
-    A pool that already uses a fake may be edited.
+    A pool that already uses a fake may still be edited.
     """
     problems = [
         Problem(field, "is not an allowed value", format_value(values[field]), _format_choices(field))

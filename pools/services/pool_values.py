@@ -95,7 +95,7 @@ def check_pool(pool: NodePool) -> None:
         *_topology_problems(pool.topology),
         *_image_policy_problems(pool),
     ]
-    # `nodes_desired` is not checked, because the caller clamps it to the limits before saving.
+    # `nodes_desired` is not checked, because the caller limits it to the allowed range before saving.
     excluded = ["labels", "taints", "topology", "nodes_desired", *(problem.path for problem in misnamed)]
     try:
         pool.full_clean(exclude=excluded, validate_constraints=True)

@@ -54,9 +54,11 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Preview the pool that `create_pool` would create: its nodes and any problems. Nothing is created.
+    """Preview the pool that `create_pool` would create: its nodes and any problems. Nothing is
+    created.
 
-    Raises Invalid like `create_pool`. If a provider cannot examine anything, the preview contains an error.
+    Raises Invalid like `create_pool`. If a provider cannot examine anything, the preview contains
+    an error.
     """
     values, ssh_keys = split_keys(values)
     pool, _ = _new_pool(name, values)
@@ -215,7 +217,7 @@ def _clamp_desired(pool: NodePool, actor: Any, cause: str = "limits changed") ->
 
 
 def _desired_within_bounds(pool: NodePool) -> int:
-    """Return the desired number of nodes, clamped to the limits. It is 0 for an expired pool."""
+    """Return the desired number of nodes, limited to the allowed range. It is 0 for an expired pool."""
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
     return 0 if expired else pool_node_spec(pool).clamp(pool.nodes_desired)
 
@@ -236,7 +238,7 @@ def _set_paused(actor: Any, pool: NodePool, paused: bool) -> NodePool:
 
 @contextmanager
 def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
-    """Yield the locked pool, then save its changes as a new version and send `changed`."""
+    """Yield the locked pool, then save changes to it as a new version and send `changed`."""
     with transaction.atomic():
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:

@@ -1,4 +1,4 @@
-"""Store the scheduler's reports about a pool's load, and autoscale the pool accordingly."""
+"""Store the load that the scheduler reports for a pool, and autoscale the pool accordingly."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -173,10 +173,10 @@ def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTi
 
 
 def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
-    """Return the time since which the pool has been idle, or None if it is not idle.
+    """Return when the pool became idle, or None if it is not idle.
 
-    A pool is not idle while work is running or queued or a node is booting. The idle time starts at the
-    earliest when the pool's newest node became ready.
+    A pool is not idle while work is running or queued or a node is booting. The idle time starts
+    no earlier than the time at which the pool's newest node became ready.
     """
     if pool.idle_since is None or nodes.pending:
         return None

@@ -18,7 +18,7 @@ from pools.services.offered import offered_choices
 from pools.web import environment_fields, provider_fields
 from pools.web.pool_sections import pool_sections, provider_choices
 
-# Form fields of the default limits, and their keys.
+# form fields for the default limits, with their keys
 LIMIT_FIELDS = {
     "memory_from_request": "memory_from_request",
     "default_memory_mib": "memory_mib",
@@ -208,7 +208,7 @@ class PoolForm(Form):
                 field.widget.render_value = True
 
     def values(self) -> dict[str, Any]:
-        """Return the values for the service, by the names of the model's fields."""
+        """Return the values for the service, keyed by model field."""
         cleaned, provider = self.cleaned_data, self.chosen_provider()
         values = {
             name: cleaned[name] for name in self.base_fields if name in cleaned and name not in UNSTORED
@@ -242,18 +242,19 @@ class PoolForm(Form):
         return login if isinstance(login, Mapping) else {}
 
     def chosen_provider(self) -> str:
-        """Return the provider of the pool."""
+        """Return the pool's provider."""
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Return the form field for each path of a problem, where their names differ."""
+        """Map the path of a problem to its form field, where the names differ."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
 
 class SettingsForm(PoolForm):
     """Form for an existing pool. Name, provider and runtime are omitted, because they cannot change."""
 
-    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
+    # number of nodes that the user has confirmed
+    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     def __init__(self, pool: NodePool, *args: Any, **kwargs: Any) -> None:
         self.pool = pool
@@ -282,7 +283,8 @@ class SettingsForm(PoolForm):
 class ScaleForm(Form):
     nodes_desired = forms.IntegerField(label="Desired nodes", min_value=0)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
+    # number of nodes that the user has confirmed
+    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
 
 class ReasonForm(Form):

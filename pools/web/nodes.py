@@ -104,14 +104,14 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     reported = {row["phase"]: row for row in node.phases if row["phase"] != START}
     names = [*dict.fromkeys([*node.environment.phases, *reported])]
     if node.prepared_at is not None and reported:
-        names = list(reported)  # an earlier node on this machine has already installed the rest
+        names = list(reported)  # an earlier node on this machine has already installed everything else
     pending = {"state": "pending", "seconds": 0, "message": ""}
     phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
     return phases if is_admin else [{**row, "message": ""} for row in phases]
 
 
 def _start_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
-    """Return the progress of the start script, or None if no start script has started."""
+    """Return the progress of the start script, or None if it has not started."""
     started = next((row for row in node.phases if row["phase"] == START), None)
     return started if started is None or is_admin else {**started, "message": ""}
 

@@ -1,4 +1,4 @@
-"""Sections of the forms for node pools."""
+"""Sections of the node pool forms."""
 
 from collections.abc import Iterable, Sequence
 

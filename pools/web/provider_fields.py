@@ -28,7 +28,7 @@ class YamlField(forms.CharField):
 
 
 def provider_fields(provider: str) -> dict[str, forms.Field]:
-    """Return the fields for a provider's settings by name, in the order of the model."""
+    """Return the fields for a provider's settings by name, in the order of the settings model."""
     return {f"{provider}_{name}": _field(name, info) for name, info in _settings(provider).items()}
 
 
@@ -50,7 +50,7 @@ def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def paths(provider: str) -> dict[str, str]:
-    """Return the field of each setting by its path in a pool document."""
+    """Map the path of each setting in a pool document to its form field."""
     return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings(provider)}
 
 

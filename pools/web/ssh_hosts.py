@@ -33,7 +33,10 @@ HOSTS: tuple[Column[HostRow], ...] = (
 
 
 class _KeyForm(Form):
-    """The key that the page shows. A key that the host has presented since then is not pinned."""
+    """Form with the key that the page shows.
+
+    If the host has presented a different key since then, it is not pinned.
+    """
 
     key = forms.CharField(widget=forms.HiddenInput)
 

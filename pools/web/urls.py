@@ -1,4 +1,4 @@
-"""URL routes of the pool pages."""
+"""URL routes for the pool pages."""
 
 from django.urls import path, re_path
 

@@ -1,1 +1,1 @@
-"""REST endpoints of SSH hosts."""
+"""REST endpoints for SSH hosts."""

@@ -11,13 +11,13 @@ INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
 
 
 class JobEnds(Exception):
-    """Raised if the job is being ended. All its processes are killed in a moment."""
+    """Raised if the job is being ended. All its processes will be killed shortly."""
 
 
 class EndSignals:
-    """Signals with which the cluster announces the end of the allocation.
+    """Signals by which the cluster announces that the allocation is about to end.
 
-    USR1 is a notice. After TERM, the processes have little time left.
+    USR1 is an early warning. After TERM, the processes have little time left.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class EndSignals:
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
     """Return the IDs of the devices that this process may use: all, or those of the job.
 
-    The cluster lists the devices by index or UUID. A job whose devices are confined sees only its own, and
-    their indexes then begin at 0.
+    The cluster lists the devices by index or UUID. A job that is confined to its devices sees
+    only those, and their indexes begin at 0.
     """
     uuids = [gpu["uuid"] for gpu in gpus]
     if not INSTANCE_ID:
@@ -65,7 +65,7 @@ def cpus() -> int:
 
 
 def memory_mib(total: int) -> int:
-    """Return the memory that this process may use, of the machine's `total`."""
+    """Return how much of the machine's `total` memory this process may use."""
     return min(total, _number("SLURM_MEM_PER_NODE") or total) if INSTANCE_ID else total
 
 

@@ -33,10 +33,10 @@ def run(server: Server, pool: str) -> None:
             # for example, a conflict: the machine may boot before Berth has recorded its order
             print("not joined yet: %s" % error, file=sys.stderr)
             signals.wait(REPORT_INTERVAL_SECONDS)
-    os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts inherit the environment
+    os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts would inherit the token
     environment, start = EnvironmentScript(server.url), StartScript()
     upgrade = Upgrade(server)
-    gpus = query_gpus()  # once, because nvidia-smi may take seconds
+    gpus = query_gpus()  # queried only once, because nvidia-smi may take seconds
     gpus = [gpu for gpu in gpus if gpu["uuid"] in allocated_gpus(gpus)]
     while True:
         try:

@@ -48,7 +48,8 @@ class EnvironmentScript:
     def report(self) -> dict[str, object] | None:
         if not self.digest:
             return None
-        code = self.job.exit_code  # read before the phases, which are complete once the script has ended
+        # Read the exit code first: the phases are complete only after the script has ended.
+        code = self.job.exit_code
         phases = parse_phases(read_file(self.phases))
         return {
             "digest": self.digest, "phases": phases, "exit_code": code, "output": self.job.read_output(),

@@ -17,7 +17,7 @@ from .scripts import StartScript
 from .server import MachineRejected, Server
 from .state import AGENT_FILE, STATE, load_secret, read_file, write_private_file
 
-# Variables that the service inherits from `install`, besides those that begin with BERTH_.
+# Variables that the service inherits from `install`, in addition to those that begin with BERTH_.
 _INHERITED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL", "UV_PYTHON_INSTALL_MIRROR",

@@ -1,7 +1,8 @@
-"""Local copies of the logs of running pods, so that logs can be read by offset and outlive their pods.
+"""Local copies of the logs of running pods, so that logs can be read by offset and outlive their
+pods.
 
-The API offers timestamps instead of offsets, so each read fetches the lines since the last one. Container
-runtimes pass on a line once it is complete.
+The API offers timestamps instead of offsets, so each read fetches the lines since the last one.
+Container runtimes deliver a line only once it is complete.
 """
 
 import fcntl
@@ -22,7 +23,9 @@ FETCH_BYTES = 8 * 1024 * 1024
 PART_BYTES = 16 * 1024  # containerd splits longer lines
 _STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
 _LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
-Fetch = Callable[[str, int], bytes]  # log since a time, or all of it if empty, up to this many bytes
+# called with (time, limit): returns the log since that time, or from the start if the time is
+# empty, up to the limit in bytes
+Fetch = Callable[[str, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class LogCopies:
         return self._root / pod_id
 
     def update(self, pod_id: str, fetch: Fetch) -> Path:
-        """Append what the pod has written since the last update. Return the path of the copy."""
+        """Append the pod's output since the last update. Return the path of the copy."""
         with self._locked(pod_id) as fd:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)  # later bytes were written by an update that crashed
@@ -81,9 +84,9 @@ class LogCopies:
         return _seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
-        """Append lines with their times, skipping lines that the copy already has.
+        """Append lines with their times, skipping those that the copy already has.
 
-        Return the new size if it grew.
+        Return the new size, or None if the copy did not grow.
         """
         with self._locked(pod_id) as fd:
             position = self._load(pod_id)
@@ -164,7 +167,7 @@ class LogCopies:
 
 
 def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position]:
-    """Return the bytes after the position, and the new position. Skip an incomplete line at a cut."""
+    """Return the bytes after the position, and the new position. Skip a line that was cut off."""
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     lines = _split_lines(fetched)

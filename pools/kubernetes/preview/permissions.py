@@ -15,7 +15,7 @@ CLUSTER_WIDE = ("nodes", "namespaces")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Permission for a verb on a resource with its subresource, for example pods/log.
+    """Permission to use a verb on a resource, or on a subresource such as pods/log.
 
     Pools also work without permissions that are not required.
     """

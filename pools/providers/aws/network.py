@@ -12,7 +12,7 @@ ANY_PROTOCOL = "-1"
 def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
     """Return the ID of the pool's group, which the first launch creates.
 
-    Idempotent. A repeated call returns the same group, even after a crash at any point.
+    Idempotent: a repeated call returns the same group, even after a crash at any point.
     """
     vpc = _vpc(clients, subnets)
     group = _find_group(clients, installation, pool, vpc) or _create_group(clients, installation, pool, vpc)

@@ -19,7 +19,7 @@ _GPUS = re.compile(r"gpu(?::([A-Za-z][A-Za-z0-9_.-]*))?:(\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Partition of the cluster. Times are in seconds, and None without a limit."""
+    """Partition of the cluster. Times are in seconds, and None means no limit."""
 
     name: str
     is_default: bool

@@ -4,7 +4,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult
 
 Kind = ProviderErrorKind
-# The first entry that occurs in the output, in lower case, decides.
+# The first entry that occurs in the lower-case output determines the error.
 MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (Kind.TIMEOUT, (
         "unable to contact slurm controller", "timed out", "zero bytes were transmitted",
@@ -44,7 +44,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
 
 
 def clean(errors: str) -> str:
-    """Return the lines that a program printed as one, without its name before each."""
+    """Join the lines that a program printed, without the program's name at the start of each."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     texts = [_without_program(line) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]

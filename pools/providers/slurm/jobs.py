@@ -1,6 +1,7 @@
-"""Pilot jobs as Slurm lists them, and the instances that they are.
+"""Parse the pilot jobs that Slurm lists, and convert them to instances.
 
-A job's name identifies its installation, pool, order and ordinal, because each version of Slurm lists it.
+A job's name identifies its installation, pool, order and ordinal, because every version of Slurm
+lists the name.
 """
 
 import re
@@ -16,7 +17,7 @@ FIELDS = (
     "JobID", "State", "Reason", "TimeLimit", "TimeLeft", "exit_code", "restartcnt", "tres-per-node",
     "NodeList", "Name",
 )  # fmt: skip
-# The suffix follows each value, which is not cut off without a width.
+# The suffix "|" follows each value. Without a width, Slurm does not truncate values.
 FORMAT = ",".join(f"{name}:|" for name in FIELDS)
 PREFIX = "berth"
 QUEUED_STATES = ("PENDING",)
@@ -41,12 +42,15 @@ class PilotName:
 
 
 def safe_installation(name: str) -> str:
-    """Return the name of an installation in letters, digits and dashes. Different names stay different."""
+    """Convert an installation's name to letters, digits, dashes and escapes.
+
+    Different names stay distinct.
+    """
     return "".join(char if re.match(r"[A-Za-z0-9-]", char) else f"_{ord(char):x}_" for char in name)
 
 
 def parse_name(text: str) -> PilotName | None:
-    """Return the parts of a pilot job's name, or None for the name of another job."""
+    """Return the parts of a pilot job's name, or None if the job is not a pilot job."""
     prefix, _, rest = text.partition(".")
     parts = rest.rsplit(".", 3)
     if prefix != PREFIX or len(parts) != 4 or not parts[2].isdecimal():
@@ -57,7 +61,7 @@ def parse_name(text: str) -> PilotName | None:
 
 @dataclass(frozen=True, slots=True)
 class PilotJob:
-    """One pilot job. Durations are in seconds, and None if Slurm states none.
+    """One pilot job. Durations are in seconds, and None if Slurm reports none.
 
     `exit_code` is 0 if a signal ended the job.
     """
@@ -75,7 +79,7 @@ class PilotJob:
 
     @property
     def instance_id(self) -> str:
-        """Job ID and part of the order: Slurm starts again with the first ID after the highest."""
+        """Job ID plus part of the order's token, because Slurm reuses job IDs after the highest one."""
         return f"{self.job_id}-{self.name.token[:8]}"
 
     @property
@@ -84,7 +88,7 @@ class PilotJob:
 
 
 def parse_jobs(output: str) -> Iterator[PilotJob]:
-    """Yield the pilot jobs of all installations in the output of squeue."""
+    """Yield the pilot jobs of all installations that squeue lists."""
     for line in output.splitlines():
         values = [value.strip() for value in line.rstrip().rstrip("|").split("|")]
         if len(values) != len(FIELDS):
@@ -100,7 +104,7 @@ def parse_jobs(output: str) -> Iterator[PilotJob]:
 
 
 def parse_accounting(output: str) -> Iterator[PilotJob]:
-    """Yield the pilot jobs in the output of sacct, in the format JobID|State|JobName."""
+    """Yield the pilot jobs in sacct's output, in the format JobID|State|JobName."""
     for line in output.splitlines():
         job_id, _, rest = line.partition("|")
         state, _, text = rest.partition("|")
@@ -110,7 +114,10 @@ def parse_accounting(output: str) -> Iterator[PilotJob]:
 
 
 def parse_time(text: str) -> int | None:
-    """Return the seconds of a time such as 1-02:30:00, or None for UNLIMITED and the like."""
+    """Convert a Slurm time such as 1-02:30:00 to seconds.
+
+    Return None for UNLIMITED and other values that are not times.
+    """
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -119,7 +126,10 @@ def parse_time(text: str) -> int | None:
 
 
 def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
-    """Return the job as an instance. The end of its allocation is announced `notice_lead` before."""
+    """Convert the job to an instance.
+
+    Its interruption is announced `notice_lead` before the allocation ends.
+    """
     state, message = _state(job, notice_lead)
     interruption = None
     if state is InstanceState.READY and job.time_left is not None and job.time_left <= notice_lead:
@@ -171,7 +181,7 @@ def _number(text: str) -> int:
 
 
 def _trailing_number(text: str) -> int:
-    """Return the number of devices in a request such as gres:gpu:a100:2. Without a number, it is one."""
+    """Return the number of devices in a request such as gres:gpu:a100:2. The default is one."""
     last = re.split(r"[:/=]", text)[-1]
     if last.isdecimal():
         return int(last)

@@ -13,9 +13,10 @@ from pools.providers.slurm.settings import SlurmSettings
 def make_preview(
     settings: SlurmSettings, shape: Shape, partitions: Sequence[Partition], cluster: str, refusal: str
 ) -> Preview:
-    """Return the machines of the pool's partition and findings.
+    """Return the machines of the pool's partition and any findings.
 
-    `refusal` is what `sbatch --test-only` said about a job of the pool, or empty if it accepts one.
+    `refusal` is the message with which `sbatch --test-only` rejects a job of the pool, or empty
+    if it accepts the job.
     """
     partition = choose_partition(settings, partitions)
     if partition is None:
@@ -30,7 +31,10 @@ def make_preview(
 
 
 def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the pool's partition, the cluster's default one, or None. Of a list, it is the first."""
+    """Return the pool's partition, or the cluster's default one. None if it does not exist.
+
+    If the pool lists several partitions, the first one is returned.
+    """
     name = (settings.partition or "").partition(",")[0]
     chosen = (each for each in partitions if (each.name == name if name else each.is_default))
     return next(chosen, None)

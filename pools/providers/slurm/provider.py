@@ -29,8 +29,8 @@ HISTORY_DAYS = 2
 class SlurmProvider:
     """Provider of pilot jobs in one partition.
 
-    `installation` separates installations that submit jobs as the same user. `variables` returns the values
-    with which the jobs of an order join.
+    `installation` separates installations that submit jobs as the same user. `variables` returns
+    the values that an order's jobs need to join the pool.
     """
 
     machines_join = True
@@ -46,7 +46,8 @@ class SlurmProvider:
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         """Return the order's jobs, including those that have ended, or submit them.
 
-        Slurm lists ended jobs for some minutes. Later, the accounting database has them, if there is one.
+        Slurm lists ended jobs for some minutes. After that, they are only in the accounting
+        database, if there is one.
         """
         listed = self._all_jobs()
         existing = self._order_instances(order, listed)
@@ -64,7 +65,7 @@ class SlurmProvider:
         return self._instances(self._jobs(pool))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Cancel jobs of this pool and installation that still exist. Ignore all other ids."""
+        """Cancel jobs of this pool and installation that still exist. Ignore all other IDs."""
         living = [job for job in self._jobs(pool) if job.is_living and job.instance_id in instance_ids]
         if not living:
             return
@@ -85,7 +86,10 @@ class SlurmProvider:
         return make_preview(self.settings, shape, partitions, source, refusal)
 
     def _submit(self, order: ProvisionOrder, living: Sequence[PilotName]) -> str:
-        """Submit the order's jobs. Return the reason if there are fewer. Raises ProviderError if none."""
+        """Submit the order's jobs. Return why Slurm accepted only some of them, or an empty string.
+
+        Raises ProviderError if Slurm accepted none.
+        """
         ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
         names = [self._name(order, ordinal) for ordinal in ordinals]
         script = submission.submission_script(self.settings, order, names, self._variables(order), living)
@@ -118,7 +122,7 @@ class SlurmProvider:
         return self._instances(jobs.parse_accounting(result.stdout))
 
     def _jobs(self, pool: str) -> list[PilotJob]:
-        """Return the pool's jobs, including those that ended a short while ago."""
+        """Return the pool's jobs, including those that ended recently."""
         return self._of_pool(pool, self._all_jobs())
 
     def _of_pool(self, pool: str, listed: Iterable[PilotJob]) -> list[PilotJob]:

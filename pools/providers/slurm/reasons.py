@@ -1,6 +1,6 @@
-"""Slurm's reasons and ends of jobs in words."""
+"""Describe why Slurm does not start a job, and why a job has ended."""
 
-# Reasons for which Slurm never starts a job unless the job or the cluster changes.
+# Reasons why Slurm never starts a job unless the job or the cluster changes.
 HOPELESS_REASONS = frozenset({
     "AccountNotAllowed", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit",
     "AssocMaxWallDurationPerJobLimit", "BadConstraints",
@@ -30,7 +30,7 @@ WORDS = {
     "Reservation": "it waits for its reservation",
     "Resources": "it waits for resources to become free",
 }
-# The wording for groups of reasons, such as QOSMaxJobsPerUserLimit.
+# Descriptions for groups of reasons, such as QOSMaxJobsPerUserLimit.
 PREFIXES = (
     ("QOS", "a limit of the QOS is reached"),
     ("AssocGrp", "a limit of the account's group is reached"),
@@ -60,7 +60,7 @@ ENDS = {
 
 
 def describe_reason(reason: str) -> str:
-    """Return the reason for which Slurm does not start a job, with Slurm's own word for it."""
+    """Return why Slurm does not start a job, including Slurm's own term for the reason."""
     word = reason.partition(",")[0].strip("()") or "None"
     words = WORDS.get(word) or next((text for prefix, text in PREFIXES if word.startswith(prefix)), "")
     return f"{words} ({reason.strip('()')})" if words else reason

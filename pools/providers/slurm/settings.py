@@ -22,10 +22,10 @@ from pools.providers.validation import parse_settings
 
 LONGEST = 366 * 24 * 3600
 SHORTEST_NOTICE = 60
-LONGEST_NOTICE = 65535  # the longest time before the end at which Slurm sends a signal
+LONGEST_NOTICE = 65535  # maximum seconds before the end of a job at which Slurm can send a signal
 DURATION_ALLOWED = "seconds, or a duration such as 24h or 1h30m"
-# Options that Berth sets from the pool, or that would break the link between a job and its node. With some,
-# sbatch succeeds without a job.
+# Options that Berth sets from the pool, or that would break the link between a job and its node.
+# With some of them, sbatch succeeds without submitting a job.
 RESERVED_OPTIONS = (
     "account", "array", "batch", "chdir", "clusters", "comment", "constraint",
     "cpus-per-task", "dependency", "error",
@@ -51,7 +51,7 @@ def _check_notice(duration: str) -> str:
 
 def _check_option(option: str) -> str:
     name = option.removeprefix("--").partition("=")[0]
-    # Slurm also accepts abbreviated names of options.
+    # Slurm also accepts abbreviated option names.
     if any(reserved.startswith(name) for reserved in RESERVED_OPTIONS):
         allowed = "options for which the pool has no setting, such as --reservation=gpu-week"
         raise PydanticCustomError("reserved_option", "is set by Berth", {"allowed": allowed})
@@ -74,7 +74,7 @@ Duration = Annotated[str, BeforeValidator(_check_duration)]
 
 
 class LoginSettings(BaseModel):
-    """Machine with Slurm's programs that Berth reaches over SSH. `key` is a secret of the pool."""
+    """Machine with Slurm's programs, which Berth reaches over SSH. `key` is a secret of the pool."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -162,7 +162,7 @@ class SlurmSettings(BaseModel):
 
     @property
     def limit_minutes(self) -> int | None:
-        """Time limit in minutes, Slurm's unit, rounded up."""
+        """Time limit in minutes (Slurm's unit), rounded up."""
         return None if self.limit_seconds is None else -(-self.limit_seconds // 60)
 
 
@@ -172,7 +172,7 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def check_time_limit(settings: SlurmSettings, boot_timeout: int) -> None:
-    """Raise Invalid if an allocation could end before its node has booted and worked."""
+    """Raise Invalid if the time limit leaves no time for work between a node's boot and its end."""
     shortest = boot_timeout + settings.notice_seconds
     if settings.limit_seconds is None or settings.limit_seconds > shortest:
         return

@@ -1,7 +1,8 @@
 """The shell script that submits an order's pilot jobs.
 
-The script and the files that it writes contain the secret with which machines join. It is passed on standard
-input, because all users of a machine can see command lines, and the files are private.
+The script and the files that it writes contain the secret that machines use to join. The script
+is passed on standard input, because all users of a machine can see command lines, and the files
+are private.
 """
 
 import math
@@ -79,15 +80,16 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
 
 
 def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
-    """Return the script with which Slurm checks a job of an order without submitting it."""
+    """Return the script that makes Slurm check a job of an order without submitting it."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
     return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 
 
 def job_options(settings: SlurmSettings, order: ProvisionOrder) -> list[str]:
-    """Return the options of sbatch that describe what each job of an order requests."""
+    """Return the sbatch options that describe what each job of an order requests."""
     shape = order.shape
-    # Jobs with one name run one after the other, so that a job that was submitted twice starts once.
+    # Jobs with the same name run one after the other, so that a job that was submitted twice
+    # starts only once.
     return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
             "--nodes=1", "--ntasks=1", f"--cpus-per-task={math.ceil(shape.cpu_milli / 1000)}",
             f"--mem={shape.memory_mib}M", f"--signal=B:USR1@{settings.notice_seconds}", "--chdir=/",
@@ -129,6 +131,6 @@ def shell_path(directory: str) -> str:
 
 
 def environment_lines(settings: SlurmSettings) -> str:
-    """Return the lines that select the language of messages and put Slurm's programs on the PATH."""
+    """Return lines that set the language of messages and put Slurm's programs on the PATH."""
     path = "" if settings.bin is None else f'export PATH={shlex.quote(settings.bin)}:"$PATH"\n'
     return f"export LC_ALL=C\n{path}"

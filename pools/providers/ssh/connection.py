@@ -147,7 +147,7 @@ def _import_host_key(endpoint: Endpoint) -> asyncssh.SSHKey:
 
 
 class _Client(asyncssh.SSHClient):
-    """SSH client that remembers the key of a server that does not present the pinned one."""
+    """SSH client that remembers the server's key if it is not the pinned one."""
 
     presented = ""
 
@@ -157,7 +157,7 @@ class _Client(asyncssh.SSHClient):
 
 
 class _ErrorsOf:
-    """Context manager that raises errors of asyncssh and the network as SshError with the server's name."""
+    """Context manager that converts asyncssh and network errors to SshError, naming the server."""
 
     def __init__(self, endpoint: Endpoint, client: _Client | None = None) -> None:
         self._endpoint, self._client = endpoint, client
@@ -166,7 +166,7 @@ class _ErrorsOf:
         pass
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        # Names that are not DNS names, such as a..b, raise UnicodeError.
+        # Invalid DNS names, such as a..b, raise UnicodeError.
         if isinstance(error, TimeoutError):
             return
         if isinstance(error, asyncssh.Error | OSError | UnicodeError):
@@ -224,7 +224,10 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _preferring(pinned: asyncssh.SSHKey) -> str:
-    """Return the algorithms to offer: the pinned key's first, then all others, to detect a changed key."""
+    """Return the host key algorithms to offer, those of the pinned key first.
+
+    The others are offered too, so that a changed key can be detected.
+    """
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 
 

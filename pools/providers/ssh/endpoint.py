@@ -25,7 +25,10 @@ class SshErrorKind(StrEnum):
 
 
 class SshError(Exception):
-    """Raised if a connection or a command fails. `presented` is the key of a server with another host key."""
+    """Raised if a connection or a command fails.
+
+    `presented` is the server's key if it is not the pinned one.
+    """
 
     def __init__(self, kind: SshErrorKind, message: str, presented: str = "") -> None:
         super().__init__(message)

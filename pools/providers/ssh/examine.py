@@ -15,7 +15,7 @@ from pools.providers.ssh.settings import ssh_settings
 from pools.services.ssh.keys import PoolKeys
 
 AT_ONCE = 100
-WITHIN = 20.0  # seconds for all hosts, because someone waits for the preview
+WITHIN = 20.0  # time limit in seconds for all hosts, because a user is waiting for the preview
 TIMEOUTS = Timeouts(connect=10.0, command=30.0)
 ACCEPT = "Compare the fingerprints with those of the hosts, then pin the keys with `--accept-host-keys`."
 
@@ -86,7 +86,7 @@ def _node(
 
 
 def _shortage(total: Shape, shape: Shape) -> str:
-    """Return the reason that the host is smaller than the pool's nodes, or an empty string."""
+    """Return in what way the host is smaller than the pool's nodes, or an empty string."""
     short = [
         name
         for name, has, needs in (

@@ -132,7 +132,7 @@ def parse_facts(output: str) -> HostFacts:
 
 
 def _unquoted(values: Mapping[str, str], name: str) -> str:
-    """Return a value from the agent's environment file, which quotes values for a shell."""
+    """Return a value from the agent's environment file, in which values are quoted for a shell."""
     text = values.get(name, "")
     try:
         return " ".join(shlex.split(text))
@@ -164,5 +164,5 @@ def uninstall_script(home: str, installation: str) -> str:
 
 
 def as_root(facts: HostFacts) -> str:
-    """Return the command that runs a script from its input as root."""
+    """Return the command that runs a script from standard input as root."""
     return "sh -s" if facts.root == "root" else "sudo -n sh -s"

@@ -27,7 +27,8 @@ HOSTS_MAX = 2000
 DEFAULT_KEY = "ssh-key"
 DEFAULT_HOME = "/var/lib/berth-machine"
 HOME_NAME = "berth-machine"
-# Variables that agents may get, besides those that begin with BERTH_ and those that Berth sets itself.
+# Variables that may be set for agents, in addition to those that begin with BERTH_ and that Berth
+# does not set itself.
 ENV_ALLOWED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL", "UV_PYTHON_INSTALL_MIRROR",
@@ -85,7 +86,7 @@ def _check_env(env: dict[str, str]) -> dict[str, str]:
 
 
 def _to_list(hosts: Any) -> Any:
-    """Accept hosts by name, and hosts given only as an address."""
+    """Accept a mapping of names to hosts, and hosts that consist of only an address."""
     if isinstance(hosts, Mapping):
         hosts = [
             {"name": name, **_to_mapping(host)} if isinstance(_to_mapping(host), Mapping) else host
@@ -134,7 +135,7 @@ class BastionSettings(_Part):
 
 
 class HostSettings(_Part):
-    """Host of a pool. Fields that are not set have the pool's values.
+    """Host of a pool. Fields that are not set inherit the pool's values.
 
     A host without a `host_key` is not used until its key has been accepted.
     """

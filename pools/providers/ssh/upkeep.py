@@ -28,7 +28,7 @@ from pools.providers.ssh.visitor import Outcome, Visitor
 from pools.services.ssh.hosts import INSTALLING, host_view, settings_digest
 from pools.services.ssh.keys import PoolKeys
 
-# A process that has not looked for this long was not the leader, so it has not seen the agents' reports.
+# A process that has not polled for this long was not the leader, so it has not seen the agents' reports.
 UNWATCHED_AFTER = 300.0
 OUTCOME_FIELDS = (
     "visited_at", "presented_key", "failures", "problem", "message", "retry_at", "applied", "facts",
@@ -42,7 +42,7 @@ class _Watch:
 
 
 class SshUpkeep:
-    """Maintenance of the hosts of all pools by this process. Steps never wait for a host."""
+    """Maintains the hosts of all pools. Steps never wait for a host."""
 
     def __init__(
         self, now: Callable[[], datetime], installation: Callable[[], str], visitor: Visitor,

@@ -1,4 +1,4 @@
-"""Build the bubblewrap command line of a pod's enclosure without reading anything from the machine."""
+"""Build the bubblewrap command line for a pod's enclosure without reading anything from the machine."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# A GPU pod needs whichever of these exist. InfiniBand connects GPUs of different nodes.
+# A GPU pod needs all of these that exist. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _NETWORK = ("infiniband", "gdrdrv")
 _FIRST_RENDER_NODE = 128
 
 
 class UnknownDevice(Exception):
-    """Raised if a GPU of an order has no device node on this machine."""
+    """Raised if a GPU in an order has no device node on this machine."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:
 
 
 def amd_render_nodes(root: Path = Path("/")) -> list[int]:
-    """Return the minor number of each GPU's render node, in the order of the GPUs' indices."""
+    """Return the minor number of each GPU's render node, in the order of the GPU indices."""
     files = root.glob("sys/class/kfd/kfd/topology/nodes/*/properties")
     minors = []
     for file in sorted(files, key=lambda path: int(path.parent.name)):

@@ -90,9 +90,10 @@ class Enclosures:
         self, order: PodOrder, env: dict[str, str], directory: Path, start: StartDirectory,
         environment: Path | None,
     ) -> Record:  # fmt: skip
-        """Prepare the pod's enclosure, and return the fields of its order that describe it.
+        """Prepare the pod's enclosure, and return the order fields that describe it.
 
-        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible, UnknownDevice.
+        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible and
+        UnknownDevice.
         """
         if order.image:
             return self._container_fields(order, env, directory, start)

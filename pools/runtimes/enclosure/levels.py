@@ -19,9 +19,9 @@ SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,
     IMAGE_CACHE_VARIABLE,
 )  # fmt: skip
-FIRST_UID = 1_900_000_000  # neither Debian, systemd nor subordinate IDs use this range
+FIRST_UID = 1_900_000_000  # user IDs from here on are used by neither Debian, systemd nor subordinate IDs
 LAST_UID = 1_999_999_999
-# Pods that Berth runs to test a node belong to no project.
+# Test pods of Berth belong to no project.
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
 
 

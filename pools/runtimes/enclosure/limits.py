@@ -1,4 +1,4 @@
-"""Limits of pods: those that this machine enforces, and their fields in an order."""
+"""Pod limits: those that this machine enforces, and their fields in an order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgr
 from pools.runtimes.shim.records import Record
 
 MIB = 1024 * 1024
-PROCESSES_MAX = 16_384  # per pod, threads included, so that a fork bomb cannot fill the process table
+# maximum number of processes and threads per pod, so that a fork bomb cannot fill the process
+# table
+PROCESSES_MAX = 16_384
 DISK_SECONDS = 30.0  # seconds between measurements of the disk space that a pod uses
 _PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}
 
@@ -22,7 +24,7 @@ class UnenforcedLimit(Exception):
 
 
 def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
-    """Return the isolation with the limits that this machine enforces, each tested on an empty group."""
+    """Add the limits that this machine enforces to the isolation, each tested on an empty group."""
     if environ.get(LIMITS_VARIABLE) == "off":
         return replace(isolation, limits_obstacle=f"{LIMITS_VARIABLE} is off.", ignores_limits=True)
     enforced, obstacle = [], ""
@@ -53,7 +55,8 @@ def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
             f"Remove the limit, or set {LIMITS_VARIABLE}=off on the node to ignore limits"
         )
     limits = {**declared, PROCESSES: PROCESSES_MAX}
-    fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]  # 0: the group only measures
+    # a limit of 0 only measures usage
+    fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]
     if order.workspace_limit_mib:
         fields += [("limit_disk", str(order.workspace_limit_mib * MIB)), ("disk_interval", str(DISK_SECONDS))]
     return fields

@@ -20,8 +20,8 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
-_JAVA = "java*"  # directories in /etc whose names include the version of Java
-_COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths below these
+_JAVA = "java*"  # directories in /etc whose names include the Java version
+_COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may hold Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
 # Inherited variables that contain paths that programs need.
@@ -83,7 +83,7 @@ def environment_mounts(environment: Path) -> tuple[Mount, ...]:
 
 
 def _program_paths() -> Iterator[str]:
-    """Yield the directories of the Python that runs Berth, of its packages, and of Berth's code."""
+    """Yield the directories of Berth's Python installation, packages and source code."""
     for prefix in (sys.prefix, sys.base_prefix):
         yield prefix
         yield os.path.realpath(prefix)

@@ -35,10 +35,10 @@ def enclosure_fields(
     files: PodFiles, view: View, level: Level, uid: int, env: Mapping[str, str], devices: tuple[str, ...],
     *, program: str, blocks_nesting: bool, call_filter: bytes = b"",
 ) -> Record:  # fmt: skip
-    """Give the pod's files to its user, and return the fields of its order that describe its enclosure.
+    """Give the pod's files to its user, and return the order fields that describe its enclosure.
 
-    `uid` is 0 if all pods share the user of this process. `call_filter` is the program that filters system
-    calls, or empty.
+    `uid` is 0 if all pods share the user of this process. `call_filter` is the program that
+    filters system calls, or empty.
     """
     view = add_own_files(view, files, uid, env, devices)
     view = replace(view, readable=(*view.readable, *_write_accounts(files, uid or os.geteuid())))
@@ -66,7 +66,7 @@ def add_own_files(
 
 
 def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
-    """Return the fields of an order that its shim needs to become the pod's user."""
+    """Return the order fields that the shim needs to become the pod's user."""
     fields: Record = [("uid", str(uid))]
     fields += [("group", str(group)) for group in _device_groups(tuple(view.devices))]
     fields += [("seccomp", call_filter.hex())] if call_filter else []
@@ -150,7 +150,7 @@ def _serves_mps(env: Mapping[str, str]) -> bool:
 
 
 def _device_groups(devices: tuple[str, ...]) -> list[int]:
-    """Return the groups to which access to these device nodes is restricted."""
+    """Return the groups that restrict access to these device nodes."""
     modes = [Path(device).stat() for device in devices if Path(device).exists() and not Path(device).is_dir()]
     return sorted({each.st_gid for each in modes
                    if each.st_mode & _ALL_MAY_USE != _ALL_MAY_USE

@@ -126,7 +126,7 @@ def _try_level(
 
 
 def check_order(files: PodFiles, uid: int) -> Record:
-    """Return the order of a pod that checks its enclosure."""
+    """Return the order for a pod that checks its enclosure."""
     facts = (str(uid or os.geteuid()), str(Path("/proc/self/ns/pid").readlink()), str(files.workspace))
     arguments = ("/bin/sh", "-c", CHECK, "check", *facts)
     return [
@@ -137,7 +137,7 @@ def check_order(files: PodFiles, uid: int) -> Record:
 
 
 def read_obstacle(directory: Path) -> str:
-    """Return why the probe's pod failed, or an empty string."""
+    """Return why the probe pod failed, or an empty string."""
     end = read_record(str(directory / "exit"))
     if end is None:
         return "the probe left no exit code"

@@ -17,7 +17,7 @@ from pools.runtimes.enclosure.levels import SECCOMP_VARIABLE
 
 INSTALLED_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
-# Call numbers on x86_64 and aarch64. None: the architecture lacks the call.
+# System call numbers on x86_64 and aarch64. None: the call does not exist on the architecture.
 DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -64,7 +64,7 @@ DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-# The first argument decides whether these calls are allowed.
+# Calls that are allowed or not depending on their first argument.
 CLONE, CLONE3, PERSONALITY, SOCKET, UNSHARE = "clone", "clone3", "personality", "socket", "unshare"
 CHECKED: Mapping[str, tuple[int, int]] = {
     CLONE: (56, 220),
@@ -80,8 +80,8 @@ VIRTUAL_MACHINE_SOCKETS = 40
 PERSONALITIES = (0xFFFFFFFF, 0, 0x8, 0x20000, 0x20008, 0x40000)
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_X32 = 0x40000000  # first number of the 32-bit calls of x86_64
-_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # offsets of the values that a program can read
+_X32 = 0x40000000  # first x32 system call number on x86_64
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # offsets of the values that the filter program can read
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL_PROCESS, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 

@@ -24,7 +24,7 @@ def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -
 
 
 def _specifications(directories: Sequence[Path]) -> list[str]:
-    """Return the texts of the NVIDIA specifications, in YAML or JSON."""
+    """Return the text of each NVIDIA specification, in YAML or JSON."""
     files = [path for directory in directories for path in sorted(directory.glob("*"))
              if path.suffix in (".yaml", ".yml", ".json")]  # fmt: skip
     texts = [path.read_text(errors="replace") for path in files]

@@ -36,7 +36,9 @@ class ImageMissing(CannotRun):
 
 
 class Container(Namespaces):
-    """Namespaces of a container made from the order's image or, without one, from the machine's programs."""
+    """Namespaces of a container made from the order's image or, if it has none, from the
+    machine's programs.
+    """
 
     is_container = True
 
@@ -79,8 +81,8 @@ class Container(Namespaces):
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return the pod's command and environment, completed with those of the image.
 
-        A command replaces the image's entrypoint and arguments. A variable of the pod replaces the image's,
-        which replaces Berth's default.
+        A command replaces the image's entrypoint and arguments. A pod's variable overrides the
+        image's, which overrides Berth's default.
         """
         defaults = _variables(self._order, "env_default")
         of_image = [value for wanted in ("entrypoint", "cmd") for key, value in self._config if key == wanted]
@@ -137,7 +139,7 @@ class Container(Namespaces):
             config = store.read_config(digest)
             if config is not None:
                 return config
-        from pools.runtimes.images.pull import ImagePull  # slow to import, and most pods do not need it
+        from pools.runtimes.images.pull import ImagePull  # slow to import and not needed by most pods
 
         return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
 
@@ -154,7 +156,7 @@ class Container(Namespaces):
 
     def _create(self, image: str) -> None:
         """Create the container and its guard. Raises CannotRun or Interrupted."""
-        self.end()  # remove the container that a killed shim left behind
+        self.end()  # remove a container that a killed shim left behind
         record = [("name", self._name), ("store", self._podman.store.root)]
         write_record(f"{self._pod}/container", record, durable=False)
         options = [value for key, value in self._order if key == "podman_arg"]

@@ -1,4 +1,4 @@
-"""Classify the errors of podman's pulls."""
+"""Classify errors from podman pulls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pools.runtimes.images.reference import Reference
 
-# The order matters: some messages contain several of these texts.
+# The order matters: some messages match several entries.
 _TEXTS_BY_NAME: Mapping[str, tuple[str, ...]] = {
     "no_space": ("no space left on device", "disk quota exceeded"),
     "wrong_architecture": (
@@ -71,7 +71,7 @@ def pull_error(name: str, reference: Reference, machine: str, detail: str = "") 
 def classify(output: str, reference: Reference, machine: str) -> PullError:
     """Return the error that matches podman's error output."""
     detail = last_error(output)
-    # The name of an image may contain any of these texts.
+    # An image's name may contain any of these texts.
     text = detail.replace(reference.name, "").replace(reference.digest, "").lower()
     for name, texts in _TEXTS_BY_NAME.items():
         if any(each in text for each in texts):

@@ -1,4 +1,4 @@
-"""Container images on this node: whether they are supported, and the orders of pods that use them."""
+"""Container images on this node: whether they are supported, and what pod orders say about them."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class NodeImages:
         return ""
 
     def fields(self, order: PodOrder, env: dict[str, str], files: PodFiles, view: View) -> Record:
-        """Prepare the pod's files, and return the fields of its order that describe its container.
+        """Prepare the pod's files, and return the order fields that describe its container.
 
-        `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in `env`.
-        Raises UnknownDevice.
+        `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in
+        `env`. Raises UnknownDevice.
         """
         devices = pod_devices(order.devices)
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)

@@ -1,4 +1,4 @@
-"""The fields of an order that describe a pod's container."""
+"""The order fields that describe a pod's container."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pools.runtimes.shim.records import Record
 # Process that waits in a container and reaps orphans.
 HOLDER = "/dev/berth-init"
 PAUSES = (2.0, 5.0, 15.0)  # seconds between pull attempts
-SILENCE = 90.0  # seconds without a response from the registry
-# Parts of /sys that show other pods, or that only administrators need.
+SILENCE = 90.0  # seconds after which a silent registry counts as failed
+# Parts of /sys that reveal other pods, or that only administrators need.
 _HIDDEN_SYS = ("/sys/fs", "/sys/kernel", "/sys/power", "/sys/hypervisor")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -97,7 +97,7 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 def _own_limits() -> list[str]:
     """Return this process's resource limits, because podman's defaults may exceed them."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman lowers its own limit to this
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
     return [f"--ulimit=nofile={files[0]}:{files[1]}", f"--ulimit=nproc={processes[0]}:{processes[1]}"]
 

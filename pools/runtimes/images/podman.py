@@ -69,7 +69,7 @@ class Podman:
         try:
             status = self._wait(pid, watch, time.monotonic() + seconds, interruptible)
         except BaseException:
-            os.kill(pid, signal.SIGKILL)  # its children die with it
+            os.kill(pid, signal.SIGKILL)  # podman's children die with it
             os.waitpid(pid, 0)
             raise
         code = os.waitstatus_to_exitcode(status)

@@ -22,7 +22,7 @@ from pools.runtimes.images.store import ImageStore, remove_container
 from pools.runtimes.shim.records import write_record
 
 PROBE_SECONDS = 60.0
-DISK_SHARE = 0.3  # share of the disk for image storage
+DISK_SHARE = 0.3  # share of the disk that image storage may use by default
 _MIB = 1024 * 1024
 _INSTALL = (
     "Install podman, runc and catatonit, for example with `apt-get install podman runc catatonit`, "
@@ -65,7 +65,7 @@ def probe_images(
 
 
 class Unsupported(Exception):
-    """Raised if the machine lacks something that images need. The message includes a remedy."""
+    """Raised if the machine lacks something that images require. The message includes a remedy."""
 
 
 def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:
@@ -131,7 +131,7 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
 
 
 def _probe_view(root: Path) -> View:
-    """Return a view of the machine's programs below this root directory."""
+    """Return a view of the machine's programs, mounted below this root directory."""
     machine = machine_view([])
     for target, link in machine.links:
         (root / link.lstrip("/")).symlink_to(target)

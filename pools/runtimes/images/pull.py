@@ -28,9 +28,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 class ImagePull:
     """Pull of the image in the order.
 
-    `report` is called with a description of the progress. `directory` is the pod's directory, which contains
-    the credentials. The order specifies the pauses between attempts and the time after which a silent
-    registry counts as failed, both in seconds.
+    `report` is called with a description of the progress. `directory` is the pod's directory,
+    which contains the credentials. The order specifies the pauses between attempts and the time
+    after which a silent registry counts as failed, both in seconds.
     """
 
     def __init__(self, podman: Podman, directory: str, order: Record, report: Callable[[str], None]) -> None:
@@ -119,10 +119,12 @@ class ImagePull:
         return None if output.code == 0 else classify(output.errors, self._reference, self._machine)
 
     def _layer_sizes(self) -> list[int]:
-        """Return the compressed sizes of the image's layers, or none if the registry does not say."""
+        """Return the compressed sizes of the image's layers, or nothing if the registry does not
+        report them.
+        """
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
-        for _ in range(2):  # first an image index, then the image
+        for _ in range(2):  # the first manifest may be an image index; the second one is the image
             try:
                 output = self._run("manifest", "inspect", reference, seconds=seconds)
                 manifest = json.loads(output.text)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pools.runtimes.images.traces import kill_processes, remove_groups
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 
-_LOCAL = "/run"  # its files here disappear at a reboot, which is how podman detects one
+_LOCAL = "/run"  # files here disappear at a reboot, which is how podman detects reboots
 REMOVE_SECONDS = 60.0
 ATTEMPTS = 3  # maximum attempts to remove a container
 

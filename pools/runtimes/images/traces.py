@@ -15,7 +15,7 @@ from pools.runtimes.shim.processes import process_ids, send_signal
 
 _GROUPS = "/sys/fs/cgroup"
 _RUNTIMES = ("/run/runc", "/run/crun")
-_PATIENCE = 10.0  # seconds
+_PATIENCE = 10.0  # maximum seconds to wait for processes and groups to end
 _PAUSE = 0.01
 
 

@@ -38,5 +38,5 @@ def node_label(instance_id: str) -> str:
 
 
 def device_resource(index: int) -> str:
-    """Return the name of the Ray resource that keeps Ray from overcommitting one device."""
+    """Return the name of the Ray resource that prevents Ray from overcommitting one device."""
     return f"berth-device-{index}"

@@ -49,7 +49,8 @@ class Jobs:
         return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return Ray's state of the node with this label, such as ALIVE, or "" if it has not registered.
+        """Return the state that Ray reports for the node with this label, such as ALIVE, or "" if
+        the node has not registered.
 
         A node that rejoined is listed twice, as DEAD and as ALIVE.
         """

@@ -15,7 +15,7 @@ from pools.runtimes.enclosure.levels import PROBE_PROJECT, PROBE_UID, PROBE_WORK
 
 PREFIX = "probe-"
 POLL_SECONDS = 0.1
-WAIT_SECONDS = 2.0  # for one check; the next check returns to a probe that takes longer
+WAIT_SECONDS = 2.0  # maximum duration of one check; a probe that takes longer is continued by the next check
 TIMEOUT_SECONDS = 120.0
 RETRY_SECONDS = 10.0
 THREADS = 16
@@ -40,7 +40,7 @@ class ProbePods:
     ) -> None:  # fmt: skip
         self._runtime, self._stored, self._existing = runtime, stored, existing
         self._drop_workspace = drop_workspace
-        # This executor is not the runtime's own, because a probe waits for work that the runtime runs there.
+        # Use separate threads: a probe waits for work on the runtime's own threads and could block it.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ray-probes")
         self._clearing = threading.Lock()
         self._lock = threading.Lock()  # guards the results
@@ -48,7 +48,8 @@ class ProbePods:
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe these instances with these devices. Return the reason for each one that cannot run pods.
+        """Probe these instances with these devices. Return the reason for each instance that
+        cannot run pods.
 
         Other pools may be probed at the same time, so only the probes of ended nodes are deleted.
         """

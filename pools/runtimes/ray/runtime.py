@@ -338,7 +338,7 @@ class RayRuntime:
         return self._nodes
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record. If it is missing, adopt the pods of newly listed nodes first."""
+        """Return the pod's record. If it is missing, first adopt the pods of newly listed nodes."""
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:

@@ -19,7 +19,7 @@ _USAGE_CONTROLLER = "cpuacct"
 _ROOT = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"
 _CONTROLLERS = {MEMORY: "memory", CPU: "cpu", PROCESSES: "pids"}
-_PERIOD = 100_000  # microseconds
+_PERIOD = 100_000  # period in microseconds over which the CPU limit applies
 _MILLI = 1000
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 24, 38, 22
 _SECCOMP_MODE_FILTER, _INSTRUCTION_BYTES = 2, 8
-_CAPABILITIES = 64  # more capabilities than any kernel has
+_CAPABILITIES = 64  # number above that of any capability
 
 
 class Namespaces:
@@ -55,7 +55,7 @@ class Namespaces:
         self._info, info_write = os.pipe()
         input_read, self._input = os.pipe()
         self._ready, ready_write = os.pipe()
-        os.write(self._input, b"!")  # before the fork, because bubblewrap may end at once
+        os.write(self._input, b"!")  # do this before the fork, because bubblewrap may end at any time
         self._builder = os.fork()
         if self._builder == 0:
             self._exec_builder(info_write, input_read, ready_write)
@@ -76,7 +76,7 @@ class Namespaces:
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and variables, with those of its image."""
+        """Return the pod's command and variables, completed with those of its image."""
         return command, env
 
     def enter(self, libc: CDLL, init: int) -> None:

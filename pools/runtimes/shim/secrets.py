@@ -12,7 +12,7 @@ import stat
 
 from pools.runtimes.shim.records import decode, encode
 
-INSIDE = "/run/secrets"  # directory of the files in an enclosure
+INSIDE = "/run/secrets"  # directory that contains the secret files inside an enclosure
 VARIABLE = "BERTH_SECRETS_DIR"
 _RECORD, _FILES = "record", "files"
 

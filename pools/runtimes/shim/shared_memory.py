@@ -1,7 +1,7 @@
-"""Directory that one workload's pods on this machine share as /dev/shm.
+"""Directory that a workload's pods on this machine share as /dev/shm.
 
-It is a subdirectory of the machine's /dev/shm. Each shim holds a shared lock on it, and the last one deletes
-it.
+It is a subdirectory of the machine's /dev/shm. Each shim holds a shared lock on it, and the last
+shim deletes it.
 """
 
 from __future__ import annotations

@@ -21,11 +21,12 @@ from pools.services.joining import (
 
 
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
-    """Let the machine join under the name of the host. Return the secret for the machine's later reports.
+    """Let the machine join under the name of the host. Return the secret for the machine's later
+    reports.
 
-    The token is valid for one installation, which Berth itself started, so the machine immediately replaces
-    its previous registration. Raises Unauthenticated for an expired token, and Conflict for a machine that
-    has another place.
+    The token is valid for one installation, which Berth itself started, so the machine
+    immediately replaces its previous registration. Raises Unauthenticated for an expired token,
+    and Conflict for a machine that is already registered elsewhere.
     """
     key, version = host_version
     with transaction.atomic():
@@ -36,7 +37,8 @@ def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineRe
         measured = replace(measured, name=host.name)
         former = _former_machine(host, measured, at)
         if former is not None and has_changed(former, measured):
-            MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)  # its node is lost
+            # this marks the node as lost
+            MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)
         machine = store_machine(former or Machine(pool=host.pool), measured, at)
         SshHost.objects.filter(pk=host.pk).update(machine=machine)
         action = "joined" if former is None else "joined again"
@@ -47,9 +49,11 @@ def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineRe
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return this machine's row, or None. If another machine had been this host, mark it as departed.
+    """Return this machine's row, or None. If another machine used to be this host, mark it as
+    departed.
 
-    Raises Conflict if the machine belongs to another pool, or to another host or a join token of this pool.
+    Raises Conflict if the machine belongs to another pool, or to another host or a join token of
+    this pool.
     """
     check_not_elsewhere(host.pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")

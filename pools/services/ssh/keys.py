@@ -1,4 +1,4 @@
-"""Connections to SSH hosts, with keys from their pool's secrets."""
+"""Connections to SSH hosts, with keys from the secrets of their pool."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ class PoolKeys:
         self._pool, self._unstored = pool, unstored or {}
 
     def endpoint(self, host: Mapping[str, Any]) -> Endpoint:
-        """Return the connection data of a host with these settings. Raises SshError if a key is missing."""
+        """Return the endpoint of a host with these settings. Raises SshError if a key is missing."""
         bastion = host.get("bastion")
         return Endpoint(
             address=host["address"], port=host["port"], user=host["user"], private_key=self.get(host["key"]),

@@ -1,4 +1,4 @@
-"""Build the launch request for one pod: its command, devices and environment.
+"""Build one pod's order for its runtime: its command, devices and environment.
 
 Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate
 node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
@@ -51,7 +51,7 @@ class SecretReader:
 def build_pod_order(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
 ) -> PodOrder:
-    """Return the launch request for a pod.
+    """Return the order with which the runtime starts a pod.
 
     `gang` lists the run's pods; its rendezvous address must be set. Pods of idle roles run as
     plain processes on their node, even if the workload has an image, unless the runtime requires

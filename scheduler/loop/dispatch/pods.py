@@ -26,7 +26,7 @@ from scheduler.loop.queries import PROJECTS
 
 log = logging.getLogger(__name__)
 
-RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating requests that had no effect
+RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
 MAX_STARTS = 100  # maximum number of starts per tick, so that no tick takes long
 NEVER = datetime.min.replace(tzinfo=UTC)
 

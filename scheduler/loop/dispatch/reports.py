@@ -146,8 +146,8 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
     """Return the change for a pod that its runtime does not know.
 
-    A running pod is lost. A starting pod is unchanged, because its launch request may not have
-    been sent yet.
+    A running pod is lost. A starting pod is unchanged, because its order may not have been sent
+    yet.
     """
     if pod.state != PodState.RUNNING:
         return None

@@ -195,7 +195,7 @@ class Node(Model):
 
 
 class DefaultLimits(Model):
-    """Limits of roles that declare none, None for no limit."""
+    """Limits for roles that declare none. None means no limit."""
 
     memory_from_request: bool = False
     memory_mib: int | None = None

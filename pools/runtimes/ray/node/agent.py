@@ -98,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Suppress request logging, because Berth sends a request every second."""
+        """Suppress request logs, because Berth sends a request every second."""
 
 
 def _get_reports(pods: NodePods, body: dict[str, Any]) -> Any:

@@ -17,12 +17,14 @@ from pools.runtimes.ray.cluster import NODE_LABEL, device_resource
 from pools.runtimes.ray.node.settings import NodeSettings
 from pools.runtimes.shim.processes import descendants, send_signal
 
-_LIBC = ctypes.CDLL(None)  # loaded before the process has threads, because it is used between fork and exec
+# load this before the process has threads, because it is used between fork and exec
+_LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-STARTED = "Ray runtime started"  # appears in the output of `ray start`
+STARTED = "Ray runtime started"  # text that `ray start` prints once Ray has started
 GRACE_SECONDS = 8.0
 RESTART_DELAY_SECONDS = 1.0
-RESTART_SECONDS_MAX = 600.0  # after this, a node without pods ends, and is replaced or starts from scratch
+# after this time, a node without pods ends, and is replaced or starts from scratch
+RESTART_SECONDS_MAX = 600.0
 ADOPT_VARIABLE = "BERTH_RAY_PROCESS"
 # The head detects a dead node after about 5 s and a hanging node after 30 s, instead of Ray's 15 s and 60 s.
 # With much shorter timeouts, a machine that is merely busy would lose all its pods.
@@ -98,7 +100,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def adoption(self) -> dict[str, str]:
-        """Return the environment that lets this process's new code adopt Ray."""
+        """Return environment variables that let this process's new code adopt Ray."""
         if self._process is None or not self.is_running:
             return {}
         return {ADOPT_VARIABLE: f"{self._process.pid} {self._node.head}"}
@@ -194,7 +196,8 @@ def _environment(token: Path) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_JOB_START_TIMEOUT_SECONDS": "600",
-        "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",  # 3.11.4 and 3.11.9 are compatible
+        # accept different patch versions of Python, such as 3.11.4 and 3.11.9
+        "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
         "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the shim applies the pod's own grace period
     }  # fmt: skip
 
