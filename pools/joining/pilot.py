@@ -8,8 +8,7 @@ from pools.providers.base import ProvisionOrder
 
 
 def pilot_variables(order: ProvisionOrder) -> Mapping[str, str]:
-    """Return the shell variables for an order's pilot jobs. The token admits only nodes of this
-    order.
+    """Return the shell variables for an order's pilot jobs. The token admits only nodes of this order.
 
     Raises ProviderError if machines could not join with the current settings.
     """

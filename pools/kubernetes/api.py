@@ -51,8 +51,7 @@ class _TokenFile(httpx.Auth):
 
 
 class Api:
-    """Client for one cluster. Raises Invalid if part of the kubeconfig cannot be used, and names
-    that part.
+    """Client for one cluster. Raises Invalid if part of the kubeconfig cannot be used, and names that part.
 
     After `close`, new calls raise Unreachable. The connections are closed after the last running
     call.

@@ -224,9 +224,7 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return the machine with this key, unless it has left or its secret has been replaced by a
-    newer one.
-    """
+    """Return the machine with this key, unless it has left or its secret has been replaced by a newer one."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

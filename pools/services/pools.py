@@ -54,8 +54,7 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Preview the pool that `create_pool` would create: its nodes and any problems. Nothing is
-    created.
+    """Preview the pool that `create_pool` would create: its nodes and any problems. Nothing is created.
 
     Raises Invalid like `create_pool`. If a provider cannot examine anything, the preview contains
     an error.

@@ -17,8 +17,7 @@ log = logging.getLogger(__name__)
 def record_isolation(
     runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
 ) -> int:
-    """Ask the runtimes how their nodes isolate pods. Return the number of nodes whose record
-    changed.
+    """Ask the runtimes how their nodes isolate pods. Return the number of nodes whose record changed.
 
     With `only_missing`, ask only about nodes that have not reported it yet.
     """

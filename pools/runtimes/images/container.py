@@ -36,9 +36,7 @@ class ImageMissing(CannotRun):
 
 
 class Container(Namespaces):
-    """Namespaces of a container made from the order's image or, if it has none, from the
-    machine's programs.
-    """
+    """Namespaces of a container made from the order's image, or else from the machine's programs."""
 
     is_container = True
 

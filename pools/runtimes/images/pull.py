@@ -60,9 +60,7 @@ class ImagePull:
             os.close(fd)
 
     def _find_pulled_config(self) -> Record | None:
-        """Return the image's configuration if another pod of the project has pulled it in the meantime, else
-        None.
-        """
+        """Return the image's configuration if another pod of the project has pulled it, else None."""
         digest = self._reference.digest
         if self._policy == "always" or not self._store.has_access(self._project, digest):
             return None
@@ -119,9 +117,7 @@ class ImagePull:
         return None if output.code == 0 else classify(output.errors, self._reference, self._machine)
 
     def _layer_sizes(self) -> list[int]:
-        """Return the compressed sizes of the image's layers, or nothing if the registry does not
-        report them.
-        """
+        """Return the compressed sizes of the image's layers, or nothing if the registry reports none."""
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
         for _ in range(2):  # the first manifest may be an image index; the second one is the image

@@ -49,8 +49,7 @@ class Jobs:
         return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return the state that Ray reports for the node with this label, such as ALIVE, or "" if
-        the node has not registered.
+        """Return Ray's state of the node with this label, such as ALIVE, or "" if it has not registered.
 
         A node that rejoined is listed twice, as DEAD and as ALIVE.
         """

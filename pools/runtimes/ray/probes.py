@@ -48,8 +48,7 @@ class ProbePods:
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe these instances with these devices. Return the reason for each instance that
-        cannot run pods.
+        """Probe these instances with these devices. Return the reason for each instance that cannot run pods.
 
         Other pools may be probed at the same time, so only the probes of ended nodes are deleted.
         """

@@ -21,8 +21,7 @@ from pools.services.joining import (
 
 
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
-    """Let the machine join under the name of the host. Return the secret for the machine's later
-    reports.
+    """Let the machine join under the name of the host. Return the secret for the machine's later reports.
 
     The token is valid for one installation, which Berth itself started, so the machine
     immediately replaces its previous registration. Raises Unauthenticated for an expired token,
@@ -49,8 +48,7 @@ def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineRe
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return this machine's row, or None. If another machine used to be this host, mark it as
-    departed.
+    """Return this machine's row, or None. If another machine used to be this host, mark it as departed.
 
     Raises Conflict if the machine belongs to another pool, or to another host or a join token of
     this pool.

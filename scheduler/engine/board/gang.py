@@ -372,9 +372,7 @@ def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def node_amount(part: BoardRole, kind: int) -> int:
-    """Return the amount that one replica uses on its node: its limit for CPU and memory, its
-    share for GPUs.
-    """
+    """Return the amount that one replica uses on its node: its CPU or memory limit, or its GPU share."""
     request = part.request
     return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 

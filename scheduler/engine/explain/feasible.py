@@ -1,5 +1,4 @@
-"""Check whether a pool at its maximum size could ever hold a gang, using only node shapes and
-totals.
+"""Check whether a pool at its maximum size could ever hold a gang, using only node shapes and totals.
 
 Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum
 or its nodes change. A gang that passes all checks may still not fit.

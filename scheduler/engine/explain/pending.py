@@ -1,5 +1,4 @@
-"""Collect the reasons that the gangs of a group are pending, from the board at the end of the
-cycle.
+"""Collect the reasons that the gangs of a group are pending, from the board at the end of the cycle.
 
 The actions recorded their refusals while the board was still changing. This module recomputes all
 numbers from the final board, and omits reasons that no longer keep the gang pending.

@@ -1,5 +1,4 @@
-"""Try sets of victims: evict as many as the totals require, then move other pods where the pool
-allows it.
+"""Try sets of victims: evict as many as the totals require, then move other pods where the pool allows it.
 
 Sets of victims are tried cheapest first. A set that would take a queue below its quota costs more
 than any set that would not.

@@ -175,8 +175,9 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield (slot, whether the pod moves) pairs for an item: its old slot, then slots on the
-        fullest nodes.
+        """Yield (slot, whether the pod moves) pairs for an item.
+
+        Its old slot comes first, then slots on the fullest nodes.
         """
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()

@@ -20,8 +20,7 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Assign `column` to pods that have no value. A pod keeps its value; a replacement pod gets a
-    new one.
+    """Assign `column` to pods that have no value. A pod keeps its value; a replacement pod gets a new one.
 
     `find` returns None if nothing is available yet.
     """

@@ -238,7 +238,8 @@ def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[s
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
-    """Return the IDs of workloads that need a verdict in every tick: stopping, or active without
-    a live pod.
+    """Return the IDs of workloads that need a verdict in every tick.
+
+    These are stopping, or active without a live pod.
     """
     return {*STOPPING(), *WITHOUT_PODS()}

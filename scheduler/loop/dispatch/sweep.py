@@ -25,8 +25,7 @@ MIN_ENDED_AGE = timedelta(seconds=60)
 
 
 def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
-    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" for each
-    other pod.
+    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" for each other pod.
 
     The caller may pause between two pods, because an ended row never becomes live again.
     """

@@ -15,8 +15,7 @@ from scheduler.loop.observe.specs import NOTHING_TO_RUN, ParsedSpec
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies by workload ID, and placeholders for dependencies that are not in the
-    snapshot.
+    """Unmet dependencies by workload ID, and placeholders for dependencies that are not in the snapshot.
 
     `unsubmitted` lists the dependencies that were never submitted, for example because of a typo.
     A dependency that failed, was cancelled, is suspended or was never submitted cannot complete

@@ -16,8 +16,9 @@ ID_LENGTH = 36  # length of the ID at the start of each version
 
 @dataclass(frozen=True, slots=True)
 class RowQuery(Generic[Row]):
-    """Query that returns a version for each row: its ID, followed by text that changes with any
-    column read.
+    """Query that returns a version for each row.
+
+    The version consists of the row's ID, followed by text that changes with any column read.
     """
 
     version: str

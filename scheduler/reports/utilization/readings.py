@@ -112,9 +112,7 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the order of the node's devices, matched by ID or, failing that,
-    by index.
-    """
+    """Return the measurements in the order of the node's devices, matched by ID or else by index."""
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):

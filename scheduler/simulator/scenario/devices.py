@@ -88,8 +88,9 @@ class DeviceAllocator:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod that lists none: the fullest or emptiest first, depending on
-        the pool's strategy.
+        """Choose devices for a pod that lists none.
+
+        The pool's strategy decides whether the fullest or the emptiest devices come first.
         """
         milli = milli_on(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices

@@ -123,8 +123,7 @@ class Reclaim(PreemptionPolicy):
     def _reclaim_rules(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield each resource that can be reclaimed from the project, with its threshold and
-        rule.
+        """Yield each resource that can be reclaimed from the project, with its threshold and rule.
 
         For a preemptor within its quota, the threshold is the victim queue's quota, regardless of
         its share.
