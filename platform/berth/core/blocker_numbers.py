@@ -1,4 +1,4 @@
-"""Labels and units of the numbers in pending reasons, used both on web pages and in the terminal."""
+"""Labels and units of the numbers in pending reasons, for web pages and the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,9 +27,9 @@ _LABELS = {
     "non_preemptible": "non-preemptible",
     "seconds": "remaining",
 }
-# Amounts of the resource named by `resource`, in engine units.
+# Amounts of the resource in the number `resource`, in the engine's units.
 AMOUNTS = frozenset(_LABELS) - {"queue", "held_nodes", "seconds"}
-_OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message already states them
+_OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message already contains them
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 
 

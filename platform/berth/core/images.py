@@ -33,7 +33,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 class ImageError(ValueError):
     """Raised for an invalid image reference.
 
-    `allowed` is the nearest valid reference, or the allowed form.
+    `allowed` is the nearest valid reference, or the required form.
     """
 
     def __init__(self, message: str, allowed: str = ALLOWED) -> None:
@@ -56,7 +56,7 @@ class ImageReference:
         return f"{self.registry}/{self.repository}"
 
     def with_digest(self, digest: str) -> str:
-        """Return the reference by digest, without the tag."""
+        """Return the reference with this digest and without a tag."""
         return f"{self.name}@{digest}"
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class ImageReference:
 
 
 def parse_image(text: str) -> ImageReference:
-    """Parse a reference. Without a tag and a digest, the tag is `latest`. Raises ImageError."""
+    """Parse a reference. If it has neither a tag nor a digest, the tag is `latest`. Raises ImageError."""
     try:
         return _parse(text)
     except ImageError as error:
@@ -94,7 +94,7 @@ def _check_characters(text: str) -> None:
 
 
 def _split_name(text: str) -> tuple[str, str, str]:
-    """Return the registry, the repository and the tag, which may be empty."""
+    """Return the registry, the repository and the tag. The tag may be empty."""
     first, slash, path = text.partition("/")
     if not slash or not _looks_like_registry(first):
         raise ImageError("does not name a registry")

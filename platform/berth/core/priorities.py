@@ -10,13 +10,13 @@ PRIORITIES = {
     "very-high": 150,
 }
 LOWEST, HIGHEST, DEFAULT = 0, 1000, 50
-# This exceeds every other default: a submission without a priority must not preempt a running service.
+# This exceeds every other default, so that a submission without a priority cannot preempt a service.
 SERVICE_DEFAULT = 80
 PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """Return the priority for workloads of this kind whose documents do not set one."""
+    """Return the priority of workloads of this kind whose documents set none."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 

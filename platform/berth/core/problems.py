@@ -10,7 +10,7 @@ SUGGESTION = "Did you mean "
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Invalid value. `path` locates it in the user's notation, such as `roles[0].gpu`."""
+    """Problem with one value. `path` locates the value as users write it, such as `roles[0].gpu`."""
 
     path: str
     message: str

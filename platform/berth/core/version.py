@@ -1,4 +1,4 @@
-"""Version of the installed distribution, and the Python version that the server needs."""
+"""Version of the installed distribution, and the Python version that the server requires."""
 
 import sys
 from importlib.metadata import PackageNotFoundError, version

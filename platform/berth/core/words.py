@@ -1,4 +1,4 @@
-"""Format amounts and counts with their units and correct plurals."""
+"""Format amounts and counts with their units and correct plural forms."""
 
 from berth.core.amounts import MILLI
 
@@ -30,7 +30,7 @@ def format_gpus(milli: int | None) -> str:
 
 
 def format_number(number: float) -> str:
-    """Format a number with at most three decimals, and without trailing zeros."""
+    """Format a number with at most three decimals and no trailing zeros."""
     return f"{number:.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number)}"
 
 

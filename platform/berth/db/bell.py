@@ -9,7 +9,7 @@ from django.db import connection
 from berth.db.wake import Waiter, wake
 
 WAIT_SECONDS = 5.0
-KEYS_PER_NOTIFICATION = 150  # limited because PostgreSQL allows a payload of at most 8,000 bytes
+KEYS_PER_NOTIFICATION = 150  # limited because PostgreSQL allows at most 8,000 bytes per payload
 RECONNECTED = "reconnected"  # sent after a reconnect, when notifications may have been missed
 
 
@@ -28,7 +28,7 @@ class Wakeup:
         self.key = key
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
-        self._event.set()  # the awaited change may have happened before listening started
+        self._event.set()  # the awaited change may have happened before listening began
 
     def notify(self) -> None:
         """Set the event. Safe to call from any thread."""
@@ -57,7 +57,7 @@ class WakeupListener:
         self._thread: threading.Thread | None = None
 
     def add(self, wakeup: Wakeup) -> None:
-        """Add a waiting request. Requests must also poll, because listening may start with a short delay."""
+        """Add a waiting request. Requests must also poll, because listening may begin with a short delay."""
         with self._lock:
             self._wakeups.setdefault(wakeup.key, set()).add(wakeup)
             if self._thread is None:

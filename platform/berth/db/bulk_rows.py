@@ -1,7 +1,7 @@
-"""Insert and update many rows with one statement, and load the objects to which many rows refer.
+"""Insert and update many rows in one query, and load the objects that many rows refer to.
 
-Each statement has one JSON document as its only parameter. With thousands of parameters, as in `bulk_create`
-and `bulk_update`, Django and psycopg would spend most of the time on the parameters.
+Each query has one JSON document as its only parameter. With thousands of parameters, as in `bulk_create` and
+`bulk_update`, Django and psycopg would spend most of the time on the parameters.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ AnyField: TypeAlias = "Field[Any, Any]"
 def insert_rows(rows: Sequence[Model]) -> None:
     """Insert rows of one model in order, and set the keys that the database assigns.
 
-    If the first row leaves a column to the database, every row must do so.
+    A column that the first row leaves to the database must be left to it by every row.
     """
     if not rows:
         return

@@ -30,7 +30,7 @@ class Parameter:
 @ForeignObject.register_lookup
 @Field.register_lookup
 class AnyOf(Lookup):
-    """Lookup `column__any=values`: test with one SQL parameter whether a column has one of the values."""
+    """Lookup `column__any=values`: tests with one SQL parameter whether the column has one of the values."""
 
     lookup_name = "any"
     prepare_rhs = False
@@ -42,9 +42,10 @@ class AnyOf(Lookup):
 
 
 def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "QuerySet[M, R]"]:
-    """Wrap `build`, which returns a query, so that its SQL is composed only in the first call.
+    """Wrap `build`, which returns a query, so that its SQL is compiled only on the first call.
 
-    The arguments must be lists for the lookup `any`. The query must not be filtered or ordered further.
+    Arguments must be lists, which `build` passes to the `any` lookup. The query must not be filtered or
+    ordered further.
     """
 
     @cache
@@ -74,6 +75,6 @@ def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "Quer
 
 
 def _literal(value: Any) -> str:
-    """Return SQL for a constant, which lets the database use partial indexes."""
+    """Return SQL for a constant. Unlike a parameter, a constant lets the database use partial indexes."""
     connection.ensure_connection()
     return Literal(value).as_string(connection.connection).replace("%", "%%")

@@ -48,7 +48,7 @@ SETTINGS = {
 
 
 class DatabaseSetupError(Exception):
-    """Raised if the embedded database is unusable. The message states the cause and a remedy."""
+    """Raised if the embedded database cannot be used. The message states the cause and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class EmbeddedCluster:
     def prepare(self) -> None:
         """Create the cluster if it is missing, and restrict it to password logins.
 
-        Raises DatabaseSetupError if the cluster was created by another PostgreSQL version.
+        Raises DatabaseSetupError if the cluster was created by a different PostgreSQL version.
         """
         version_file = self.data / "PG_VERSION"
         if not version_file.exists():
@@ -103,7 +103,7 @@ class EmbeddedCluster:
     def command(self) -> list[str]:
         """Return the server command.
 
-        If this process ends, the server receives SIGINT, which disconnects its clients.
+        When this process ends, the server receives SIGINT, which makes it disconnect its clients and stop.
         """
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
@@ -148,10 +148,10 @@ class EmbeddedCluster:
             time.sleep(0.02)
 
     def _create_cluster(self) -> None:
-        """Create the cluster under a temporary name, so that no incomplete cluster is ever left behind."""
+        """Create the cluster under a temporary name, so that an incomplete cluster is never used."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
-        self._delete_drafts()  # left behind by an interrupted start
+        self._delete_drafts()  # left by an interrupted start
         # Use a new name each time, because child processes of an interrupted start may still be writing.
         draft = Path(tempfile.mkdtemp(prefix=f".{self.data.name}.new-", dir=self.data.parent))
         _claim_directory(draft)
@@ -224,7 +224,7 @@ class EmbeddedCluster:
 
 @contextlib.contextmanager
 def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedCluster]:
-    """Run a server for the duration of the block."""
+    """Run a server while the block runs."""
     cluster.prepare()
     with log.open("ab") as output:
         server = subprocess.Popen(
@@ -245,7 +245,7 @@ def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedClust
 
 @contextlib.contextmanager
 def running_database(*, needed: bool = True) -> Iterator[None]:
-    """Use the running server, or run a server for the duration of the block."""
+    """Use the running server, or run a server while the block runs."""
     cluster = EmbeddedCluster(home() / "postgres")
     if not needed or cluster.server_pid():
         yield
@@ -296,7 +296,7 @@ def _system_account() -> tuple[int, int] | None:
 
 
 def _create_system_account() -> pwd.struct_passwd:
-    """Create the system user under a lock, so that concurrent programs agree on its uid and gid."""
+    """Create the system user under a lock, so that concurrent programs use the same uid and gid."""
     with Path("/run/berth-account.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -312,7 +312,7 @@ def _claim_directory(directory: Path) -> None:
     """Create the directory so that only the server's user can access it.
 
     Its parent may be world-writable, such as /tmp. Raises DatabaseSetupError if the path is a symbolic link
-    or belongs to another user.
+    or belongs to a different user.
     """
     account = _system_account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -341,7 +341,7 @@ def _claim_directory(directory: Path) -> None:
 def _allow_traversal(path: Path, group: int) -> None:
     """Let the server traverse, but not list, the parent directories.
 
-    Only the server's group can traverse Berth's own directory. All users can traverse the others.
+    Only the server's group can traverse Berth's own directory. All users can traverse the other directories.
     """
     own = home()
     for parent in path.parents:

@@ -15,8 +15,8 @@ local  all  {ROLE}  scram-sha-256
 local  all  all        reject
 """
 PRIVATE = 0o600
-# Change the owner of every object that the superuser owns, except the objects of extensions. Indexes and
-# column sequences follow their tables. REASSIGN OWNED fails for the role that owns the system catalogs.
+# Change the owner of every object that the superuser owns, except objects that belong to extensions. Indexes
+# and column sequences follow their tables. REASSIGN OWNED fails for the role that owns the system catalogs.
 TRANSFER_OWNERSHIP = f"""
 DO $do$
 DECLARE statement text;

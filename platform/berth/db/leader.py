@@ -44,7 +44,7 @@ class LeaderLoop(ABC):
 
     @abstractmethod
     def work(self, trigger: str) -> float:
-        """Do one round as the leader. Return the seconds until the next round is due."""
+        """Perform one round as the leader. Return the seconds until the next round is due."""
 
     def on_leadership_gained(self, held: HeldLease) -> None:  # noqa: B027 - an optional hook
         """Prepare to lead."""
@@ -57,7 +57,7 @@ class LeaderLoop(ABC):
         return ()
 
     def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
-        """Return the trigger of the next round, which tells why the sleep ended."""
+        """Return the trigger of the next round, which identifies what ended the sleep."""
         return TIMEOUT if not woken.reasons else " ".join(("wake", *sorted(filter(None, woken.reasons))))
 
     def end(self) -> None:
@@ -77,7 +77,7 @@ class LeaderLoop(ABC):
         self._release()
 
     def step(self, trigger: str) -> float:
-        """Do one round if this process leads. Return the seconds to sleep.
+        """Perform one round if this process leads. Return the seconds to sleep.
 
         Raises LeadershipLost if the lease could not be renewed.
         """

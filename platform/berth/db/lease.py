@@ -1,6 +1,6 @@
 """Leader election with a fenced lease.
 
-All times come from the database, so the clocks of the machines may differ.
+All times come from the database, so the machines' clocks may differ.
 """
 
 import os
@@ -43,7 +43,7 @@ LOCK_IF_HELD = f"""
 
 @dataclass(frozen=True)
 class HeldLease:
-    """Name, holder and epoch of a lease, checked at each write to prove leadership."""
+    """Name, holder and epoch of a lease, which each write checks to prove leadership."""
 
     name: str
     holder: str

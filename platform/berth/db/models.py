@@ -1,10 +1,10 @@
-"""Lease table: one row per task that only one process may run at a time."""
+"""Lease table: one row per job that only one process may run at a time."""
 
 from django.db import models
 
 
 class Lease(models.Model):
-    """Lease that expires at `expires_at` by the database's clock.
+    """Lease that expires at `expires_at`, according to the database's clock.
 
     Every new holder increments `epoch`.
     """

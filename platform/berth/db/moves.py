@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Model)
 def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: Any, **changes: Any) -> bool:
     """Set `field` and `changes` if `field` still has an expected value. Return whether the row was updated.
 
-    The object in memory changes only if the row was updated.
+    The object in memory is changed only if the row was updated.
     """
     values = {field: to, **changes}
     matching = type(row)._default_manager.filter(pk=row.pk, **{f"{field}__in": list(expected)})
@@ -31,7 +31,7 @@ def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: An
 def compare_and_set_all(
     rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **changes: Any
 ) -> list[M]:
-    """Update many rows of one model with two statements. Return the updated rows in order.
+    """Update many rows of one model in two queries. Return the updated rows in order.
 
     Call this function in a transaction. The rows stay locked until the transaction ends.
     """
@@ -49,14 +49,14 @@ def compare_and_set_all(
 
 
 def lock_keys(rows: QuerySet[M]) -> list[Any]:
-    """Lock the rows in the order of their keys until the transaction ends. Return the keys."""
+    """Lock the rows in key order until the transaction ends. Return the keys."""
     locked = rows.select_for_update(of=("self",), no_key=True).order_by("pk")
     return list(locked.values_list("pk", flat=True))
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """Values for columns of one row, written if the compared field still has an `expected` value."""
+    """Values for the columns of one row, written if the compared field still has an `expected` value."""
 
     pk: Any
     expected: Collection[str]
@@ -74,10 +74,9 @@ def change_rows(
 ) -> set[Any]:
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
-    Changes to the same columns take one statement, regardless of the number of rows. `expressions` maps
-    additional columns to SQL that may refer to the row as `current` and to the change as `written`. The
-    statement locks the rows in arbitrary order, so lock them first if other transactions change several of
-    them.
+    All changes to the same columns are written in one query. `expressions` maps additional columns to SQL
+    that may refer to the row as `current` and to the change as `written`. The query locks the rows in
+    arbitrary order, so lock them first if other transactions change several of them.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:

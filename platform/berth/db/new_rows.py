@@ -1,4 +1,4 @@
-"""Create unsaved rows in a quarter of the time that a model with keyword arguments takes."""
+"""Create unsaved model instances about four times as fast as with `Model(**kwargs)`."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,9 +11,9 @@ Defaults = list[tuple[str, Callable[[], Any] | None, Any]]
 
 
 def new_row(model: type[M], **values: Any) -> M:
-    """Return an unsaved row. Keys are attributes of columns, such as `project_id` instead of `project`.
+    """Return an unsaved row. Keys are column attributes, such as `project_id` instead of `project`.
 
-    Missing values are the model's defaults. Raises TypeError for an unknown key.
+    Missing values get the model's defaults. Raises TypeError for an unknown key.
     """
     arguments = [
         values.pop(name) if name in values else constant if default is None else default()
@@ -26,7 +26,7 @@ def new_row(model: type[M], **values: Any) -> M:
 
 @cache
 def _defaults(model: type[Model]) -> Defaults:
-    """Return each column's attribute with its default: a function or a constant."""
+    """Return the attribute of each column with its default, which is a function or a constant."""
     return [_default(cast("Any", field)) for field in model._meta.concrete_fields]
 
 

@@ -1,7 +1,7 @@
-"""Run statements that each database connection parses and plans only once.
+"""Run queries that each database connection parses and plans only once.
 
-This is meant for the few statements that run with every request. They bypass Django's query compiler and are
-not planned again, because planning takes longer than running them.
+This is meant for the few queries that run in every request. They bypass Django's query compiler and are not
+planned again, because planning takes longer than running them.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ _configured: WeakSet[psycopg.Connection[Any]] = WeakSet()
 
 
 def fetch_all(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Run a prepared statement, and return its rows."""
+    """Run a prepared query, and return its rows."""
     return cast("list[tuple[Any, ...]]", _run(statement, parameters).fetchall())
 
 
 def fetch_one(statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Run a prepared statement, and return its first row, or None if it has no row."""
+    """Run a prepared query, and return its first row, or None if there is none."""
     return cast("tuple[Any, ...] | None", _run(statement, parameters).fetchone())
 
 
@@ -31,15 +31,15 @@ def execute(statement: str, parameters: Sequence[Any]) -> None:
 
 
 def _run(statement: str, parameters: Sequence[Any]) -> Any:
-    """Run a statement with a cursor that sends parameters separately. Return the cursor.
+    """Run a query with a cursor that sends parameters separately. Return the cursor.
 
-    The database prepares a statement that such a cursor runs for the second time, see `prepare_threshold` in
-    the settings. Other cursors send complete statements, which are never prepared.
+    The database prepares a query when such a cursor runs it for the second time; see `prepare_threshold` in
+    the settings. Other cursors send complete queries, which are never prepared.
 
-    Django's wrapper takes as long as the statement, so it is used only if statements are logged or
-    intercepted.
+    Django's wrapper takes as long as the query, so it is used only if queries are logged or intercepted.
     """
-    connection: Any = connections[DEFAULT_DB_ALIAS]  # the proxy would look it up for each attribute
+    # The proxy would look up the connection for each attribute.
+    connection: Any = connections[DEFAULT_DB_ALIAS]
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     connection.validate_thread_sharing()
@@ -58,9 +58,9 @@ def _run(statement: str, parameters: Sequence[Any]) -> Any:
 
 
 def _keep_plans(connection: Any) -> None:
-    """Let the database plan prepared statements once instead of for each set of parameters.
+    """Let the database plan prepared queries once instead of for each set of parameters.
 
-    These statements find rows by unique keys, so no other plan would be better.
+    These queries find rows by unique keys, so no other plan would be better.
     """
     raw: psycopg.Connection[Any] = connection.connection
     if raw not in _configured:

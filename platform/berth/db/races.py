@@ -1,4 +1,4 @@
-"""Distinguish lost races, which can be retried, from an unavailable database."""
+"""Distinguish a lost race, which can be retried, from an unavailable database."""
 
 from django.db import Error
 from psycopg.errors import DeadlockDetected, LockNotAvailable, SerializationFailure

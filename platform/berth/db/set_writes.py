@@ -1,4 +1,4 @@
-"""Write many rows with a few statements, so that one rejected row does not block the others."""
+"""Write many rows in a few queries, so that one rejected row does not block the others."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
-    """Write all items at once. If that fails, write each half separately, down to the single item at fault.
+    """Write all items at once. If that fails, write each half separately, down to the rejected items.
 
     Return the rejected items with the reasons. Call this function in a transaction. `write` must change
-    nothing but rows until its last statement has succeeded.
+    nothing except rows until its last query has succeeded.
     """
     if not items:
         return []
@@ -29,7 +29,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
         raise
     except (DatabaseError, AssertionError, LookupError, ValueError) as error:
         if len(items) == 1:
-            # The remaining lines of a database error contain the values of the row.
+            # The remaining lines of a database error contain values from the row.
             return [(items[0], str(error).splitlines()[0] if str(error) else repr(error))]
         middle = len(items) // 2
         return [*write_in_halves(items[:middle], write), *write_in_halves(items[middle:], write)]
@@ -37,7 +37,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
 
 
 def write_changes(model: type[Model], field: str, changes: Sequence[RowChange]) -> set[Any]:
-    """Lock the rows in the order of their keys, and write each change by compare-and-set on `field`.
+    """Lock the rows in key order, and write each change by compare-and-set on `field`.
 
     Return the keys of the changed rows. A rejected change is logged and skipped. Call this function in a
     transaction.

@@ -26,8 +26,8 @@ def wake(name: str, reason: str = "") -> None:
 
 
 def wake_for_all(name: str, reasons: Sequence[str]) -> None:
-    """Notify the loop of several reasons with one statement. See `wake`."""
-    # This is not a partial, which has no name for Django to log if the notification fails.
+    """Notify the loop of several reasons in one query. See `wake`."""
+    # Do not use a partial: Django logs the function's name if the notification fails, and a partial has none.
     transaction.on_commit(lambda: _notify(name, reasons), robust=True)
 
 
@@ -43,7 +43,7 @@ def _channel(name: str) -> str:
 
 @dataclass(frozen=True)
 class WakeResult:
-    """Result of `wait`: the received reasons and readable files. Both are empty after a timeout."""
+    """Result of `wait`: the reasons received and the readable files. Both are empty after a timeout."""
 
     reasons: frozenset[str] = frozenset()
     ready: frozenset[int] = frozenset()

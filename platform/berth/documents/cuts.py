@@ -1,4 +1,4 @@
-"""Edit the lines of a YAML text at the positions of its parsed nodes."""
+"""Edit the lines of YAML text at the positions of its parsed nodes."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ COMMENT = re.compile(r"(?:^|\s)(#.*)$")
 
 
 class TextEditor:
-    """Editor of one YAML text. Each edit returns a new text."""
+    """Editor of one YAML text. Each edit returns the new text."""
 
     def __init__(self, text: str, order: Sequence[str]) -> None:
         self.text, self.order = text, order
@@ -88,7 +88,7 @@ class TextEditor:
         return self._add_line(self._entry_end(predecessor or node.value[0]), line)
 
     def _preceding_entry(self, node: yaml.MappingNode, step: Step) -> Entry | None:
-        """Return the entry after which the usual key order places a key, or None to insert it first."""
+        """Return the entry after which a key belongs in the usual key order, or None if it belongs first."""
         key_positions = {key: place for place, key in enumerate(self.order)}
         if step not in key_positions:
             return _entries(node)[-1]

@@ -1,4 +1,4 @@
-"""Change one value in a YAML text and leave the rest unchanged, including comments.
+"""Change one value in YAML text and leave the rest unchanged, including comments.
 
 Edits replace text between the positions of parsed nodes. The result is then parsed again, and the edit is
 rejected unless the result is exactly the intended document.
@@ -82,7 +82,7 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
-    """Return whether all items are scalars and `value` starts with those of `before` that it keeps."""
+    """Return whether all items are scalars and `value` begins with those items of `before` that it keeps."""
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))
     return all_scalars and bool(remaining) and value[: len(remaining)] == remaining

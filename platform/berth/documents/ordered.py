@@ -17,7 +17,7 @@ def dump_workload(document: Mapping[str, Any]) -> str:
 
 
 def _in_order(value: Any, model: type[BaseModel]) -> Any:
-    """Return the value with its keys in schema order, because JSONB does not preserve the order of keys."""
+    """Return the value with its keys in schema order, because JSONB does not preserve key order."""
     if not isinstance(value, dict):
         return value
     ordered = [key for key in model.model_fields if key in value]

@@ -1,4 +1,4 @@
-"""Line numbers of the values in a YAML text, for error messages."""
+"""Line numbers of the values in YAML text, for error messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from berth.documents.values import Location, Step, parse_location
 
 @dataclass(frozen=True, slots=True)
 class SourceLines:
-    """Line number of each value in a text, by path. Lines are counted from 1."""
+    """Line number of each value in a text, by path. The first line is 1."""
 
     lines: dict[str, int] = field(default_factory=dict)
     scalars: dict[Location, str] = field(default_factory=dict)  # scalars by location, as written in the text
 
     @classmethod
     def from_text(cls, text: str) -> "SourceLines":
-        """Return the line numbers for a text. If the text cannot be parsed, the result is empty."""
+        """Return the line numbers of the text. If the text cannot be parsed, the result is empty."""
         source_lines = cls()
         try:
             check_structure(text.encode())

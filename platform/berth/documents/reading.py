@@ -1,4 +1,4 @@
-"""YAML loader for documents: the C loader if it is available."""
+"""YAML loader for documents: the C loader, if it is available."""
 
 from typing import TYPE_CHECKING
 

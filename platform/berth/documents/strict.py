@@ -25,7 +25,7 @@ class InvalidYaml(Malformed):
 
 
 def read_yaml(body: bytes) -> Any:
-    """Parse YAML after checking the nesting of its events, because the C parser recurses without a limit."""
+    """Parse YAML. The nesting is checked first, because the C parser recurses without a limit."""
     try:
         check_structure(body)
         return yaml.load(body, Loader=PlainLoader)  # noqa: S506, PlainLoader is a SafeLoader
@@ -48,7 +48,8 @@ def read_text(text: str) -> Any:
 def read_document(text: str) -> dict[str, Any]:
     """Parse a YAML or JSON mapping.
 
-    Raises Invalid if the text is too long, invalid or not a mapping. The error includes the line if known.
+    Raises Invalid if the text is too long, invalid or not a mapping. The error includes the line, if it is
+    known.
     """
     if len(text) > TEXT_MAX:
         raise Invalid(

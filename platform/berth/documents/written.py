@@ -17,7 +17,7 @@ def format_key(name: object, *, as_json: bool = False) -> str:
 
 
 def format_inline(value: object, *, as_json: bool = False) -> str:
-    """Format the value on one line that is valid inside brackets. Use JSON if `as_json` is set."""
+    """Format the value on one line that is valid inside brackets. If `as_json` is set, use JSON."""
     if as_json:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and ("\n" in value or "\t" in value):
@@ -59,7 +59,7 @@ def format_item(value: object, indent: int) -> str:
 
 
 def _block_indicator(text: str) -> str:
-    """Return the block scalar indicator for a text, or "" if a block would not preserve the text."""
+    """Return the block scalar indicator for the text, or "" if a block would not preserve the text."""
     lines = text.removesuffix("\n").split("\n")
     has_odd_edges = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))
     if len(lines) < 2 or has_odd_edges or not all(line.isprintable() for line in lines):

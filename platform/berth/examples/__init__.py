@@ -1,4 +1,4 @@
-"""Small but real programs for trying out Berth, such as `python -m berth.examples.train_numpy`."""
+"""Small but complete programs for trying out Berth, such as `python -m berth.examples.train_numpy`."""
 
 import os
 

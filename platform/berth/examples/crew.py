@@ -107,9 +107,9 @@ class Leader:
             self._accept_members(0.05)
 
     def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Start the next step on all ranks. Return False if `must_stop()` becomes true before that.
+        """Start the next step on all ranks. Return False if `must_stop()` becomes true first.
 
-        While ranks stop, forming a ring may take seconds. A checkpoint should be saved instead.
+        If ranks are stopping, forming a ring may take seconds, and a checkpoint should be saved instead.
         """
         changed = self._accept_members(0) | self._drop_ended_members()
         while changed or self.ring is None:
@@ -147,7 +147,10 @@ class Leader:
             joined = True
 
     def _drop_ended_members(self) -> bool:
-        """Drop ended members. Members send only one message, so a readable socket has been closed."""
+        """Drop members that have ended.
+
+        Members send only one message, so a readable socket has been closed.
+        """
         ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
         for rank in ended:
             self._drop_member(rank)

@@ -1,4 +1,4 @@
-"""Messages between training processes, which consist of a small header followed by bytes."""
+"""Messages between training processes. Each consists of a small header and bytes."""
 
 import json
 import socket

@@ -15,7 +15,8 @@ EXCHANGE_SECONDS, FORM_SECONDS = 30.0, 5.0
 class Ring:
     """Connections to the next rank and from the previous rank.
 
-    Any failure raises ConnectionError and closes both connections, so that it spreads around the ring.
+    Any failure raises ConnectionError and closes both connections, so that the failure spreads around the
+    ring.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Ring:
 
 
 def _accept(listener: socket.socket, epoch: int) -> socket.socket:
-    """Accept a connection from this ring's previous rank. Close connections from earlier rings."""
+    """Accept a connection from this ring's previous rank. Close connections that belong to earlier rings."""
     listener.settimeout(FORM_SECONDS)
     while True:
         sock, _ = listener.accept()

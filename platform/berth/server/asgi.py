@@ -1,4 +1,4 @@
-"""ASGI application: HTTP and WebSocket requests to Berth, and to the ports of its workloads."""
+"""ASGI application for requests to Berth and to workload ports, over HTTP and WebSocket."""
 
 import gc
 import os
@@ -9,7 +9,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
 
 from django.core.asgi import get_asgi_application
 
-pages = get_asgi_application()  # loads the Django apps, which the imports below need
+pages = get_asgi_application()  # loads the Django apps, which the following imports need
 
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
@@ -52,5 +52,5 @@ application = (
     )
 )
 
-gc.freeze()  # later collections skip what has been loaded
+gc.freeze()  # later collections skip the objects loaded so far
 gc.enable()

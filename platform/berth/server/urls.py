@@ -9,7 +9,7 @@ from berth.server.web.authentication.login import admin_sign_in
 admin.autodiscover()
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/login/", admin_sign_in),
-    # The admin site's own page neither limits guesses of the current password nor audits the change.
+    # The admin site's own password page neither limits guesses of the current password nor audits the change.
     path("admin/password_change/", RedirectView.as_view(pattern_name="password")),
     path("admin/", admin.site.urls),
     path("", include("berth.server.api.urls")),

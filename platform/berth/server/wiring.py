@@ -132,7 +132,7 @@ def prepared(provider: Provider) -> PreparedNodes:
 
 @lru_cache(maxsize=64)
 def aws(settings_json: str) -> AwsProvider:
-    """Return one provider for all pools with these settings, because SDK clients are slow to create."""
+    """Return one provider for all pools with these settings, because creating an SDK client is slow."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data
@@ -140,7 +140,7 @@ def aws(settings_json: str) -> AwsProvider:
 
 
 def slurm_commands(pool: NodePool) -> Commands:
-    """Return the machine on which Slurm's programs run: the pool's login node, or this one."""
+    """Return the machine on which to run Slurm's programs: the pool's login node, or this machine."""
     login = slurm_settings(pool.provider_settings).login
     if login is None:
         return LocalCommands()

@@ -57,7 +57,10 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
 
 
 def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
-    """Return the outcome for an error that the function raised, including the pickled error if possible."""
+    """Return the outcome for an error that the function raised.
+
+    If possible, it includes the pickled error.
+    """
     details = _details(type(error).__qualname__, _error_text(error), error)
     try:
         data = cloudpickle.dumps(error)
@@ -74,7 +77,7 @@ def failed_outcome(kind: str, what: str, error: BaseException) -> Outcome:
 
 
 def plugin_hint(error: BaseException) -> str:
-    """Return advice on an error of a plugin, or an empty string."""
+    """Return advice about a plugin's error, or an empty string."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.partition(".")[0]
@@ -102,7 +105,7 @@ def _details(kind: str, message: str, error: BaseException) -> dict[str, str]:
 
 
 def _user_traceback(error: BaseException) -> Any:
-    """Return the traceback without Berth's own frame at its top."""
+    """Return the traceback without Berth's own frames at its top."""
     at = error.__traceback__
     return at.tb_next if at is not None and at.tb_next is not None else at
 

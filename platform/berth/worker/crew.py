@@ -1,4 +1,4 @@
-"""Slots of a worker. They take calls from one queue and put outcomes into another."""
+"""Slots of a worker. They get calls from one queue and put outcomes into another."""
 
 import queue
 import threading
@@ -36,7 +36,10 @@ class SlotPool:
         self._orders.put(order)
 
     def close(self, grace_seconds: float) -> None:
-        """Start no more calls. Interrupt running calls after `grace_seconds`, and kill the rest later."""
+        """Start no more calls.
+
+        Interrupt running calls after `grace_seconds`, and kill the remaining ones later.
+        """
         self._closing = True
         for _ in self._threads:
             self._orders.put(None)

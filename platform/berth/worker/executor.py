@@ -24,7 +24,7 @@ def main(number: int) -> None:
     `number` is this process's file descriptor.
     """
     connection = socket.socket(fileno=number)
-    # When a pod stops, all its processes receive a signal, but the worker decides when this one ends.
+    # When a pod stops, all of its processes receive a signal. The worker decides when this process ends.
     signal.signal(signal.SIGTERM, _ignore_signal)
     signal.signal(signal.SIGINT, _ignore_signal)
     [(header, setup)] = unpack_frames(receive(connection) or pack_frames([({}, b"")]))

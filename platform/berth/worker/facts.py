@@ -1,4 +1,4 @@
-"""A worker's configuration, read from its environment."""
+"""A worker's configuration, which is read from the environment."""
 
 import os
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pools.plugins.facts import InstanceInfo
 
-SIGN_OFF_MARGIN = 5.0  # seconds of the grace period that are reserved for signing off
+SIGN_OFF_MARGIN = 5.0  # seconds at the end of the grace period that are reserved for signing off
 
 
 @dataclass(frozen=True, slots=True)

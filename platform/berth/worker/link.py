@@ -1,4 +1,4 @@
-"""A worker's connections to its server, one per thread, reopened when they break."""
+"""A worker's connections to its server. Each thread has one, which is reopened when it breaks."""
 
 import base64
 import http.client
@@ -29,7 +29,7 @@ class ServerUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Response to a registration. The client pickles `setup`, and only workers unpickle it."""
+    """Response to a registration. `setup` is pickled by the client, and only workers unpickle it."""
 
     error: str
     executor: str
@@ -63,7 +63,7 @@ class ServerConnection:
         self._own = threading.local()
 
     def register(self, python: str, cloudpickle: str, *, ready: bool = False) -> Registration:
-        """Register the worker. Call this method again with `ready` once the worker is set up."""
+        """Register the worker. Call this method again with `ready` when the worker is set up."""
         request = {"python": python, "cloudpickle": cloudpickle, "ready": ready}
         response = json.loads(self._post("hello", request))
         response["setup"] = base64.b64decode(response["setup"])

@@ -31,14 +31,14 @@ START_SECONDS = 90.0
 END_SECONDS = 8.0
 STARTED = "Ray runtime started"
 _PR_SET_PDEATHSIG = 1
-# Settings that disable Ray services without authentication.
+# Settings that disable those Ray services that have no authentication.
 _DISABLED_SERVICES = {
     "RAY_enable_metrics_collection": "false", "DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1",
 }  # fmt: skip
 
 
 class RayUnavailable(Exception):
-    """Raised if Ray could not be started. The message gives the reason."""
+    """Raised if Ray could not be started. The message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Pod
 
 
 class OwnRay:
-    """Ray cluster of one run. Between `start` and `end`, `environment` connects programs to the cluster."""
+    """Ray cluster of one run. Between `start` and `end`, `environment` lets programs connect to it."""
 
     def __init__(self, position: PodPosition, memory: int = 200_000_000) -> None:
         self.position, self._memory = position, memory
@@ -100,7 +100,7 @@ class OwnRay:
     def start(
         self, seconds: float = START_SECONDS, should_continue: Callable[[], bool] = lambda: True
     ) -> None:
-        """Start Ray, and return once this pod has joined. Ranks above 0 retry until the head is reachable.
+        """Start Ray, and return when this pod has joined. Ranks above 0 retry until the head is reachable.
 
         Raises RayUnavailable after `seconds`, or as soon as `should_continue` returns False.
         """

@@ -29,7 +29,7 @@ def load_pool_plugins(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ..
 
 
 def merge_plugins(pools: Iterable[Plugin], session: Iterable[Plugin]) -> tuple[Plugin, ...]:
-    """Return the pool's plugins, then the session's. These replace pool plugins of the same name."""
+    """Return the pool's plugins, then the session's, which replace pool plugins of the same name."""
     own = {plugin.name: plugin for plugin in session}
     first = [own.pop(plugin.name, plugin) for plugin in pools]
     return (*first, *own.values())

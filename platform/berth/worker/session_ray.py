@@ -59,7 +59,7 @@ class SessionRay:
 
 
 def connect() -> None:
-    """Initialize Ray in the process that runs functions. The process then also receives task output."""
+    """Initialize Ray in the process that runs functions. That process then also receives task output."""
     if RAY_DIRECTORY_VARIABLE in os.environ:
         import ray
 
@@ -78,6 +78,6 @@ def disconnect() -> None:
 
 
 def is_ray_system_failure(error: BaseException) -> bool:
-    """Return whether a Ray node or process was lost, in which case the call is retried."""
+    """Return whether a Ray node or process was lost. If so, the call is retried."""
     kinds = type(error).__mro__
     return any(kind.__module__ == "ray.exceptions" and kind.__name__ in _LOSS_ERRORS for kind in kinds)

@@ -1,4 +1,4 @@
-"""Slots that run calls in a disposable process or in a thread."""
+"""Slots that run calls, each in a disposable process or in a thread."""
 
 import signal
 import socket
@@ -48,7 +48,7 @@ class ThreadSlot:
 
 
 class ProcessSlot:
-    """Slot with a separate process, which runs many calls and is restarted after a crash."""
+    """Slot with a process of its own, which runs many calls and is restarted after a crash."""
 
     def __init__(self, plugins: tuple[Plugin, ...], instance: InstanceInfo, result_bytes_max: int) -> None:
         self._setup = cloudpickle.dumps((plugins, instance))
@@ -81,7 +81,7 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """End the process, which then exits the contexts of its plugins."""
+        """End the process, after it has exited the contexts of its plugins."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

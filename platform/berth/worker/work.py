@@ -42,7 +42,7 @@ class Worker:
         self._link = ServerConnection(config.address, config.secret, should_continue=self._should_continue)
         self._ray = session_ray.SessionRay()
         self._held_orders: set[int] = set()
-        # A retried response may repeat orders, which are then ignored.
+        # A retried response may repeat orders. Repeated orders are ignored.
         self._seen_orders: deque[tuple[int, int]] = deque(maxlen=2000)
         self._lock = threading.Lock()
 
@@ -216,7 +216,7 @@ class Worker:
 
 
 def _next_batch(finished: "queue.SimpleQueue[Finished]") -> tuple[list[Finished], bool]:
-    """Wait for outcomes. Return a batch of outcomes, and whether it is the last batch."""
+    """Wait for outcomes. Return one batch of outcomes, and whether it is the last batch."""
     batch, size = [finished.get()], 0
     while batch[-1][1].kind != "last" and len(batch) < 100 and size < BATCH_BYTES:
         size += len(batch[-1][1].data)

@@ -14,7 +14,7 @@ SOURCES = ("tasks", "values", "matrix")
 
 
 def task_name(array: str, index: int) -> str:
-    """Return the name of an array's task, which is unique among the live workloads of its project."""
+    """Return the name of an array task, which must be unique among the project's live workloads."""
     return f"{array}-{index}"
 
 
@@ -64,7 +64,7 @@ def _check_parameters(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterat
 
 
 def _largest_environment(array: ArraySpec) -> int:
-    """Return the size in bytes of the largest set of parameters that a task has."""
+    """Return the size in bytes of the largest set of parameters of any task."""
     if array.matrix is not None:
         return sum(max(_size(name, value) for value in values) for name, values in array.matrix.items())
     values = array.values or ()

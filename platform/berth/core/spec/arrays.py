@@ -24,7 +24,7 @@ RANGES_ALLOWED = f"an index such as 7, or a range such as 0-99 or 0-99:10, of in
 
 
 def index_range(text: str) -> range | None:
-    """Return the indexes that a text such as `7`, `0-99` or `0-99:10` names, or None for any other text."""
+    """Return the indexes that text such as `7`, `0-99` or `0-99:10` stands for, or None for other text."""
     match = RANGE.fullmatch(text)
     if match is None:
         return None
@@ -41,7 +41,7 @@ def _format_range(value: object) -> object:
 
 
 def _format_parameter(value: object) -> object:
-    """Return a parameter as text for its environment variable."""
+    """Return a parameter's text, which becomes the value of its environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
@@ -87,8 +87,8 @@ Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=
 class ArraySpec(Document):
     """Tasks of an array: exactly one of `tasks`, `values` and `matrix`.
 
-    `tasks` is a number, or a list of indexes and ranges. Each item of `values` is one task, and each
-    combination in `matrix` is one task. At most `max_running` tasks hold resources at the same time.
+    `tasks` is a number, or a list of indexes and ranges. Each item of `values` is one task, and so is each
+    combination in `matrix`. At most `max_running` tasks hold resources at the same time.
     """
 
     tasks: Tasks | None = None
@@ -98,7 +98,7 @@ class ArraySpec(Document):
 
     @property
     def size(self) -> int:
-        """Number of tasks. Repeated indexes in a list count each time."""
+        """Number of tasks. An index that is listed twice counts twice."""
         if self.matrix is not None:
             return math.prod(len(values) for values in self.matrix.values())
         if self.values is not None:
@@ -109,21 +109,21 @@ class ArraySpec(Document):
 
     @property
     def index_max(self) -> int:
-        """Largest index."""
+        """Largest index of a task."""
         if isinstance(self.tasks, tuple):
             return max(part[-1] for part in to_ranges(self.tasks))
         return self.size - 1
 
     @cached_property
     def indexes(self) -> Sequence[int]:
-        """Index of each task, in ascending order."""
+        """Indexes of the tasks, in ascending order."""
         if isinstance(self.tasks, tuple):
             return expand(self.tasks)
         return range(self.size)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Variables that tasks get from `values` or `matrix`, without duplicates."""
+        """Names of the variables that `values` or `matrix` sets, without duplicates."""
         if self.matrix is not None:
             return tuple(self.matrix)
         mappings = [value for value in self.values or () if not isinstance(value, str)]
@@ -150,7 +150,7 @@ def to_ranges(parts: Iterable[str]) -> list[range]:
 def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the validated indexes and ranges.
 
-    Raises an error if they name more tasks than an array can have.
+    Raises an error if they contain more tasks than an array may have.
     """
     if sum(map(len, to_ranges(parts))) > TASKS_MAX:
         raise PydanticCustomError(
@@ -190,7 +190,7 @@ def parse_indexes(text: str) -> tuple[str, ...]:
 def array_document(text: str) -> dict[str, Any]:
     """Return the array section for Slurm's notation, such as `0-999%50`.
 
-    Raises ValueError with the part that is not an index, a range or a limit.
+    Raises ValueError with the part that is neither an index, nor a range, nor a limit.
     """
     tasks, percent, limit = text.partition("%")
     section: dict[str, Any] = {"tasks": list(parse_indexes(tasks))}

@@ -32,7 +32,7 @@ def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[
     """Convert validation errors to problems. `root_model` is the model of the whole document."""
     errors = error.errors(include_url=False)
     prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
-    # Pydantic drops invalid list items, so the list may appear too short. Skip the resulting error.
+    # Pydantic drops invalid list items, so the list may seem too short. Skip the resulting error.
     return [
         _convert_error(details, root_model)
         for details in errors
@@ -87,5 +87,5 @@ def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _is_union_tag(step: str | int) -> bool:
-    """Return whether this step is a union tag that pydantic inserted, rather than a document key."""
+    """Return whether this step is a union tag inserted by pydantic, rather than a document key."""
     return step in UNION_TAGS

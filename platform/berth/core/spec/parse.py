@@ -68,7 +68,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """If the document cannot be parsed, yield the problems of each role that can be parsed on its own."""
+    """If the document cannot be parsed, yield the problems of each role that can be parsed separately."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""
@@ -86,5 +86,5 @@ def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:
-    """Return each problem once, in a stable order."""
+    """Remove duplicate problems, and sort the others in a stable order."""
     return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

@@ -15,8 +15,8 @@ from berth.core.priorities import DEFAULT, HIGHEST, LOWEST, PRIORITIES
 from berth.core.problems import Problem
 
 CORES_MAX, DEVICES_MAX, MEMORY_MAX_MIB = 100_000, 1024, 2**30
-# Smallest limits. A Python program with a few modules needs about 10 MiB to start, and the kernel cannot
-# allot less than a hundredth of a core.
+# Minimum limits. A Python program with a few modules needs about 10 MiB to start, and the kernel cannot
+# enforce less than a hundredth of a core.
 MEMORY_LIMIT_MIN_MIB, CPU_LIMIT_MIN = 16, 0.01
 MIB = 2**20
 QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})", re.ASCII)
@@ -79,7 +79,7 @@ def parse_memory(value: object) -> int:
 
 
 def memory_limit_problem(path: str, limit: int | None) -> Problem | None:
-    """Return the problem of a memory limit that is too low for programs to start, or None."""
+    """Return the problem with a memory limit that is too low for programs to start, or None."""
     if limit is None or limit >= MEMORY_LIMIT_MIN_MIB:
         return None
     message = "is less than a shell or Python needs to start"
@@ -87,7 +87,7 @@ def memory_limit_problem(path: str, limit: int | None) -> Problem | None:
 
 
 def cpu_limit_problem(path: str, limit: float | None) -> Problem | None:
-    """Return the problem of a CPU limit that the kernel cannot enforce, or None."""
+    """Return the problem with a CPU limit that the kernel cannot enforce, or None."""
     if limit is None or limit >= CPU_LIMIT_MIN:
         return None
     message = "is less than the kernel can allot"

@@ -1,4 +1,4 @@
-"""Error that reports all problems of a workload document."""
+"""Error that contains all problems of a workload document."""
 
 from typing import ClassVar
 

@@ -19,7 +19,7 @@ RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
 
 
 def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
-    """Yield contradictions between fields of the document, in the order of its keys."""
+    """Yield contradictions between fields of the document, in the order of the document's keys."""
     roles: RolesWithPaths = []
     tree_problems = list(_check_tree("", spec, roles))
     yield from tree_problems
@@ -183,7 +183,7 @@ def _check_secrets(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Proble
 def _check_secret_uses(
     uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
 ) -> Iterator[Problem]:
-    """Yield the problems of these secrets. `outer` lists other secrets that the same pods get."""
+    """Yield problems with these secrets. `outer` lists the other secrets that the same pods get."""
     targets: set[tuple[str, str | None]] = {("env", use.env) for _, use in outer}
     targets |= {("file", use.file) for _, use in outer}
     for path, use in uses:

@@ -21,7 +21,7 @@ class RouterSpec(Document):
 
 
 class ServiceSpec(Document):
-    """Inference service of a workload. The replicas of `role` are its engines."""
+    """Inference service in a workload. The replicas of `role` are its engines."""
 
     model_name: Annotated[Text, Field(min_length=1, max_length=200)] = "default"
     engine: Literal["sglang", "openai"] = "sglang"

@@ -15,7 +15,7 @@ ROOT = "all"
 class RoleShape:
     """Resource amounts of one role.
 
-    Each replica requests `gpu` thousandths of each of `devices` devices. A whole device is 1000.
+    Each replica requests `gpu` thousandths on each of `devices` devices. A whole device is 1000.
     """
 
     name: str
@@ -48,7 +48,7 @@ class RoleShape:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """Group of roles or nested groups. At least `need` of them must run."""
+    """Group of roles or nested groups, of which at least `need` must run."""
 
     name: str
     children: tuple["GroupShape | RoleShape", ...]
@@ -57,12 +57,12 @@ class GroupShape:
 
 
 def build_tree(spec: WorkloadSpec) -> GroupShape:
-    """Return the whole gang as one group with the document's `need` and `topology`."""
+    """Return the whole gang as one group with the `need` and `topology` of the document."""
     return _build_group(ROOT, spec, has_image=spec.image is not None)
 
 
 def smallest_gang_size(shape: GroupShape | RoleShape) -> int:
-    """Return the minimum number of replicas that the gang needs to run."""
+    """Return the smallest number of replicas with which the gang can run."""
     if isinstance(shape, RoleShape):
         return shape.min
     return sum(sorted(smallest_gang_size(child) for child in shape.children)[: shape.need])

@@ -1,4 +1,4 @@
-"""The workload document, shared by REST, files, the SDK, scenarios and dry runs."""
+"""The workload document, used by REST, files, the SDK, scenarios and dry runs."""
 
 from typing import Annotated, Any, Literal
 
@@ -48,7 +48,7 @@ class GroupSpec(Document):
 
 
 class RestartPolicy(Document):
-    """Restart policy of replicas. If `max_restarts` is null, restarts are unlimited."""
+    """Restart policy for replicas. If `max_restarts` is null, the number of restarts is unlimited."""
 
     kind: Literal["never", "on_failure", "always"] = "never"
     max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -125,7 +125,10 @@ class WorkloadSpec(Document):
         return tuple(_leaf_roles(self))
 
     def role_argv(self, role: RoleSpec) -> tuple[str, ...]:
-        """Return the argument vector of the role's replicas. A single-string command runs in a shell."""
+        """Return the argument vector of the role's replicas.
+
+        A command given as one string runs in a shell.
+        """
         if role.idle:
             return IDLE_COMMAND
         command = role.command if role.command is not None else self.command

@@ -1,4 +1,4 @@
-"""Django app of the code shared by all REST endpoints."""
+"""Django app for code shared by all REST endpoints."""
 
 from django.apps import AppConfig
 

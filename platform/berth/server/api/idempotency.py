@@ -51,7 +51,7 @@ AnyHandler = Callable[Concatenate[V, Request, P], HttpResponse]
 
 
 def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
-    """Honour the Idempotency-Key header. Every POST has this decorator or `repeatable`."""
+    """Support the Idempotency-Key header. Every POST has this decorator or `repeatable`."""
 
     @wraps(handler)
     def wrapper(view: V, request: Request, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -99,7 +99,7 @@ def _claim_key(user_id: int, key: str, fingerprint: str) -> int | None:
 
 
 def delete_expired_responses() -> int:
-    """Delete up to 1000 expired rows that no other request has locked. Return the count."""
+    """Delete up to 1000 expired rows that no other request has locked. Return the number deleted."""
     expired = StoredResponse.objects.filter(created_at__lt=timezone.now() - RETENTION)
     unlocked = expired.select_for_update(skip_locked=True).order_by("id").values_list("id", flat=True)[:1000]
     with transaction.atomic():

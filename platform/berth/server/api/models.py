@@ -1,4 +1,4 @@
-"""Stored responses of requests with an idempotency key."""
+"""Stored responses to requests with an idempotency key."""
 
 from django.conf import settings
 from django.db import models
@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 
 class StoredResponse(models.Model):
-    """Stored response, one per user and key.
+    """Stored response for one user and key.
 
     `status` is null only inside the transaction that writes the row.
     """

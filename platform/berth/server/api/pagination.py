@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Total order by columns without nulls, all in one direction; the last column is unique."""
+    """Total order by non-null columns, all in one direction. The last column must be unique."""
 
     name: str
     columns: tuple[str, ...]
@@ -38,7 +38,7 @@ NEWEST = Order("newest", ("id",), is_descending=True)
 def page(
     rows: QuerySet[R], query: ListQuery, order: Order, present: Callable[[Sequence[R]], list[Any]]
 ) -> dict[str, Any]:
-    """Return the rows after the cursor, and the cursor of the next page or None."""
+    """Return the rows after the cursor, and the cursor for the next page or None."""
     if query.cursor is not None:
         rows = rows.filter(_filter_after(order, _parse_cursor(query.cursor, order, rows.model)))
     fetched = list(rows.order_by(*order.terms())[: query.limit + 1])

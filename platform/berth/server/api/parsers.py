@@ -15,7 +15,8 @@ from berth.documents.strict import TOO_DEEP, read_yaml
 BODY_MAX = 2**20
 BATCH_MAX = 16 * 2**20  # for up to 1,000 workload documents in JSON
 BATCH_PATHS = re.compile(r"/api/v1/workloads:batch/?")
-CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")  # carry functions and results
+# Paths for functions and results.
+CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
 
 
 def max_body_size(path: str) -> int:
@@ -77,7 +78,7 @@ class LegacyYAMLParser(YAMLParser):
 
 
 class FramesParser(BaseParser):
-    """Parser for session calls and results, which consist of frames of JSON and bytes."""
+    """Parser for session calls and results, which are sent as frames of JSON and bytes."""
 
     media_type = CONTENT_TYPE
 

@@ -2,13 +2,15 @@
 
 Failed passwords are limited without locking out the owner of an account:
 
-1. An address may fail BERTH_RATE_LOGIN times per minute, whatever user names it tries.
+1. An address may fail BERTH_RATE_LOGIN times per minute, regardless of the user names.
+
 2. Failures for a user name are counted across all addresses for 15 minutes. Beyond ATTACK_FACTOR times that
-   limit, the name is considered under attack.
+limit, the name is considered under attack.
+
 3. For a name under attack, each address may fail only TRIES_UNDER_ATTACK times in 15 minutes.
 
-Failures elsewhere never block the first attempts from an address, so an owner who knows the password can
-sign in. Guessing from many addresses is slowed down by a factor of 100.
+Failures from other addresses never block the first attempts from an address, so an owner who knows the
+password can sign in. Guessing from many addresses is slowed down by a factor of 100.
 """
 
 import logging
@@ -61,9 +63,9 @@ class LimitExceeded(RateLimited):
 
 
 def spend(bucket: str, client: str, amount: int = 1) -> Budget:
-    """Count `amount` requests of `client` in this minute. Raises LimitExceeded if too few are left.
+    """Count `amount` requests by `client` in this minute. Raises LimitExceeded if too few are left.
 
-    No more than a whole minute's requests are counted at once.
+    At most one full minute's requests are counted at once.
 
     Requests are counted in Django's cache: per process by default, and across processes with Redis.
     """
@@ -106,7 +108,7 @@ def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
 def client_address(request: HttpRequest) -> str:
     """Return the client's IPv4 address, or the /64 network of its IPv6 address.
 
-    Otherwise, the owner of a /64 network could use a new address for each request.
+    The owner of a /64 network could use a different address for each request.
     """
     text = request.META.get("REMOTE_ADDR", "")
     try:

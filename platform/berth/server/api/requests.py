@@ -28,7 +28,7 @@ class Body(BaseModel):
     def explicit_values(self) -> dict[str, Any]:
         """Return the values of the keys that the request contains.
 
-        A missing key leaves a value unchanged, and null clears it.
+        A missing key leaves a value unchanged, whereas null clears it.
         """
         return {name: getattr(self, name) for name in self.model_fields_set}
 
@@ -81,7 +81,7 @@ def parse_body(request: Request, model: type[M]) -> M:
 
 
 def parse_batch(request: Request, model: type[M]) -> M:
-    """Return a body with several documents. The caller checks the depth of each document."""
+    """Return the body of a batch request. The caller checks the nesting depth of each document."""
     return validate(model, _parse_object(request))
 
 

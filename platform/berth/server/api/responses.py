@@ -12,13 +12,13 @@ from berth.core.amounts import MILLI
 
 
 def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Record the parent model in the OpenAPI schema, from which the Python client is generated."""
+    """Record the parent model in the OpenAPI schema, because the Python client is generated from it."""
     if model.__base__ not in (None, BaseModel, ResponseModel):
         schema["x-extends"] = model.__base__.__name__
 
 
 class ResponseModel(BaseModel):
-    """Base model of response bodies, which are validated so that they match the OpenAPI schema."""
+    """Base model of response bodies. They are validated, so that they match the OpenAPI schema."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, from_attributes=True, json_schema_extra=_declare_parent
@@ -28,7 +28,7 @@ class ResponseModel(BaseModel):
     def from_row(cls, row: object, **values: Any) -> Self:
         """Return a response with these values.
 
-        All other fields come from the row's attributes of the same name.
+        The other fields are copied from the row's attributes of the same names.
         """
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in values}, **values)
 
@@ -64,7 +64,7 @@ class ProblemResponse(BaseModel):
 
 
 class JsonRenderer(BaseRenderer):
-    """JSON renderer for models, UTC times and UUIDs. It is several times as fast as the standard library."""
+    """JSON renderer for models, UTC times and UUIDs. It is several times faster than the standard library."""
 
     media_type = "application/json"
     format = "json"

@@ -28,7 +28,7 @@ class Operation:
     body: type[BaseModel] | None = None
     body_type: str = ""  # the media type of a binary body
     answer: type[BaseModel] | None = None
-    page: type[BaseModel] | None = None  # the model of one item of a paginated list
+    page: type[BaseModel] | None = None  # the model of an item in a paginated list
     media_type: str = ""  # the media type of a response that is not JSON
     status: int = 200
     also_status: int | None = None  # another status with the same response

@@ -61,7 +61,7 @@ class ApiView(APIView):
 
     @property
     def actor(self) -> Any:
-        """Actor of this request, with the scopes of its token, for services and selectors."""
+        """Actor of this request, limited to its token's scopes, for services and selectors."""
         return self.request.auth
 
     def require(self, action: str, obj: object = None) -> None:
@@ -77,7 +77,7 @@ class ApiView(APIView):
         return True
 
     def is_slow_dry_run(self, request: Request) -> bool:
-        """Return whether the request only examines other systems. No transaction may wait for them."""
+        """Return whether the request only examines other systems. It must run outside a transaction."""
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -125,7 +125,7 @@ class TokenlessView(ApiView):
     caller: ClassVar[str]  # the kind of caller, for the rate limit
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the limit per user, because the caller is only identified later by the handler."""
+        """Skip the limit per user, because the handler identifies the caller only later."""
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthenticated | Invalid | Malformed):

@@ -1,4 +1,4 @@
-"""Tar archive of a backup: manifest, database dump and, optionally, keys."""
+"""Tar archive of a backup: manifest, database dump and optional keys."""
 
 import hashlib
 import io
@@ -92,7 +92,7 @@ def _add_to_archive(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _anonymize(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove the user and group from the entry."""
+    """Remove the user and group from the archive entry."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode = 0o600

@@ -13,7 +13,7 @@ NAMES = ("secret_key", "webhook_secret")
 def key_files(home: Path) -> dict[str, bytes]:
     """Return the keys generated in BERTH_HOME.
 
-    Keys from environment variables are not included, because the operator keeps them.
+    Keys set in environment variables are not included, because the operator stores them.
     """
     return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
 

@@ -1,4 +1,4 @@
-"""Manifest of a backup, which is read before the contents of the backup."""
+"""Manifest of a backup, which is read before the rest of the backup."""
 
 import hashlib
 import hmac
@@ -43,7 +43,7 @@ class Manifest:
 
 
 def parse_manifest(text: bytes, name: str) -> Manifest:
-    """Parse the output of `Manifest.text`. Raises BackupError if the text has any other format."""
+    """Parse the output of `Manifest.text`. Raises BackupError if the text has a different format."""
     try:
         values = json.loads(text)
         if (kind := values.get("format")) != FORMAT:

@@ -19,7 +19,7 @@ from berth.server.backup.keys import missing_keys, put_keys, running_version
 from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
 from berth.server.backup.postgres import Database, open_database
 
-DISCONNECT_SECONDS = 5.0  # seconds until the server notices that stopped processes have disconnected
+DISCONNECT_SECONDS = 5.0  # seconds that the server has to notice that stopped processes have disconnected
 NEW_SETTING, NEW_SETTING_VERSION = b"SET transaction_timeout", 170_000
 HEAD_LINES = 40
 CLEAR = """
@@ -107,7 +107,7 @@ def _own_migrations() -> Migrations:
 
 
 def _reject_other_clients(connection: Any) -> None:
-    """Raise BackupError if other clients stay connected, because they would keep stale data."""
+    """Raise BackupError if other clients stay connected, because they would keep outdated data."""
     deadline = time.monotonic() + DISCONNECT_SECONDS
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"

@@ -1,4 +1,4 @@
-"""Result of one check."""
+"""Result of one `berth doctor` check."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +14,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check. `finding` is a sentence. `remedy` is a fix for the problem, or empty."""
+    """Result of one check. `finding` is a sentence. `remedy` says how to fix the problem, or is empty."""
 
     name: str
     status: Status
@@ -26,6 +26,6 @@ class Check:
 
 
 def split_remedy(obstacle: str) -> tuple[str, str]:
-    """Split the text of an obstacle into its first sentence and the rest, which is the remedy."""
+    """Split the message about an obstacle into its first sentence and the rest, which is the remedy."""
     first, _, rest = obstacle.partition(". ")
     return f"{first.rstrip('.')}.", rest

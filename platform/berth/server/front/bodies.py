@@ -24,8 +24,8 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Check = Callable[[str], Awaitable[bool]]
 
-FIRST_SECONDS = 30.0  # seconds allowed for any body, however short
-BYTES_PER_SECOND = 16 * 1024  # minimum upload rate after these seconds
+FIRST_SECONDS = 30.0  # seconds allowed for any body, no matter how short
+BYTES_PER_SECOND = 16 * 1024  # minimum upload rate after FIRST_SECONDS
 DRAIN_SECONDS = 30.0
 LARGE_BODIES_MAX = 8  # maximum concurrent large bodies per credential
 TEXT = "text/plain; charset=utf-8"
@@ -87,7 +87,7 @@ class _Rejection(Exception):
 
 
 class _Body:
-    """Body of a request while it is received."""
+    """Body of a request that is being received."""
 
     def __init__(self, scope: Scope, receive: Receive, bounds: BoundedBodies) -> None:
         self._receive = receive
@@ -110,7 +110,7 @@ class _Body:
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
-        """Return the next ASGI message, which is the disconnect after the end of the body."""
+        """Return the next ASGI message. After the end of the body, it is the disconnect."""
         if self._is_complete:
             return await self._receive()
         until = self._started + FIRST_SECONDS + self._size / BYTES_PER_SECOND
@@ -135,8 +135,8 @@ async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) 
     """Respond with the error, then keep reading for a while.
 
     If a server closes a connection with unread data, the connection is reset and the client never sees the
-    response. The response is therefore sent immediately, except for its empty last part, which is sent when
-    the client stops sending.
+    response. The response is therefore sent immediately, but its last, empty part is sent only when the
+    client stops sending.
     """
     body, kind = error.detail.encode(), TEXT
     if scope["path"].startswith(PATHS):

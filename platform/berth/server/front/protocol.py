@@ -1,7 +1,7 @@
 """Limit the cost of a connection before a request reaches the application.
 
-uvicorn waits indefinitely for the end of a request's head, accepts heads of any length, and accepts any
-number of connections from a client. This module limits all three.
+uvicorn waits indefinitely for the end of a request head, and accepts heads of any length and any number of
+connections from a client. This module limits all three.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class ConnectionCounter:
 def protocol_classes(
     counter: ConnectionCounter,
 ) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
-    """Return the HTTP and WebSocket protocol classes of a server, which share `counter`."""
+    """Return a server's HTTP and WebSocket protocol classes, which share `counter`."""
 
     class Http(BoundedHttp):
         connection_counter = counter

@@ -1,4 +1,4 @@
-"""Configure the web server, both for `berth up` and for a process behind a proxy."""
+"""Configure the web server, for `berth up` and for processes behind a proxy."""
 
 import gc
 import importlib
@@ -22,7 +22,7 @@ APPLICATION = "berth.server.asgi:application"
 RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
 CONNECTIONS_MIN = 64
 DATABASE_WAIT_SECONDS = 10
-NEW_OBJECTS = 5000  # between two searches for garbage; almost all objects of a request are freed without them
+NEW_OBJECTS = 5000  # between two garbage collections; almost all of a request's objects are freed without one
 
 
 def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
@@ -55,7 +55,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
 
 
 def pool_database_connections(size: int) -> None:
-    """Let the threads of this process share up to `size` database connections.
+    """Let this process's threads share up to `size` database connections.
 
     Call this before any thread connects. A web process serves requests on many threads. With a size of 0,
     each thread keeps its own connection.
@@ -69,7 +69,7 @@ def pool_database_connections(size: int) -> None:
 
 
 def replace_closed_connection(connection: Any, **more: object) -> None:
-    """Take another connection from the pool if PostgreSQL has closed this one, for example in a restart."""
+    """Get a new connection from the pool if PostgreSQL has closed this one, for example during a restart."""
     if not is_open(connection.connection):
         connection.close()  # the pool opens a new one
         connection.connect()
@@ -78,12 +78,12 @@ def replace_closed_connection(connection: Any, **more: object) -> None:
 def is_open(connection: psycopg.Connection[Any]) -> bool:
     """Return whether PostgreSQL has left the connection open.
 
-    Checking an idle connection costs no round trip.
+    Checking an idle connection takes no round trip.
     """
     try:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        if poll.poll(0):  # the end of the connection, or a message before it
+        if poll.poll(0):  # the connection was closed, or sent a message before closing
             connection.execute("")
     except psycopg.OperationalError:
         return False
@@ -91,7 +91,7 @@ def is_open(connection: psycopg.Connection[Any]) -> bool:
 
 
 def network_matcher(proxies: list[str]) -> Callable[[str], bool]:
-    """Return a predicate that tests whether an address belongs to one of these networks."""
+    """Return a predicate that tests whether an address is in one of these networks."""
     networks = [ip_network(proxy) for proxy in proxies]
 
     @lru_cache(maxsize=1024)

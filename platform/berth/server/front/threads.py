@@ -12,10 +12,10 @@ IDLE_THREADS_MAX = 8
 
 
 class RequestThreads:
-    """ASGI middleware that lends a thread to each request.
+    """ASGI middleware that lends each request a thread.
 
     Django runs all synchronous code of a request in one thread. Without this middleware, it starts one thread
-    for each request and another that waits for the first to end.
+    for each request, and another one that waits for the first to end.
     """
 
     def __init__(self, app: App) -> None:
@@ -35,7 +35,7 @@ class RequestThreads:
 
 
 class RequestThread(ThreadPoolExecutor):
-    """Thread that starts with its first call."""
+    """Thread that starts on its first call."""
 
     def __init__(self) -> None:
         super().__init__(max_workers=1, thread_name_prefix="request")

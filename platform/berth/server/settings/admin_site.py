@@ -5,7 +5,7 @@ from typing import Any
 from django.templatetags.static import static
 from django.urls import reverse_lazy
 
-# Shades and lightness of the primary colour, as numbered by django-unfold.
+# Shades and lightness of the primary colour, numbered as in django-unfold.
 SHADES = (50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950)
 LIGHTNESS = (97, 93, 87, 80, 71, 61, 53, 46, 40, 34, 25)
 

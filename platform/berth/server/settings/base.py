@@ -24,7 +24,7 @@ def persistent_key(path: Path) -> str:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Create the file atomically. If two processes start together, the first one wins."""
+    """Create the file atomically. If two processes start at the same time, the first one wins."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)
@@ -97,7 +97,7 @@ INSTALLED_APPS = [
 DATABASES = {"default": env.db_url("DATABASE_URL", default=EmbeddedCluster(BERTH_HOME / "postgres").url())}
 DATABASES["default"].setdefault("OPTIONS", {})
 DATABASES["default"]["CONN_MAX_AGE"] = 300
-# The statements of berth.db.prepared are prepared when a connection runs them for the second time.
+# The queries in berth.db.prepared are prepared when a connection runs them for the second time.
 DATABASES["default"]["OPTIONS"]["prepare_threshold"] = 1
 # Detect connections that PostgreSQL has closed before a request uses them.
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
@@ -110,7 +110,7 @@ CACHES = {
     if REDIS_URL
     else {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        # Rate limits are counted here, so no client may evict another client's counters.
+        # Rate limits are counted in this cache, so no client may evict another client's counters.
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     }
 }
@@ -185,7 +185,7 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"level": LOG_LEVEL, "propagate": True, "handlers": []},
-        "django.request": {"level": "ERROR"},  # no warning for each 404
+        "django.request": {"level": "ERROR"},  # do not warn about every 404 response
         "django-q": {"level": "WARNING"},
         "psycopg.pool": {"level": "ERROR"},
         "botocore": {"level": "WARNING"},

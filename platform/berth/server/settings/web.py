@@ -103,7 +103,7 @@ def networks(variable: str) -> list[str]:
         ) from None
 
 
-# X-Forwarded-For is honoured only from these proxies, which are exempt from the limit per address.
+# X-Forwarded-For is trusted only from these proxies, which are exempt from the limit per address.
 BERTH_TRUSTED_PROXIES = networks("BERTH_TRUSTED_PROXIES")
 # Limits of each web process.
 BERTH_CONNECTIONS_PER_ADDRESS = env.int("BERTH_CONNECTIONS_PER_ADDRESS", default=1000)
@@ -118,8 +118,10 @@ BERTH_RATE_LIMITS = {
     "bad_token": env.int("BERTH_RATE_BAD_TOKEN", default=60),
     "login": env.int("BERTH_RATE_LOGIN", default=20),
 }
-BERTH_CALL_MIB = env.int("BERTH_CALL_MIB", default=32)  # size of a call with its arguments, or of a result
-BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)  # total size of a session's calls and results
+# Maximum size of a call with its arguments, or of a result.
+BERTH_CALL_MIB = env.int("BERTH_CALL_MIB", default=32)
+# Maximum total size of a session's calls and results.
+BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
@@ -146,7 +148,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
-    # Keep the page from calling the public OpenAPI validator.
+    # Prevent the page from calling the public OpenAPI validator.
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None, "persistAuthorization": False},
     "POSTPROCESSING_HOOKS": [],
     "AUTHENTICATION_WHITELIST": [],

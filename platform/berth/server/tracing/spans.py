@@ -1,6 +1,6 @@
-"""Tracing spans. Without a configured collector, a span costs no more than checking a variable.
+"""Tracing spans. If no collector is configured, a span costs no more than checking a variable.
 
-OpenTelemetry is imported at the first span, and only if a collector is configured.
+OpenTelemetry is imported for the first span, and only if a collector is configured.
 """
 
 import os
@@ -85,7 +85,7 @@ def is_tracing_enabled() -> bool:
 
 
 def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: Any) -> Span:
-    """Return a span for a `with` statement. The span continues the trace in `headers`, if given."""
+    """Return a span for a `with` statement. If `headers` are given, the span continues their trace."""
     tracer = _tracer_if_enabled()
     if tracer is None:
         return NO_SPAN
@@ -101,7 +101,7 @@ def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: A
 
 
 def current_ids() -> dict[str, str]:
-    """Return the current trace and span IDs for log lines, or an empty dict without a span."""
+    """Return the current trace and span IDs for log lines, or an empty dict if there is no span."""
     if _tracer is None:
         return {}
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span

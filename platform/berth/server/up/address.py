@@ -46,7 +46,7 @@ def socket_url(listening: socket.socket) -> str:
 
 
 def wait_until_ready(address: str, *, should_continue: Callable[[], bool], seconds: float = 90) -> bool:
-    """Return whether the server responds in time. Give up when `should_continue` returns False."""
+    """Return whether the server responds in time. Stop waiting when `should_continue` returns False."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and should_continue():
         http_connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=5)

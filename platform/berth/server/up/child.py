@@ -27,7 +27,7 @@ class Process(Protocol):
 def command_launcher(
     command: Callable[[], list[str]], env: Mapping[str, str], inherited_fds: Sequence[int] = ()
 ) -> Callable[[BinaryIO], subprocess.Popen[bytes]]:
-    """Return a function that starts a command with a log file. `command` is called at each start."""
+    """Return a function that starts a command with a log file. `command` is called for each start."""
     return lambda log: subprocess.Popen(
         command(),
         env=dict(env),
@@ -44,7 +44,7 @@ def command_launcher(
 class Child:
     """Child process of the supervisor.
 
-    `launch` starts the process with its log file, and `stop_signal` stops the process gracefully.
+    `launch` starts the process with its log file, and `stop_signal` stops it gracefully.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Child:
         return self.process.pid if self.process else None
 
     def start(self, now: float) -> None:
-        """Start the process. A failed fork is retried like an exit of the process."""
+        """Start the process. If forking fails, retry as if the process had exited."""
         self._started, self.restart_at = now, None
         with self.log.open("ab") as log:
             try:
@@ -73,7 +73,7 @@ class Child:
     def poll_exit(self, now: float) -> int | None:
         """Return the exit code of a child that has just exited, and schedule its restart.
 
-        The pause before the restart grows with each consecutive failure.
+        The delay before the restart grows with each consecutive failure.
         """
         if self.process is None or (code := self.process.poll()) is None:
             return None

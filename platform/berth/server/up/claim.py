@@ -14,7 +14,8 @@ from berth.server.up.errors import StartupError
 def claim_home(home: Path) -> Iterator[TextIO]:
     """Close the home directory to other users, lock it with a file, and yield the file.
 
-    The kernel releases the lock when this process ends. A second process shows the text of the file.
+    The kernel releases the lock when this process ends. If the lock is held, the file's text is shown to the
+    user.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _restrict_to_owner(home)
@@ -30,7 +31,7 @@ def claim_home(home: Path) -> Iterator[TextIO]:
 
 
 def _restrict_to_owner(home: Path) -> None:
-    """Remove the permissions of other users, which an operator or an earlier release may have left."""
+    """Remove other users' permissions, which an operator or an earlier release may have granted."""
     status = home.stat()
     if status.st_mode & 0o077 and status.st_uid == os.geteuid():
         home.chmod(0o700)

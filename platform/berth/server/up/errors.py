@@ -2,4 +2,4 @@
 
 
 class StartupError(Exception):
-    """Raised for a failed start, which leaves no process running. The message states a remedy."""
+    """Raised if Berth failed to start. No process is left running. The message states a remedy."""

@@ -1,7 +1,7 @@
 """Start processes as forks of one process that has loaded Berth, so that they share its memory.
 
-A forked process becomes a child of the supervisor, because the process in between ends and the supervisor
-adopts orphans. It therefore outlives a restart of the preloaded process.
+A forked process becomes a child of the supervisor, because the intermediate process ends and the supervisor
+adopts orphans. A forked process therefore outlives a restart of the preloaded process.
 """
 
 import os
@@ -22,7 +22,7 @@ START_SECONDS = 20.0  # enough for a restart of the preloaded process
 
 @dataclass
 class ForkedProcess:
-    """Child process that another process forked, with those methods of `subprocess.Popen` that are used."""
+    """Child process that another process forked, with the methods of `subprocess.Popen` that are needed."""
 
     pid: int
     returncode: int | None = None
@@ -32,7 +32,7 @@ class ForkedProcess:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # reaped as an orphan
+            except ChildProcessError:  # already reaped as an orphan
                 self.returncode = 1
             else:
                 self.returncode = os.waitstatus_to_exitcode(status) if pid else None
@@ -47,9 +47,9 @@ class ForkedProcess:
 
 
 class Forks:
-    """The supervisor's side of the socket on which the preloaded process receives requests.
+    """Supervisor's end of the socket on which the preloaded process receives requests.
 
-    Both ends stay open here, so that requests wait while the preloaded process is restarted.
+    Both ends stay open in this process, so that requests wait while the preloaded process is restarted.
     """
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ class Forks:
     def fork(self, name: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
         """Start a process that writes to the log and uses the sockets. Raises OSError if it does not start.
 
-        The name is that of a program, such as `web`, and may end with a number, such as `web-2`. The new
+        The name is a program name such as `web`, optionally followed by a number, as in `web-2`. The new
         process reports its ID, then waits until this process has received it. If the ID is lost, for example
-        because the preloaded process is killed, the new process therefore ends before it does anything.
+        because the preloaded process is killed, the new process ends before it does anything.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:

@@ -15,11 +15,11 @@ OFF = f"""\
 
 
 def choose_isolation(home: Path, demo: bool) -> str:
-    """Return a notice about the isolation of pods for the terminal.
+    """Return a notice for the terminal about how pods are isolated.
 
-    Without enclosures, a node serves only one project. A demo has several projects that all belong to
-    the person who runs it. Unless the variable is set, a demo therefore turns isolation off and says so.
-    Raises StartupError if the variable is invalid.
+    Without enclosures, a node serves only one project. A demo has several projects, which all belong to the
+    person who runs it. Unless the variable is set, a demo therefore turns isolation off and says so. Raises
+    StartupError if the variable is invalid.
     """
     try:
         isolation = LocalRuntime(home / "run").isolation
@@ -33,7 +33,7 @@ def choose_isolation(home: Path, demo: bool) -> str:
 
 
 def _ignore_limits(isolation: Isolation) -> str:
-    """Let the demo's pods start on a machine that cannot enforce their limits. Return a notice about it."""
+    """Let the demo's pods start on a machine that cannot enforce their limits. Return a notice about that."""
     if {MEMORY, CPU} <= set(isolation.limits):
         return ""
     os.environ[LIMITS_VARIABLE] = "off"

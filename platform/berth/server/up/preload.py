@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def load() -> None:
-    """Import all programs, and keep the garbage collector from writing to the loaded objects."""
+    """Import all programs, and keep the garbage collector from modifying the loaded objects."""
     for module in MODULES:
         importlib.import_module(module)
     gc.disable()
@@ -111,7 +111,7 @@ def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:
 def _set_title(title: str) -> None:
     """Show the title in process lists, instead of the command line of the preloaded process."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])  # of the command line in memory
+    start, end = int(fields[45]), int(fields[46])  # memory range of the command line
     text = title.encode()[: end - start - 1]
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
     ctypes.CDLL(None).prctl(PR_SET_NAME, text, 0, 0, 0)  # truncated by the kernel

@@ -34,7 +34,7 @@ def password_file(home: Path) -> Path:
 def ensure_admin(file: Path) -> None:
     """Create the first admin, and store the password in a file that only its owner can read.
 
-    The file is deleted once the password has been changed.
+    The file is deleted when the password is changed.
     """
     from django.contrib.auth.models import User
 

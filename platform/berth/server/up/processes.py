@@ -41,7 +41,7 @@ def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
     """Return the process from which the programs are forked. It is killed if the supervisor dies.
 
     Users choose the addresses of inference engines and registries, so no process may call Berth's own ports.
-    Pods outlive the process that started them, and end with the supervisor.
+    Pods outlive the process that started them, but not the supervisor.
     """
     host, port = listening.getsockname()[:2]
     env = environment(home) | {

@@ -33,8 +33,9 @@ def main() -> None:
 
 
 def serve(listening: socket.socket) -> None:
-    """Serve HTTP and WebSockets on a socket that the supervisor opened, which other processes may share."""
-    # asyncio accepts as many connections at once as may wait, so the first process would take all of them.
+    """Serve HTTP and WebSockets on a socket that the supervisor opened and other processes may share."""
+    # asyncio accepts as many connections at a time as may wait, so the first process would accept all of
+    # them.
     SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
 
 
@@ -49,12 +50,13 @@ class SharedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(WAITING_CONNECTIONS)  # asyncio has set this to the number accepted at once
+            # Asyncio has set the backlog to the number accepted at once.
+            listening.listen(WAITING_CONNECTIONS)
 
     async def main_loop(self) -> None:
         ended = asyncio.Event()
         self._end = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
-        while not await self.on_tick(0):  # sets the date of responses
+        while not await self.on_tick(0):  # sets the Date header of responses
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), TICK_SECONDS)
 

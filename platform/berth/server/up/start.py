@@ -1,4 +1,4 @@
-"""Start all processes of one machine in order, and print Berth's address."""
+"""Start all of Berth's processes on one machine in order, and print Berth's address."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ OTHER_CONNECTIONS, CONNECTIONS_PER_WEB_PROCESS = 68, 12  # to the embedded datab
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
-    """Run until stopped. Return the exit code: 0, or 1 if Berth could not start."""
+    """Run until stopped. Return the exit code: 0 normally, or 1 if Berth could not start."""
     if demo:
         os.environ.setdefault("BERTH_DECLARED_GPUS", DEMO_GPUS)
     try:

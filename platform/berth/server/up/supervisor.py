@@ -15,7 +15,7 @@ PODS_STOP_SECONDS = 60.0
 
 
 class Supervisor:
-    """Supervisor that handles child exits and stop requests one at a time, as signals."""
+    """Supervisor that handles child exits and stop requests one at a time, in the form of signals."""
 
     def __init__(self, report: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self.children: list[Child] = []
@@ -46,7 +46,7 @@ class Supervisor:
                     child.trim_log()
 
     def stop(self, last: Sequence[Child] = ()) -> None:
-        """Stop the other children, then the pods, then `last`. A second stop signal kills them."""
+        """Stop the other children, then the pods, then `last`. A second stop signal kills them all."""
         first = [child for child in self.children if child not in last]
         may_wait = self._stop_children(first, STOP_SECONDS)
         if may_wait:

@@ -1,4 +1,4 @@
-"""Run the task queue so that no worker outlives its parent process."""
+"""Run the task queue so that no worker outlives the parent process."""
 
 import os
 import signal

@@ -15,7 +15,7 @@ from django.views.static import serve
 def documentation(request: HttpRequest, path: str | None = None) -> HttpResponseBase:
     """Return a file of the site, or instructions for building the site.
 
-    The site is public: it is the same for every installation and contains no data.
+    The site is public, because it is the same for every installation and contains no data.
     """
     folder: Path = settings.BERTH_DOCS
     if not (folder / "index.html").is_file():

@@ -11,7 +11,7 @@ from berth.core.errors import BerthError, Invalid
 
 @contextmanager
 def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Add the errors of the service call in the block to the form, and continue after the block."""
+    """Add errors of the service call in the block to the form, and continue after the block."""
     try:
         yield
     except BerthError as error:
@@ -19,7 +19,7 @@ def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator
 
 
 def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | None = None) -> None:
-    """Add each problem to its form field, or to the form if it has no field."""
+    """Add each problem to its form field, or to the whole form if it has no field."""
     if not isinstance(error, Invalid):
         form.add_error(None, error.detail)
         return
@@ -34,7 +34,7 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
 
 
 def _renamed(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field for the path's longest prefix in `fields`, and the rest of the path."""
+    """Return the form field for the longest prefix of the path in `fields`, and the rest of the path."""
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")
@@ -44,6 +44,6 @@ def _renamed(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
 def _containing_field(path: str, fields: Mapping[str, object]) -> str:
     """Return the field that contains a path.
 
-    For example, this is `plugins` for `plugins[1].name` and `pip` for `environment.pip[0]`.
+    For example, `plugins` contains `plugins[1].name`, and `pip` contains `environment.pip[0]`.
     """
     return next((step for step in re.split(r"[.\[]", path)[:2] if step in fields), "")

@@ -1,4 +1,4 @@
-"""Base class of forms, whose error messages state the value, what is allowed and what to do."""
+"""Base class of forms. Error messages state the value, what is allowed and what to do."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Section:
     """Section of a long form, with the names of its fields.
 
     A collapsed section opens if one of its fields has an error. `shown_for` is a field and a value: the
-    section is shown only while the field has this value.
+    section is visible only while the field has this value.
     """
 
     title: str
@@ -47,10 +47,10 @@ class ShownSection:
 
 
 class Form(forms.Form):
-    """Form whose fields replace Django's general messages with specific ones."""
+    """Form that replaces Django's general error messages with specific ones."""
 
     def sections(self) -> Sequence[Section]:
-        """Return the sections of the form, or nothing to show its fields in a single list."""
+        """Return the form's sections, or nothing if its fields form a single list."""
         return ()
 
     def shown_sections(self) -> list[ShownSection]:
@@ -77,7 +77,7 @@ def _specific_error(field: forms.Field, value: Any, error: ValidationError) -> V
 
 
 def _message(field: forms.Field, value: Any, error: ValidationError) -> str:
-    """Return the specific message for an error, or "" if its own message is already specific."""
+    """Return a specific message for an error, or "" if the error's own message is already specific."""
     code, params = error.code, error.params or {}
     if code == "required":
         return "Choose a value." if isinstance(field, forms.ChoiceField) else "Enter a value."
@@ -120,7 +120,7 @@ def _values(choices: Any) -> Iterator[Any]:
 
 
 def _quote_value(value: object) -> str:
-    """Return the value in quotation marks, shortened, or a list of values as received."""
+    """Return the value in quotation marks, shortened. A list is returned as received."""
     if isinstance(value, str) and value.isprintable():
         return f'"{value[: VALUE_MAX - 1]}…"' if len(value) > VALUE_MAX else f'"{value}"'
     return format_value(value)

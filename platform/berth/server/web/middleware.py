@@ -24,7 +24,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self' {socket}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# The admin site's interface (Alpine.js) evaluates expressions from its own templates, which also set colours,
+# The admin site's interface (Alpine.js) evaluates expressions in its own templates, which also set colours,
 # widths and heights. The policy still blocks inline scripts.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -49,8 +49,8 @@ DOCS = "/api/v1/docs"
 class ActingUser:
     """Middleware that sets `actor`, `require` and `begun` on the request.
 
-    `require` checks permissions for apps that do not know roles. `begun` is the time, in seconds since 1970,
-    from which the page listens for changes. REST views determine the acting user from the token.
+    `require` checks permissions for apps that do not know about roles. `begun` is the time, in seconds since
+    1970, from which the page listens for changes. REST views determine the acting user from the token.
     """
 
     def __init__(self, get_response: GetResponse) -> None:

@@ -57,7 +57,7 @@ GROUPS: Groups = (
 
 
 def navigation_groups(*, may_submit: bool) -> Groups:
-    """Return the groups of pages that the user can use."""
+    """Return groups of the pages that the user can use."""
     return tuple(
         (title, tuple(entry for entry in entries if may_submit or not entry.is_for_submitters))
         for title, entries in GROUPS

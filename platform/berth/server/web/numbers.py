@@ -6,12 +6,12 @@ from berth.core.amounts import MILLI
 
 NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024
-DECIMALS_BELOW_HOURS = 1000  # hours above which decimals are omitted
+DECIMALS_BELOW_HOURS = 1000  # number of hours from which decimals are omitted
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def thousandths(milli: float | str | None) -> str:
-    """Format thousandths as units: 4000 as 4, and 500 as 0.5.
+    """Format thousandths in whole units: 4000 as 4, and 500 as 0.5.
 
     None means unlimited. Templates pass a string for a missing value.
     """
@@ -52,7 +52,7 @@ def duration(seconds: float | None) -> str:
 
 
 def gpu_hours(gpu_seconds: float | None) -> str:
-    """Format lost work in GPU-hours, or in a smaller unit."""
+    """Format lost work in GPU-hours or a smaller unit."""
     if not gpu_seconds:
         return "0 GPU-s"
     if gpu_seconds < MINUTE:
@@ -77,7 +77,7 @@ def as_percentage(value: int) -> str:
 
 
 def money(value: Decimal | float) -> str:
-    """Format an amount of money without a currency, because prices have none."""
+    """Format an amount of money without a currency, because prices do not have one."""
     return f"{value:,.2f}"
 
 

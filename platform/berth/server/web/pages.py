@@ -1,4 +1,4 @@
-"""Respond with a whole page, or with the fragment that an open page requests."""
+"""Respond with a whole page, or with the fragment that an open page requested."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ SESSION_ENDED_MESSAGE = (
 
 
 def signed_in(view: View) -> View:
-    """Redirect anonymous users to the login page, and forbid caches from storing personal pages."""
+    """Redirect anonymous users to the login page, and forbid caches to store personal pages."""
 
     @wraps(view)
     def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:
@@ -66,7 +66,7 @@ def form_page(
 ) -> HttpResponse:
     """Show a form with its errors.
 
-    `label` is the text of its button, and `back` the URL of its cancel link.
+    `label` is the text of its button, and `back` is the URL of its cancel link.
     """
     context = {"form": form, "title": title, "label": label, "back": back, "post_to": request.path, **more}
     status = status or (422 if form.errors else 200)
@@ -84,7 +84,7 @@ def confirm_page(
     form: Form | None = None,
     **more: Any,
 ) -> HttpResponse:
-    """Ask for confirmation of a change. `form` may ask for its details."""
+    """Ask the user to confirm a change. `form` may ask for details."""
     context = {
         "title": title, "warning": warning, "label": label, "back": back, "danger": danger, "form": form,
         "post_to": request.path, **more,
@@ -96,7 +96,7 @@ def confirm_page(
 def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
     """Respond to a successful change.
 
-    An open page shows the message, or navigates to `to` if `leave` is set. Without scripts, the browser is
+    An open page shows the message or, if `leave` is set, navigates to `to`. Without scripts, the browser is
     redirected to `to`.
     """
     if request.htmx and not leave:

@@ -51,9 +51,9 @@ def search(request: Request) -> HttpResponse:
 
 
 def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
-    """Yield groups of results in which every word occurs in the name, or in the name of the project or pool.
+    """Yield groups of results. Every word must occur in the result's name, or in its project or pool.
 
-    Without words, only pages are listed.
+    If there are no words, only pages are listed.
     """
     yield HitGroup("Pages", list(_pages(actor, words)))
     if not words:

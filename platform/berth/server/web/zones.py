@@ -10,7 +10,7 @@ UTC = ZoneInfo("UTC")
 
 
 def reader_zone(request: HttpRequest) -> ZoneInfo:
-    """Return the reader's zone, or UTC if the cookie is missing or invalid.
+    """Return the reader's time zone, or UTC if the cookie is missing or invalid.
 
     The script percent-encodes the name (`Europe%2FBerlin`), and Django does not decode cookies.
     """

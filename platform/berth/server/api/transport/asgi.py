@@ -19,8 +19,8 @@ PATHS = ("/api/", "/healthz", "/readyz", "/metrics")
 class SingleThreadHandler(ASGIHandler):
     """Django's handler with synchronous middleware, for responses that are complete when the view returns.
 
-    It switches between event loop and thread once per request, instead of twice per middleware, three times
-    per view and once per signal. Streaming responses still run in the event loop.
+    It switches between the event loop and a thread once per request, instead of twice per middleware, three
+    times per view and once per signal. Streaming responses still run in the event loop.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class SingleThreadHandler(ASGIHandler):
                 await self.send_response(response, send)
 
     def respond(self, scope: dict[str, Any], body: IO[bytes]) -> HttpResponseBase:
-        """Return the response after releasing the request's resources, such as its database connection."""
+        """Return the response, after releasing the request's resources such as its database connection."""
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, error_response = self.create_request(scope, body)
         response = cast("HttpResponseBase", error_response) if request is None else self.get_response(request)
-        cast("Any", response)._handler_class = self.__class__  # the sender of the signal of its end
+        cast("Any", response)._handler_class = self.__class__  # the sender of the `request_finished` signal
         if not response.streaming:
             response.close()
         return response

@@ -15,7 +15,8 @@ from berth.db.bell import Wakeup, WakeupListener
 from berth.server.api.problems import to_logged_error
 
 WAIT_MAX = 25  # in seconds; many proxies close connections that are silent for longer
-RECHECK_SECONDS = 2.0  # interval for changes without a wake-up, such as a killed pod or an ended workload
+# Interval for detecting changes that send no wake-up, such as a killed pod or an ended workload.
+RECHECK_SECONDS = 2.0
 POLL_SECONDS = 0.1
 
 Responder = Callable[[bool], bytes | None]
@@ -26,8 +27,8 @@ def long_poll(
 ) -> HttpResponse | StreamingHttpResponse:
     """Return a response with the first result of `respond` that is not None.
 
-    `respond` receives True in its last call, after `seconds`, and must then return frames. The first call
-    runs before the response starts, so that an error has its own status. A later error is sent as a frame
+    `respond` receives True on its last call, after `seconds`, and must then return frames. The first call is
+    made before the response starts, so that an error sets the status code. A later error is sent as a frame
     with a `problem`.
     """
     data = respond(seconds <= 0)

@@ -19,7 +19,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uf
 def stream_response(
     request: Request, lines: Iterator[str], content_type: str, **headers: str
 ) -> StreamingHttpResponse:
-    """Stream lines, which may be read from the database while they are sent.
+    """Stream lines. The lines may be read from the database while they are sent.
 
     Under ASGI, this does not block the event loop.
     """
@@ -31,7 +31,7 @@ def stream_response(
 def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
-    """Stream `name`.csv. `rows` may be read from the database while they are sent."""
+    """Stream `name`.csv. The rows may be read from the database while they are sent."""
     disposition = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     wrapped = request if isinstance(request, Request) else Request(request)
     return stream_response(wrapped, csv_lines(header, rows), "text/csv; charset=utf-8", **disposition)
@@ -61,7 +61,7 @@ def format_cell(value: object) -> str:
 
 
 class _Echo:
-    """File-like object whose `write` returns the line, so that `csv.writer` returns it too."""
+    """File-like object whose `write` returns the line, so that `csv.writer` also returns it."""
 
     def write(self, line: str) -> str:
         return line

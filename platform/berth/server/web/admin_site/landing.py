@@ -110,7 +110,7 @@ def _evictions_table() -> Card:
 
 
 def _cycles_table() -> Card:
-    """Return the latest cycles that made decisions, because most cycles make none."""
+    """Return the latest cycles that made decisions. Most cycles make none."""
     cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MAX_ROWS]
     rows = [
         (

@@ -11,7 +11,7 @@ from unfold.contrib.filters.admin import RangeDateTimeFilter
 
 
 class TimeRangeFilter(RangeDateTimeFilter):
-    """Filter for a time range in the reader's zone, with optional times of day.
+    """Filter for a time range in the reader's time zone, with optional times of day.
 
     Unfold's own filter supports neither.
     """
@@ -25,7 +25,7 @@ class TimeRangeFilter(RangeDateTimeFilter):
         return queryset
 
     def _parse_end(self, end: str, default_time: time) -> datetime | None:
-        """Return one end of the range, or None for an invalid day, which the field still shows."""
+        """Return one end of the range, or None for an invalid date, which the field still shows."""
         inputs = [self.used_parameters.get(f"{self.parameter_name}_{end}_{part}") or "" for part in (0, 1)]
         try:
             day, hour = parse_date(inputs[0]), parse_time(inputs[1])

@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 10
 @never_cache
 @require_GET
 def begin(request: HttpRequest) -> HttpResponse:
-    """Redirect to the provider, and remember the requested page."""
+    """Redirect to the provider, and remember the page that the user requested."""
     next_url = request.GET.get("next", "")
     is_safe = url_has_allowed_host_and_scheme(
         next_url, {request.get_host()}, require_https=request.is_secure()
@@ -52,7 +52,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def end(request: HttpRequest) -> HttpResponse:
-    """Handle the redirect back: exchange the code for an ID token, and validate the token."""
+    """Handle the redirect from the provider: exchange the code for an ID token, and validate it."""
     next_url = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
     try:
         token = provider().authorize_access_token(request)
@@ -100,7 +100,7 @@ def provider() -> Any:
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
     """Register the provider.
 
-    Its metadata is read once. Its keys are read again if a token was signed with a new key.
+    Its metadata is fetched once. Its keys are fetched again if a token was signed with a new key.
     """
     return OAuth().register(
         "berth",
@@ -112,7 +112,7 @@ def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
 
 
 def _redirect_url(request: HttpRequest) -> str:
-    """Return the redirect URL, under the server's public URL if one is configured."""
+    """Return the redirect URL. It is based on the server's public URL, if one is configured."""
     path = reverse("sso-end")
     public: str = settings.BERTH_PUBLIC_URL
     return f"{public}{path}" if public else request.build_absolute_uri(path)

@@ -1,4 +1,4 @@
-"""Geometry of bars that templates draw as SVG."""
+"""Geometry of bars, which templates draw as SVG."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Bar:
 def quota_bar(
     *, allocated: int, quota: int | None, share: int | None, requested: int, scale: int, label: str
 ) -> Bar:
-    """Return a bar of in-quota, over-quota and requested GPUs that marks quota and fair share."""
+    """Return a bar of in-quota, over-quota and requested GPUs, with marks at the quota and the fair share."""
     within = allocated if quota is None else min(allocated, quota)
     parts, at = [], 0
     for amount, kind in ((within, "used"), (allocated - within, "over"), (requested, "requested")):
@@ -41,7 +41,7 @@ def quota_bar(
 
 
 def stacked_bar(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
-    """Return a bar of consecutive amounts on a track of length `total`."""
+    """Return a bar that shows amounts one after another on a track of length `total`."""
     parts, at = [], 0
     for amount, kind in amounts:
         start, end = _x(at, total), _x(at + amount, total)

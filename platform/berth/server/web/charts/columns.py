@@ -1,4 +1,4 @@
-"""Geometry of stacked columns over time that templates draw as SVG."""
+"""Geometry of stacked columns over time, which templates draw as SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

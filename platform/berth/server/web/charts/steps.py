@@ -1,4 +1,4 @@
-"""Geometry of step charts over time that templates draw as SVG."""
+"""Geometry of step charts over time, which templates draw as SVG."""
 
 import json
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """Stacked areas with a line over them. `marks` are (y, number) pairs from top to bottom.
+    """Stacked areas with a line above them. `marks` are (y, number) pairs from top to bottom.
 
-    `readouts` is JSON for the script that shows the numbers under the pointer: for each time, the time in
-    seconds, the number of each area, and that of the line.
+    `readouts` is JSON for the script that shows the numbers at the pointer: for each time, the time in
+    seconds, the number of each area, and the number of the line.
     """
 
     areas: tuple[Area, ...]
@@ -39,8 +39,8 @@ def step_chart(
 ) -> StepChart:
     """Return a step chart over a time axis from `begin` to `end`.
 
-    The chart is empty before the first time. Each number is drawn from its time until the next time, and the
-    last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value is
+    The chart is empty before the first time. Each number is drawn from its time to the next time, and the
+    last number to `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value is
     None.
     """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]

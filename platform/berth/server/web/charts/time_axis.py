@@ -14,16 +14,16 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label at a position, in percent of the axis."""
+    """Label at a position given in percent of the axis."""
 
     position: float
     text: str
 
 
 def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
-    """Return at most MAX_LABELS labels at round local times, such as 14:30, or `Nov 26` at midnight.
+    """Return up to MAX_LABELS labels at round local times, such as 14:30, or `Nov 26` at midnight.
 
-    Labels keep clear of both ends of the axis, where their text would not fit.
+    No label is close to an end of the axis, where its text would not fit.
     """
     seconds = (end - begin).total_seconds()
     if seconds <= 0:
@@ -37,7 +37,7 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
 
 def _round_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime]:
-    """Yield the multiples of `step` since local midnight. They follow the clock when it changes."""
+    """Yield the multiples of `step` since local midnight. They follow daylight saving changes."""
     local = begin.replace(tzinfo=None)
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
     passed = (local - midnight).total_seconds()

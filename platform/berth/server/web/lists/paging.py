@@ -33,7 +33,7 @@ def load_slice(
 ) -> Slice[M]:
     """Return one page of rows.
 
-    `columns` maps sort keys to columns without nulls. The prefix "-" reverses the order of a key.
+    `columns` maps sort keys to non-null columns. The prefix "-" reverses the order of a key.
     """
     if sort.removeprefix("-") not in columns:
         sort = default
@@ -86,7 +86,7 @@ def _cursor(direction: str, sort: str, column: str, row: Model) -> str:
 
 
 def _parse_cursor(cursor: str, sort: str) -> tuple[str, Any, str] | None:
-    """Return the position of a cursor, or None if it is invalid or belongs to another sort order."""
+    """Return the position of a cursor, or None if it is invalid or belongs to a different sort order."""
     try:
         direction, cursor_sort, value, key = json.loads(
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))

@@ -22,10 +22,10 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """Column of a table. `value` returns a cell in `unit`.
+    """Table column. `value` returns a cell in `unit`.
 
-    `order` is the database column, without nulls, that sorts long lists. An `in_file` column appears only in
-    the CSV file. `page_title` is the header on the page if it differs, for example above a bar.
+    `order` is the non-null database column that sorts long lists. An `in_file` column appears only in the CSV
+    file. `page_title` is the header on the page if it differs, for example above a bar.
     """
 
     key: str
@@ -60,7 +60,7 @@ class Listing(Generic[R]):
     next: str | None
     previous: str | None
     all_rows: Iterable[R]
-    has_rows: bool  # whether the list would have rows without the search
+    has_rows: bool  # whether the list would have rows if there were no search
 
     def parameter(self, key: str) -> str:
         return parameter_name(self.name, key)
@@ -132,7 +132,7 @@ def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple
     """Return the matching rows as a tree.
 
     Each match is a pair: a top-level row, and either the same row or a row below it. The top-level rows keep
-    their order, and the rows below each of them are in list order.
+    their order, and the rows below each of them keep the order of the list.
     """
     all_rows = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in all_rows}
@@ -146,7 +146,7 @@ def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple
 
 
 def requested_csv(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
-    """Return the requested CSV file, or None if the page itself is requested."""
+    """Return the requested CSV file, or None if the request is for the page itself."""
     state = next(
         (listing for listing in listings if request.GET.get(listing.parameter("format")) == "csv"), None
     )

@@ -1,4 +1,4 @@
-"""Announce changes to all web processes as notes that contain kinds and IDs but no content.
+"""Announce changes to all web processes as notes. A note has a kind and IDs, but no content.
 
 The first note after a pause is sent immediately, and notes that follow shortly afterwards are sent together.
 A cycle that starts a thousand workloads therefore causes only a few notifications.
@@ -70,7 +70,7 @@ class Announcer:
             self._latest.join()
 
     def _send_later(self) -> None:
-        """Send from the timer thread, over its own connection. The database may be down by now."""
+        """Send from the timer thread, over its own connection. The database may be unavailable by now."""
         try:
             self.send()
         except (OperationalError, InterfaceError) as error:

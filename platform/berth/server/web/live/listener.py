@@ -15,8 +15,8 @@ from berth.server.web.live.announcer import NAME
 
 Note = dict[str, Any]
 WAIT_SECONDS = 5.0
-IDLE_SECONDS = 60.0  # seconds without an open page before the thread ends
-NOTES_KEPT = 1000  # notes kept for pages that are rendered but not listening yet
+IDLE_SECONDS = 60.0  # how long the thread keeps running without an open page
+NOTES_KEPT = 1000  # notes kept for pages that have been rendered but are not listening yet
 CLOCK_SKEW_SECONDS = 0.2  # maximum clock difference between two web processes
 QUEUED_NOTES_MAX = 1000  # maximum queued notes per page; on overflow, EVERYTHING_CHANGED replaces them
 EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
@@ -45,7 +45,7 @@ class PageQueue:
 
 
 class Listener:
-    """Listener thread that runs while pages are open, and for some time after the last one."""
+    """Listener thread that runs while pages are open, and for some time after the last page closes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,11 +53,11 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._history: deque[tuple[float, Note]] = deque()
-        self._complete_since = math.inf  # `_history` has every note since this time
+        self._complete_since = math.inf  # `_history` contains every note since this time
         self._last_used_at = 0.0
 
     def add(self, queue: PageQueue) -> threading.Event:
-        """Add a page. The returned event is set once the thread listens to the database."""
+        """Add a page. The returned event is set when the thread is listening to the database."""
         with self._lock:
             self._queues.add(queue)
             self._last_used_at = time.monotonic()
@@ -72,7 +72,7 @@ class Listener:
             self._queues.discard(queue)
 
     def missed(self, since: float) -> list[Note]:
-        """Return the notes recorded since `since`, a timestamp from any web process's clock.
+        """Return the notes recorded since `since`, a timestamp from the clock of any web process.
 
         If this process has not been listening since then, return only EVERYTHING_CHANGED.
         """

@@ -96,7 +96,7 @@ def tone(kind: str) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
-    """Render a time in UTC, which scripts convert to the reader's zone. Styles are ago and full."""
+    """Render a UTC time, which scripts convert to the reader's time zone. Styles are ago and full."""
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)
     text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -128,7 +128,7 @@ def navigation(context: Context) -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def may_submit(context: Context) -> bool:
-    """Return whether the user may submit workloads to any project. It is determined once per request."""
+    """Return whether the user may submit workloads to any project. The result is cached for the request."""
     request = context["request"]
     if not hasattr(request, "may_submit"):
         request.may_submit = may_submit_anywhere(request.actor)
@@ -137,13 +137,13 @@ def may_submit(context: Context) -> bool:
 
 @register.inclusion_tag("web/parts/time_axis.html", takes_context=True)
 def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any]:
-    """Render the labels of a time axis in the reader's zone."""
+    """Render the labels of a time axis in the reader's time zone."""
     return {"labels": time_labels(begin, end, reader_zone(context["request"]))}
 
 
 @register.filter
 def commands(text: str) -> SafeString:
-    """Render a text whose commands are in backticks."""
+    """Render text in which commands are enclosed in backticks."""
     parts = enumerate(text.split("`"))
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", part) if place % 2 else part,) for place, part in parts)
@@ -277,11 +277,11 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
 
 @register.filter
 def owner_kind_label(row: Model) -> str:
-    """Return the kind of an object, such as "quota"."""
+    """Return the type of an object in words, such as "quota"."""
     return str(row._meta.verbose_name)
 
 
 @register.filter
 def bound(value: float | str | None, without: str) -> str:
-    """Format an amount, or return the text `without` if it is missing."""
+    """Format an amount, or return `without` if it is missing."""
     return without if value is None or value == "" else f"{value:,g}"
