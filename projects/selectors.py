@@ -179,11 +179,11 @@ class VisibleScope:
 def subscriptions(actor: Actor) -> QuerySet[Subscription]:
     """Return the user's own subscriptions and those of scopes that the user administers."""
     rows = Subscription.objects.select_related("user", "project", "department").order_by("pk")
-    own = Q(user=actor.user) if actor.user else Q(pk=None)
+    by_user = Q(user=actor.user) if actor.user else Q(pk=None)
     if is_platform_admin(actor):
-        return rows.filter(own | Q(user__isnull=True))
+        return rows.filter(by_user | Q(user__isnull=True))
     in_projects = Q(project__in=administered_projects(actor))
-    return rows.filter(own | in_projects | Q(department__in=administered_departments(actor)))
+    return rows.filter(by_user | in_projects | Q(department__in=administered_departments(actor)))
 
 
 def templates(actor: Actor) -> QuerySet[Template]:

@@ -76,8 +76,8 @@ def _next_scale_out_status(request: RequestFacts) -> RequestMove | None:
             )
         return RequestMove("CREATING" if request.mode == "managed" else "CONNECTING")
     if request.status == "ROLLING_BACK":
-        done = all(engine.state in ENDED for engine in request.engines)
-        return RequestMove(request.ends_as or "FAILED") if done else None
+        all_ended = all(engine.state in ENDED for engine in request.engines)
+        return RequestMove(request.ends_as or "FAILED") if all_ended else None
     failed = [engine for engine in request.engines if engine.failed]
     alive = [engine for engine in request.engines if not engine.failed and engine.state not in ENDED]
     late = [engine for engine in alive if engine.state != "ACTIVE"]

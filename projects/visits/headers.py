@@ -110,7 +110,9 @@ def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozense
     return frozenset(word.strip().lower() for value in listed for word in value.split(b",") if word.strip())
 
 
-def is_cross_site(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: str, is_socket: bool) -> bool:
+def is_cross_site(
+    headers: Iterable[tuple[bytes, bytes]], *, own_origin: str, method: str, is_socket: bool
+) -> bool:
     """Return whether the request is cross-site, except for links to pages and requests from programs.
 
     Browsers treat the port hosts of all workloads as one site and send cookies to all of them.
@@ -118,7 +120,7 @@ def is_cross_site(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: s
     headers = list(headers)
     origin = find_header(headers, b"origin")
     if origin:
-        return origin.lower() != own
+        return origin.lower() != own_origin
     site = find_header(headers, b"sec-fetch-site").lower()
     if site in SAME_ORIGIN:
         return False

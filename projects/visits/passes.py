@@ -81,10 +81,10 @@ def hash_cookie(cookie: str) -> str:
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 
-async def _query_in_thread(read: Callable[[], T]) -> T:
+async def _query_in_thread(query: Callable[[], T]) -> T:
     def run() -> T:
         try:
-            return read()
+            return query()
         finally:
             connection.close()
 

@@ -195,7 +195,7 @@ class PortProxy:
     def _is_cross_site(self, scope: Scope, port: tuple[uuid.UUID, str]) -> bool:
         return is_cross_site(
             scope["headers"],
-            own=self.origins.origin_for(*port),
+            own_origin=self.origins.origin_for(*port),
             method=scope.get("method", "GET"),
             is_socket=scope["type"] == "websocket",
         )

@@ -41,7 +41,7 @@ TEST_TITLE = "Test message"
 
 
 class SubscriptionForm(Form):
-    of = forms.ChoiceField(label="Scope")
+    scope = forms.ChoiceField(label="Scope")
     events = forms.MultipleChoiceField(
         label="Events", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple
     )
@@ -62,7 +62,7 @@ class SubscriptionForm(Form):
 SubscriptionRow = tuple[Subscription, str, list[str]]  # the masked address and the event titles
 DeliveryRow = tuple[Delivery, str, str]
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
-    Column("of", "Scope", lambda row: row[0].scope_name),
+    Column("scope", "Scope", lambda row: row[0].scope_name),
     Column("events", "Events", lambda row: ", ".join(row[2])),
     Column(
         "long",
@@ -80,7 +80,7 @@ SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
 DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("event", "Event", lambda row: row[2], order="kind"),
-    Column("of", "Scope", lambda row: _subject(row[0]), in_file=True),
+    Column("scope", "Scope", lambda row: _subject(row[0]), in_file=True),
     Column("to", "To", lambda row: row[1]),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("error", "Last error", lambda row: row[0].last_error, in_file=True),
@@ -150,19 +150,21 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @require_http_methods(["GET", "POST"])
 def add(request: Request) -> HttpResponse:
     initial = {
-        "of": MINE, "events": ["preempted", "failed", "pending"], "pending_minutes": 60,
+        "scope": MINE, "events": ["preempted", "failed", "pending"], "pending_minutes": 60,
         "to": getattr(request.user, "email", ""),
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="subscription_%s")
-    cast("forms.ChoiceField", form.fields["of"]).choices = _scope_choices(request.actor)
+    cast("forms.ChoiceField", form.fields["scope"]).choices = _scope_choices(request.actor)
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         with form_errors(form):
-            made = service.subscribe(
-                actor=request.actor, scope=_find_scope(request, values["of"]), to=values["to"],
+            subscription = service.subscribe(
+                actor=request.actor, scope=_find_scope(request, values["scope"]), to=values["to"],
                 events=values["events"], pending_minutes=values["pending_minutes"],
             )  # fmt: skip
-            return done(request, f"Subscription to {made.scope_name} created.", to=reverse("notifications"))
+            return done(
+                request, f"Subscription to {subscription.scope_name} created.", to=reverse("notifications")
+            )
     return form_page(
         request,
         form,

@@ -5,7 +5,7 @@ from projects.services.notifications.subscriptions import subscribe
 from tests.cast import Cast
 
 HTMX = {"HTTP_HX_REQUEST": "true"}
-SUBSCRIPTION_FORM = {"of": "mine", "events": ["failed"], "pending_minutes": "60", "to": "d@example.org"}
+SUBSCRIPTION_FORM = {"scope": "mine", "events": ["failed"], "pending_minutes": "60", "to": "d@example.org"}
 
 
 def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_in) -> None:

@@ -90,12 +90,12 @@ def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict
     """
     if section is None:
         return document
-    own = document.get("array")
-    if not isinstance(own, dict):
+    document_section = document.get("array")
+    if not isinstance(document_section, dict):
         return {**document, "array": section}
-    if sources := [key for key in ("values", "matrix") if key in own]:
-        raise BadInput(f"--array cannot be combined with array.{sources[0]} of the document")
-    return {**document, "array": {**own, **section}}
+    if sources := [key for key in ("values", "matrix") if key in document_section]:
+        raise BadInput(f"--array cannot be combined with array.{sources[0]} in the document")
+    return {**document, "array": {**document_section, **section}}
 
 
 def format_progress(counts: "TaskCounts", tasks: int) -> str:

@@ -101,8 +101,8 @@ def _parse_changes(client: "Client", sets: list[str], removals: list[str]) -> li
     departments = {project.name: project.department for project in client.projects.list()}
     changes: dict[QuotaKey, dict[str, Any]] = {}
     for text in sets:
-        left, sign, value = text.partition("=")
-        place, key = _parse_quota_key(text, left, departments, keyed=True)
+        target, sign, value = text.partition("=")
+        place, key = _parse_quota_key(text, target, departments, keyed=True)
         if not sign or not key:
             raise invalid_value("--set", "is not a quota change", text, SET_FORM)
         _set_nested(changes.setdefault(place, {}), key.split("."), _parse_value(value), text)
@@ -118,9 +118,9 @@ def _parse_changes(client: "Client", sets: list[str], removals: list[str]) -> li
 
 
 def _parse_quota_key(
-    text: str, left: str, departments: Mapping[str, str], *, keyed: bool
+    text: str, target: str, departments: Mapping[str, str], *, keyed: bool
 ) -> tuple[QuotaKey, str]:
-    owner, colon, rest = left.partition(":")
+    owner, colon, rest = target.partition(":")
     pool, _, key = rest.partition(".") if keyed else (rest, "", "")
     if not (owner and colon and pool):
         option, form = ("--set", SET_FORM) if keyed else ("--remove", REMOVE_FORM)

@@ -164,7 +164,7 @@ UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}
 def print_shares(traces: Iterable["ShareTrace"]) -> None:
     for trace in traces:
         for section in trace.trace:
-            of = section.queue if section.queue == trace.pool else f"{section.queue} in pool {trace.pool}"
-            print_section(safe(f"{section.name}: {UNITS[section.resource]} of {of}"))
+            queue = section.queue if section.queue == trace.pool else f"{section.queue} in pool {trace.pool}"
+            print_section(safe(f"{section.name}: {UNITS[section.resource]} of {queue}"))
             for line in section.explanation:
                 print(f"  {safe(line)}")

@@ -78,8 +78,8 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="NAME[:KEY=VALUE]",
-            help="Plugin, for example torch or mps:thread_percentage=50; repeatable, in order. "
-            "A value @FILE is read from that file, for example a token.",
+            help="Plugin, for example torch or mps:thread_percentage=50. Repeatable; plugins apply in the "
+            "given order. Use @FILE to read a value, such as a token, from a file.",
         ),
     ] = None
     python: Annotated[
@@ -236,9 +236,7 @@ class NewPool(PoolValues):
     ] = False
     accept_host_keys: Annotated[
         bool,
-        typer.Option(
-            "--accept-host-keys", help="Pin the keys that SSH hosts present now, where none is listed."
-        ),
+        typer.Option("--accept-host-keys", help="Pin the presented keys of SSH hosts without a listed key."),
     ] = False
 
 
@@ -269,8 +267,8 @@ def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
             if len({key for key, _, _ in entries}) == len(entries):
                 return {key.strip(): int(value) for key, _, value in entries}
         elif ":" in text:
-            least, most = text.split(":")
-            return [int(least), int(most)]
+            minimum, maximum = text.split(":")
+            return [int(minimum), int(maximum)]
         else:
             return int(text)
     except ValueError:

@@ -343,10 +343,10 @@ def _allow_traversal(path: Path, group: int) -> None:
 
     Only the server's group can traverse Berth's own directory. All users can traverse the other directories.
     """
-    own = home()
+    home_directory = home()
     for parent in path.parents:
         mode = parent.stat().st_mode
-        if parent == own or own in parent.parents:
+        if parent == home_directory or home_directory in parent.parents:
             os.chown(parent, -1, group)
             parent.chmod(stat.S_IMODE(mode) & ~OTHERS | stat.S_IXGRP)
         elif not mode & stat.S_IXOTH:

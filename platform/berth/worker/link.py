@@ -60,7 +60,7 @@ class ServerConnection:
         self._url = urlsplit(address)
         self._headers = {"Authorization": f"Bearer {secret}", "Accept": "*/*"}
         self._should_continue = should_continue
-        self._own = threading.local()
+        self._thread_state = threading.local()
 
     def register(self, python: str, cloudpickle: str, *, ready: bool = False) -> Registration:
         """Register the worker. Call this method again with `ready` when the worker is set up."""
@@ -109,18 +109,18 @@ class ServerConnection:
         return response.status, response.read()
 
     def _connection(self) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        connection: http.client.HTTPConnection | None = getattr(self._thread_state, "connection", None)
         if connection is None:
             secure = self._url.scheme == "https"
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-            connection = self._own.connection = kind(self._url.netloc, timeout=TIMEOUT)
+            connection = self._thread_state.connection = kind(self._url.netloc, timeout=TIMEOUT)
         return connection
 
     def _close_connection(self) -> None:
-        connection = getattr(self._own, "connection", None)
+        connection = getattr(self._thread_state, "connection", None)
         if connection is not None:
             connection.close()
-            self._own.connection = None
+            self._thread_state.connection = None
 
 
 def _orders(message: bytes) -> Orders:

@@ -183,19 +183,19 @@ class OwnRay:
 def main(command: list[str]) -> int:
     """Start Ray and, on rank 0, run the program. Return its exit code, or 0 on other ranks."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    own = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
+    ray = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
     try:
-        own.start()
-        if own.position.rank == 0:
-            return subprocess.run(command, env={**os.environ, **own.environment}, check=False).returncode
-        while _is_listening(own.position.head):
+        ray.start()
+        if ray.position.rank == 0:
+            return subprocess.run(command, env={**os.environ, **ray.environment}, check=False).returncode
+        while _is_listening(ray.position.head):
             time.sleep(1.0)
         return 0
     except RayUnavailable as missing:
         sys.stderr.write(f"{missing}\n")
         return 1
     finally:
-        own.end()
+        ray.end()
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -30,6 +30,6 @@ def load_pool_plugins(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ..
 
 def merge_plugins(pools: Iterable[Plugin], session: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """Return the pool's plugins, then the session's, which replace pool plugins of the same name."""
-    own = {plugin.name: plugin for plugin in session}
-    first = [own.pop(plugin.name, plugin) for plugin in pools]
-    return (*first, *own.values())
+    session_plugins = {plugin.name: plugin for plugin in session}
+    pool_plugins = [session_plugins.pop(plugin.name, plugin) for plugin in pools]
+    return (*pool_plugins, *session_plugins.values())

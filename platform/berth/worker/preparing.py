@@ -65,8 +65,8 @@ def _prepare(plugins: tuple[Plugin, ...], config: WorkerConfig, should_continue:
     sys.stderr.flush()
     home = python.parent.parent
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
-    own = {"VIRTUAL_ENV": str(home), "PATH": path, PREPARED_VARIABLE: home.name}
-    os.execve(python, [str(python), "-m", "berth.worker"], {**os.environ, **image.env, **own})  # noqa: S606
+    variables = {"VIRTUAL_ENV": str(home), "PATH": path, PREPARED_VARIABLE: home.name}
+    os.execve(python, [str(python), "-m", "berth.worker"], {**os.environ, **image.env, **variables})  # noqa: S606
 
 
 def _compose_image(plugins: tuple[Plugin, ...], config: WorkerConfig) -> tuple[Image, tuple[Operation, ...]]:
@@ -105,11 +105,11 @@ def _build_environment(image: Image, operations: tuple[Operation, ...], names: I
     script, phases = root / "script", root / "phases"
     script.write_text(bootstrap_script(image, operations), encoding="utf-8")
     phases.touch()
-    own = {
+    variables = {
         "BERTH_ENVIRONMENTS": str(root), "BERTH_PHASES": str(phases), "BERTH_PYTHON": sys.executable,
         "BERTH_APT": "no", "BERTH_BESIDE": "yes",
     }  # fmt: skip
-    env = {**os.environ, **own}
+    env = {**os.environ, **variables}
     code = subprocess.run(["/bin/sh", script], stdin=subprocess.DEVNULL, env=env, check=False).returncode
     if code:
         raise PreparationFailed(_failure_message(phases.read_text(encoding="utf-8"), code, ", ".join(names)))

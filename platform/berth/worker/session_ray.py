@@ -25,12 +25,12 @@ class SessionRay:
     """Ray on one node of a session, from `join` to `leave`. On pools without Ray, both methods do nothing."""
 
     def __init__(self) -> None:
-        self._own: OwnRay | None = None
+        self._ray: OwnRay | None = None
 
     @property
     def is_lost(self) -> bool:
         """Whether Ray has ended since this worker started it."""
-        return self._own is not None and not self._own.is_running
+        return self._ray is not None and not self._ray.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
         """Join the session's Ray cluster. Raises RayUnavailable if Ray does not start.
@@ -44,18 +44,18 @@ class SessionRay:
                 "Ray is not installed in the functions' Python environment, so functions cannot use Ray"
             )
             return
-        own = OwnRay(read_position(environ, cpus=max(1, int(float(environ.get("BERTH_CPUS", "1"))))))
+        ray = OwnRay(read_position(environ, cpus=max(1, int(float(environ.get("BERTH_CPUS", "1"))))))
         try:
-            own.start(START_SECONDS, should_continue)
+            ray.start(START_SECONDS, should_continue)
         except RayUnavailable as missing:
             raise RayUnavailable(f"the session's Ray could not be started: {missing}") from None
-        self._own = own
-        os.environ.update({**own.environment, RAY_DIRECTORY_VARIABLE: own.directory})
+        self._ray = ray
+        os.environ.update({**ray.environment, RAY_DIRECTORY_VARIABLE: ray.directory})
 
     def leave(self) -> None:
-        own, self._own = self._own, None
-        if own is not None:
-            own.end()
+        ray, self._ray = self._ray, None
+        if ray is not None:
+            ray.end()
 
 
 def connect() -> None:

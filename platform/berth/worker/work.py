@@ -67,14 +67,14 @@ class Worker:
         """Run calls. Ray starts before the plugin contexts are entered, and ends after they are exited."""
         app = HookContexts(Hook.AROUND_APP)
         try:
-            own = load_session_plugins(
+            session_plugins = load_session_plugins(
                 registration.setup, self.config, should_continue=lambda: not self._stop.is_set()
             )
             self._ray.join(should_continue=lambda: not self._stop.is_set())
             if registration.executor == "thread":
                 session_ray.connect()
                 signal.signal(signal.SIGTERM, self._on_signal)  # Ray installs its own handler
-            plugins = merge_plugins(load_pool_plugins(registration.plugins), own)
+            plugins = merge_plugins(load_pool_plugins(registration.plugins), session_plugins)
             app.enter(plugins, self.config.instance())
         except Exception as error:  # the client's code may raise anything
             stopped = isinstance(error, RayUnavailable | PreparationFailed) and self._stop.is_set()

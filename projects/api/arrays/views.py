@@ -81,16 +81,17 @@ class Arrays(ApiView):
         if parse_query(request, SubmitArrayQuery).dry_run:
             return Response(self._predict(request))
         submitted = arrays.submit(
-            actor=self.actor, document=parse_document(request), on_checked=self._spend_for
+            actor=self.actor, document=parse_document(request), on_checked=self._spend_for_tasks
         )
         return created_response(
             serialize_submission(submitted.array, submitted.warnings), f"/api/v1/arrays/{submitted.array.pk}"
         )
 
-    def _spend_for(self, array: WorkloadArray) -> None:
-        more = -(-array.task_count // TASKS_PER_REQUEST) - 1  # the request itself was already counted once
-        if more:
-            self.spend("write", f"user {self.request.user.pk}", more)
+    def _spend_for_tasks(self, array: WorkloadArray) -> None:
+        # The request itself was already counted once.
+        extra_requests = -(-array.task_count // TASKS_PER_REQUEST) - 1
+        if extra_requests:
+            self.spend("write", f"user {self.request.user.pk}", extra_requests)
 
     def _predict(self, request: Request) -> ArrayDryRunResponse:
         try:

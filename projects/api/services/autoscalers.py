@@ -255,7 +255,7 @@ def _serialize_condition(condition: Condition) -> AutoscalerConditionResponse:
     return AutoscalerConditionResponse.from_row(
         condition,
         type="scale_out" if condition.scales_out else "scale_in",
-        met=condition.holds,
+        met=condition.is_met,
         duration_secs=condition.duration,
         held_secs=condition.held,
     )

@@ -14,7 +14,7 @@ P95 = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Scaling condition. `holds` is None if too few engines report.
+    """Scaling condition. `is_met` is None if too few engines report.
 
     `since` and `held` describe the streak up to the latest sample. `triggered` is True once the condition has
     held for its `duration`.
@@ -22,7 +22,7 @@ class Condition:
 
     name: str
     scales_out: bool
-    holds: bool | None
+    is_met: bool | None
     value: float | None
     threshold: float
     duration: float
@@ -85,7 +85,7 @@ def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Win
     since = [
         (condition.name, _streak_start(window, condition.name, sample.at))
         for condition in _evaluate(new_window, config)
-        if condition.holds
+        if condition.is_met
     ]
     return replace(new_window, since=tuple(sorted(since)))
 
@@ -103,7 +103,7 @@ def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Co
 
 def _with_streak(condition: Condition, window: Window) -> Condition:
     since, latest = window.held_since(condition.name), window.latest
-    if not condition.holds or since is None or latest is None:
+    if not condition.is_met or since is None or latest is None:
         return condition
     held = latest.at - since
     return replace(condition, since=since, held=held, triggered=held >= condition.duration)
@@ -111,44 +111,48 @@ def _with_streak(condition: Condition, window: Window) -> Condition:
 
 def _evaluate(window: Window, config: AutoscalerConfig) -> tuple[Condition, ...]:
     metrics = compute_metrics(window, config) or _unknown_metrics()
-    out, into = config.scale_out_policy, config.scale_in_policy
-    backlog_limit = float(out.queue_depth_per_engine * metrics.queued.reporting)
+    scale_out, scale_in = config.scale_out_policy, config.scale_in_policy
+    backlog_limit = float(scale_out.queue_depth_per_engine * metrics.queued.reporting)
     return (
-        _condition_above(names.TOKEN_USAGE_HIGH, metrics.token_usage, out.token_usage_threshold, config),
+        _condition_above(
+            names.TOKEN_USAGE_HIGH, metrics.token_usage, scale_out.token_usage_threshold, config
+        ),
         _condition_above(names.QUEUE_BACKLOG, metrics.queued, backlog_limit, config),
         _condition_above(
-            names.QUEUE_LATENCY_HIGH, metrics.queue_time_p95, out.queue_time_p95_threshold, config
+            names.QUEUE_LATENCY_HIGH, metrics.queue_time_p95, scale_out.queue_time_p95_threshold, config
         ),
-        _condition_above(names.TTFT_HIGH, metrics.ttft_p95, out.ttft_p95_threshold, config),
-        _condition_below(names.TOKEN_USAGE_LOW, metrics.token_usage, into.token_usage_threshold, config),
-        _condition_below(names.NO_QUEUE, metrics.queued, into.queue_depth_threshold, config),
+        _condition_above(names.TTFT_HIGH, metrics.ttft_p95, scale_out.ttft_p95_threshold, config),
+        _condition_below(names.TOKEN_USAGE_LOW, metrics.token_usage, scale_in.token_usage_threshold, config),
+        _condition_below(names.NO_QUEUE, metrics.queued, scale_in.queue_depth_threshold, config),
         _condition_below(
-            names.THROUGHPUT_STABLE, metrics.variation, into.throughput_variance_threshold, config
+            names.THROUGHPUT_STABLE, metrics.variation, scale_in.throughput_variance_threshold, config
         ),
     )
 
 
 def _condition_above(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    holds = measure.value > threshold if measure.reported_by_half and measure.value is not None else None
+    is_met = measure.value > threshold if measure.reported_by_half and measure.value is not None else None
     return _build_condition(
-        name, measure, holds, threshold, config.scale_out_policy.durations[name], out=True
+        name, measure, is_met, threshold, config.scale_out_policy.durations[name], out=True
     )
 
 
 def _condition_below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
     """Return a scale-in condition, which can be met only if all engines report."""
-    holds: bool | None = None
+    is_met: bool | None = None
     if measure.reported_by_all and measure.value is not None:
-        holds = measure.value <= threshold if name == names.NO_QUEUE else measure.value < threshold
+        is_met = measure.value <= threshold if name == names.NO_QUEUE else measure.value < threshold
     return _build_condition(
-        name, measure, holds, threshold, config.scale_in_policy.durations[name], out=False
+        name, measure, is_met, threshold, config.scale_in_policy.durations[name], out=False
     )
 
 
 def _build_condition(
-    name: str, measure: Measure, holds: bool | None, threshold: float, duration: float, *, out: bool
+    name: str, measure: Measure, is_met: bool | None, threshold: float, duration: float, *, out: bool
 ) -> Condition:
-    return Condition(name, out, holds, measure.value, threshold, duration, measure.reporting, measure.engines)
+    return Condition(
+        name, out, is_met, measure.value, threshold, duration, measure.reporting, measure.engines
+    )
 
 
 def _streak_start(window: Window, name: str, at: float) -> float:

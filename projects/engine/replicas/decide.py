@@ -187,4 +187,4 @@ def _hold(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None
 def _all_report(evaluated: tuple[Condition, ...]) -> bool:
     """Return whether all engines report the two metrics that every kind of engine supports."""
     required = [condition for condition in evaluated if condition.name in {"token_usage_low", "no_queue"}]
-    return all(condition.holds is not None for condition in required)
+    return all(condition.is_met is not None for condition in required)

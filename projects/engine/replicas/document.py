@@ -27,20 +27,20 @@ class Rule:
     allowed: str
 
 
-def _number_rule(least: float, most: float, allowed: str, *, above: bool = False) -> Rule:
+def _number_rule(minimum: float, maximum: float, allowed: str, *, above: bool = False) -> Rule:
     def is_valid(value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return False
-        return (value > least if above else value >= least) and value <= most
+        return (value > minimum if above else value >= minimum) and value <= maximum
 
     return Rule(is_valid, allowed)
 
 
-def _integer_rule(least: int, most: int) -> Rule:
+def _integer_rule(minimum: int, maximum: int) -> Rule:
     def is_valid(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
-    return Rule(is_valid, f"a whole number from {least} to {most}")
+    return Rule(is_valid, f"a whole number from {minimum} to {maximum}")
 
 
 FRACTION = _number_rule(0, 1, "a number from 0 to 1")

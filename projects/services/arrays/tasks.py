@@ -59,8 +59,8 @@ def _build_tasks(array: WorkloadArray, model: Draft, attempts: Attempts) -> Iter
     parameters = section.parameters()
     for index, attempt in attempts.items():
         name = task_name(array.name, index)
-        own = {"id": uuid.uuid4(), "name": name, "array_index": index, "attempt": attempt}
-        task = Workload(**{**values, **own})
+        task_values = {"id": uuid.uuid4(), "name": name, "array_index": index, "attempt": attempt}
+        task = Workload(**{**values, **task_values})
         task.project, task.array = workload.project, array
         task.spec = {**document, "name": name}
         if parameters[index]:

@@ -108,8 +108,8 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
     subscriptions = notify.find_subscriptions([workload for workload, _ in merged], set(kinds))
     addresses = {workload.pk: _addresses(workload, kinds, subscriptions) for workload, _ in merged}
     if settings.BERTH_SENDS_MAIL:
-        without = [workload for workload, _ in merged if not addresses[workload.pk]]
-        for pk, address in notify.submitter_addresses(without).items():
+        without_address = [workload for workload, _ in merged if not addresses[workload.pk]]
+        for pk, address in notify.submitter_addresses(without_address).items():
             addresses[pk] = {address: (address, Channel.MAIL, None)}
     title = UNSCHEDULABLE.capitalize()
     return notify.create_deliveries(

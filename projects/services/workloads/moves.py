@@ -96,16 +96,17 @@ def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
     """
     with transaction.atomic(savepoint=False):
         changed = _change_phases(moves, now)
-        made = [move for move in moves if move.workload.pk in changed]
-        if not made:
+        applied = [move for move in moves if move.workload.pk in changed]
+        if not applied:
             return []
-        _delete_reservations(made)
-        events.record_all([move.event(actor) for move in made])
+        _delete_reservations(applied)
+        events.record_all([move.event(actor) for move in applied])
         deliveries.enqueue_all(
-            [deliveries.PhaseChange(move.workload, move.to, move.reason, move.message) for move in made], now
+            [deliveries.PhaseChange(move.workload, move.to, move.reason, move.message) for move in applied],
+            now,
         )
-        announce.workloads_changed([move.workload for move in made])
-    return made
+        announce.workloads_changed([move.workload for move in applied])
+    return applied
 
 
 def _change_phases(moves: Sequence[Move], now: datetime) -> set[Any]:

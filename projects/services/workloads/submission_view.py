@@ -151,20 +151,21 @@ class SubmissionView:
         department, pool_id = project.department, self.pools[pool].pk
         rows = self._allowances[department.pk]
         projects = rows.projects.get(pool_id, {})
-        own = projects.get(project.name) or Allowance(project.name, NO_QUOTA, UNLIMITED)
-        above = rows.department.get(pool_id) or Allowance(department.name, NO_QUOTA, UNLIMITED)
-        return own, above, bool(oversold(above, projects.values()))
+        project_allowance = projects.get(project.name) or Allowance(project.name, NO_QUOTA, UNLIMITED)
+        department_allowance = rows.department.get(pool_id) or Allowance(department.name, NO_QUOTA, UNLIMITED)
+        is_oversold = bool(oversold(department_allowance, projects.values()))
+        return project_allowance, department_allowance, is_oversold
 
     def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
         """Return the names of the secrets whose values the project can use, by pool."""
-        own = {name for owner, name in self._project_secrets[SecretKind.VALUE] if owner == project.pk}
+        names = {name for owner, name in self._project_secrets[SecretKind.VALUE] if owner == project.pk}
         rows = self._pool_secrets[SecretKind.VALUE]
-        return {pool: own | {name for owner, name in rows if owner == pool} for pool in pools}
+        return {pool: names | {name for owner, name in rows if owner == pool} for pool in pools}
 
     def registry_secret_names(self, project: Project, pools: Collection[str]) -> set[str]:
         """Return the names of the registry credentials of the project and the pools."""
-        own = {name for owner, name in self._project_secrets[SecretKind.REGISTRY] if owner == project.pk}
-        return own | {name for owner, name in self._pool_secrets[SecretKind.REGISTRY] if owner in pools}
+        names = {name for owner, name in self._project_secrets[SecretKind.REGISTRY] if owner == project.pk}
+        return names | {name for owner, name in self._pool_secrets[SecretKind.REGISTRY] if owner in pools}
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:

@@ -23,7 +23,9 @@ KEYS = re.compile("|".join(rf"\b{name}\b" for name in TITLES))
 def condition_row(one: Condition) -> dict[str, Any]:
     """Return the table row of a condition: its current state, value and threshold, with units."""
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
-    state = "unknown" if one.holds is None else "met" if one.triggered else "holds" if one.holds else "quiet"
+    state = (
+        "unknown" if one.is_met is None else "met" if one.triggered else "holds" if one.is_met else "quiet"
+    )
     return {
         "title": TITLES.get(one.name, one.name),
         "direction": "out" if one.scales_out else "in",

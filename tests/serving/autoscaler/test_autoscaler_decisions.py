@@ -18,7 +18,7 @@ def test_high_usage_scales_out_after_thirty_seconds() -> None:
     watch = Watch().take_sample(usage=0.86, times=3)
     assert watch.decide().action is Action.NONE
     condition = watch.condition("token_usage_high")
-    assert (condition.holds, condition.held, condition.triggered) == (True, 20, False)
+    assert (condition.is_met, condition.held, condition.triggered) == (True, 20, False)
     decision = watch.take_sample(usage=0.86).decide()
     assert (decision.action, decision.delta, decision.target) == (Action.OUT, 1, 5)
     assert decision.reason == "Conditions met: token_usage_high"
@@ -28,7 +28,7 @@ def test_high_usage_scales_out_after_thirty_seconds() -> None:
 @pytest.mark.shows("RLX-69")
 def test_usage_at_the_threshold_does_not_scale_out() -> None:
     watch = Watch().take_sample(usage=0.85, times=7)
-    assert watch.condition("token_usage_high").holds is False
+    assert watch.condition("token_usage_high").is_met is False
     assert watch.decide().action is Action.NONE
 
 
@@ -103,7 +103,7 @@ def test_low_load_removes_one_engine_once_all_conditions_have_held_long_enough()
 @pytest.mark.shows("RLX-76", "RLX-77")
 def test_usage_at_the_threshold_is_not_low() -> None:
     watch = Watch().take_sample(usage=0.3, queue=0.0, times=20)
-    assert watch.condition("token_usage_low").holds is False
+    assert watch.condition("token_usage_low").is_met is False
     assert watch.decide().action is Action.NONE
 
 

@@ -14,7 +14,7 @@ QUIET = {"usage": 0.1, "queue": 0.0}
 def test_scale_out_needs_readings_from_half_the_engines() -> None:
     assert Watch().take_sample(usage=0.95, silent=2, times=4).decide().action is Action.OUT
     watch = Watch().take_sample(usage=0.95, silent=3, times=4)
-    assert watch.condition("token_usage_high").holds is None
+    assert watch.condition("token_usage_high").is_met is None
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
 
 
@@ -22,7 +22,7 @@ def test_scale_out_needs_readings_from_half_the_engines() -> None:
 def test_no_engine_is_removed_while_any_engine_is_silent() -> None:
     watch = Watch().take_sample(**QUIET, silent=1, times=20)
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
-    assert watch.condition("no_queue").holds is None
+    assert watch.condition("no_queue").is_met is None
 
 
 @pytest.mark.shows("RLX-64", "RLX-101")
@@ -113,6 +113,6 @@ def test_future_sample_triggers_no_action() -> None:
 @pytest.mark.shows("RLX-79", "RLX-64")
 def test_throughput_is_unstable_while_a_sample_is_incomplete() -> None:
     watch = Watch().take_sample(**QUIET, times=2).take_sample(**QUIET, silent=1).take_sample(**QUIET, times=4)
-    assert watch.condition("throughput_stable").holds is None
-    assert watch.take_sample(**QUIET, times=2).condition("throughput_stable").holds is None
-    assert watch.take_sample(**QUIET, times=2).condition("throughput_stable").holds is True
+    assert watch.condition("throughput_stable").is_met is None
+    assert watch.take_sample(**QUIET, times=2).condition("throughput_stable").is_met is None
+    assert watch.take_sample(**QUIET, times=2).condition("throughput_stable").is_met is True

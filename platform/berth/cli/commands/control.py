@@ -129,7 +129,10 @@ def delete(workloads: Targets) -> None:
     with open_client() as client:
         for target in [find_target(client, reference) for reference in workloads]:
             if target.indexes is not None:
-                raise BadInput("Tasks of an array are deleted with the array, or as workloads by their name.")
+                raise BadInput(
+                    "Array tasks are deleted with their array. To delete a single task, delete its workload "
+                    "by name."
+                )
             if target.array is not None:
                 client.arrays.delete(target.array.id)
             elif target.workload is not None:

@@ -75,9 +75,7 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the current contents of the database.")
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt of --force.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the --force confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Restore a backup into an empty database, or with --force over an existing one.

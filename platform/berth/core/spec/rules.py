@@ -169,12 +169,12 @@ def _check_directories(spec: WorkloadSpec) -> Iterator[Problem]:
 
 
 def _check_secrets(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Problem]:
-    own = [(f"secrets[{number}]", use) for number, use in enumerate(spec.secrets)]
-    yield from _check_secret_uses(own, spec.env, [])
+    shared_uses = [(f"secrets[{number}]", use) for number, use in enumerate(spec.secrets)]
+    yield from _check_secret_uses(shared_uses, spec.env, [])
     for path, role in roles:
         uses = [(f"{path}.secrets[{number}]", use) for number, use in enumerate(role.secrets)]
-        yield from _check_secret_uses(uses, spec.role_env(role), own)
-        overrides = [(where, use) for where, use in own if use.env in role.env]
+        yield from _check_secret_uses(uses, spec.role_env(role), shared_uses)
+        overrides = [(where, use) for where, use in shared_uses if use.env in role.env]
         for where, use in overrides:
             message = f"is also a variable in env of role {role.name}"
             yield Problem(f"{where}.env", message, format_value(use.env), "a variable that env does not set")

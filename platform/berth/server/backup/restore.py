@@ -66,8 +66,10 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
                     _reject_nonempty_database(connection)
             _restore(database, backup)
             written, differing = put_keys(settings.BERTH_HOME, backup.keys(), missing)
-            same = "secret_key" in written or secret_fingerprint(settings.SECRET_KEY) == backup.manifest.key
-    return RestoreResult(backup.manifest, same, tuple(written), tuple(differing))
+            has_same_key = (
+                "secret_key" in written or secret_fingerprint(settings.SECRET_KEY) == backup.manifest.key
+            )
+    return RestoreResult(backup.manifest, has_same_key, tuple(written), tuple(differing))
 
 
 @contextmanager
@@ -84,15 +86,15 @@ def _while_stopped() -> Iterator[None]:
 
 
 def _reject_other_version(manifest: Manifest) -> None:
-    own, theirs = _own_migrations(), manifest.migrations
+    running_migrations, backup_migrations = _read_running_migrations(), manifest.migrations
     versions = f"Berth {manifest.version} created it, and this is Berth {running_version()}"
-    if unknown := sorted(set(theirs) - set(own)):
+    if unknown := sorted(set(backup_migrations) - set(running_migrations)):
         first = ".".join(unknown[0])
         raise BackupError(
             f"the backup is from another version: {versions}, which lacks migration {first}; "
             "restore it with that version"
         )
-    if absent := sorted(set(own) - set(theirs)):
+    if absent := sorted(set(running_migrations) - set(backup_migrations)):
         first = ".".join(absent[0])
         raise BackupError(
             f"the backup is from an older version: {versions}, and the backup lacks migration {first}; "
@@ -100,7 +102,7 @@ def _reject_other_version(manifest: Manifest) -> None:
         )
 
 
-def _own_migrations() -> Migrations:
+def _read_running_migrations() -> Migrations:
     from django.db.migrations.loader import MigrationLoader
 
     return tuple(sorted(MigrationLoader(None, ignore_no_migrations=True).disk_migrations))

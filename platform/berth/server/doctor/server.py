@@ -87,7 +87,7 @@ def _external_database(url: str) -> Check:
         return Check("Database", Status.MISSING, f"DATABASE_URL: {reason}.", "Correct DATABASE_URL.")
     finding = f"PostgreSQL {version}, at DATABASE_URL."
     if row is not None and row[0]:
-        remedy = "ALTER ROLE ... NOSUPERUSER; the role needs to own its database only."
+        remedy = "ALTER ROLE ... NOSUPERUSER; the role only needs to own its database."
         return Check("Database", Status.LIMITED, f"{finding} Its role is a superuser.", remedy)
     return Check("Database", Status.OK, finding)
 

@@ -69,7 +69,7 @@ class BoundedBodies:
             raise _Rejection(
                 RateLimited(
                     1,
-                    f"At most {LARGE_BODIES_MAX} large bodies at the same time. Try again in 1 s.",
+                    f"At most {LARGE_BODIES_MAX} large bodies can be sent at once. Try again in 1 s.",
                 )
             )
         self._large[secret] += 1

@@ -61,8 +61,8 @@ def programs(home: Path, forks: Forks, listening: socket, web_processes: int) ->
     """Return the processes to fork. All web processes accept requests on the same socket."""
     webs = ["web", *(f"web-{number}" for number in range(2, web_processes + 1))]
     return [
-        *(_forked(home, forks, name) for name in ("scheduler", "tasks", "services")),
-        *(_forked(home, forks, name, listening) for name in webs),
+        *(_create_child(home, forks, name) for name in ("scheduler", "tasks", "services")),
+        *(_create_child(home, forks, name, listening) for name in webs),
     ]
 
 
@@ -77,5 +77,5 @@ def web_process_count() -> int:
     return int(text)
 
 
-def _forked(home: Path, forks: Forks, name: str, *sockets: socket) -> Child:
+def _create_child(home: Path, forks: Forks, name: str, *sockets: socket) -> Child:
     return Child(name, forks.launcher(name, *sockets), home / "logs" / f"{name}.log")

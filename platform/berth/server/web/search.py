@@ -90,7 +90,7 @@ def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
     yield HitGroup(
         "Projects",
         [
-            Hit(row.name, _workloads_of(row.name), "quotas", row.department.name)
+            Hit(row.name, _workload_list_url(row.name), "quotas", row.department.name)
             for row in _matches(projects(actor), words, "name", "department__name")[:MAX_OF_A_KIND]
         ],
     )
@@ -132,7 +132,7 @@ def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
                 yield Hit(entry.title, entry.path, entry.icon, group)
 
 
-def _workloads_of(project: str) -> str:
+def _workload_list_url(project: str) -> str:
     return f"{reverse('workloads')}?{urlencode({'project': project})}"
 
 

@@ -226,8 +226,8 @@ def _format_images(node: Any) -> str:
         return ""
     if node.isolation.images == "kubernetes":
         return "run by Kubernetes"
-    runs = f"podman {node.isolation.images}" if node.isolation.images else "none"
-    return f"{runs}. {node.isolation.images_obstacle}".rstrip(". ")
+    engine = f"podman {node.isolation.images}" if node.isolation.images else "none"
+    return f"{engine}. {node.isolation.images_obstacle}".rstrip(". ")
 
 
 def _format_seccomp(node: Any) -> str:

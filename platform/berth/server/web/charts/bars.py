@@ -24,14 +24,14 @@ def quota_bar(
     *, allocated: int, quota: int | None, share: int | None, requested: int, scale: int, label: str
 ) -> Bar:
     """Return a bar of in-quota, over-quota and requested GPUs, with marks at the quota and the fair share."""
-    within = allocated if quota is None else min(allocated, quota)
-    parts, at = [], 0
-    for amount, kind in ((within, "used"), (allocated - within, "over"), (requested, "requested")):
-        end = _x(at + amount, scale)
-        start = _x(at, scale)
+    in_quota = allocated if quota is None else min(allocated, quota)
+    parts, position = [], 0
+    for amount, kind in ((in_quota, "used"), (allocated - in_quota, "over"), (requested, "requested")):
+        end = _x(position + amount, scale)
+        start = _x(position, scale)
         if end > start:
             parts.append(Part(start, end - start, kind))
-        at += amount
+        position += amount
     return Bar(
         tuple(parts),
         quota=None if not quota else _x(quota, scale),

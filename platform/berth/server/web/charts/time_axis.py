@@ -40,8 +40,8 @@ def _round_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime
     """Yield the multiples of `step` since local midnight. They follow daylight saving changes."""
     local = begin.replace(tzinfo=None)
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
-    passed = (local - midnight).total_seconds()
-    at = midnight + timedelta(seconds=-(-passed // step) * step)
+    elapsed = (local - midnight).total_seconds()
+    at = midnight + timedelta(seconds=-(-elapsed // step) * step)
     while (moment := at.replace(tzinfo=begin.tzinfo)) <= end:
         yield moment
         at += timedelta(seconds=step)

@@ -37,17 +37,17 @@ def load_slice(
     """
     if sort.removeprefix("-") not in columns:
         sort = default
-    down, column = sort.startswith("-"), columns[sort.removeprefix("-")]
+    is_descending, column = sort.startswith("-"), columns[sort.removeprefix("-")]
     position = _parse_cursor(cursor, sort)
     is_backward = position is not None and position[0] == "<"
     if position is not None:
         try:
             rows = rows.filter(
-                _filter_beyond(column, position[1], position[2], downwards=down != is_backward)
+                _filter_beyond(column, position[1], position[2], downwards=is_descending != is_backward)
             )
         except (ValidationError, ValueError, TypeError):
             position, is_backward = None, False
-    page_sort = f"{'-' if down != is_backward else ''}{sort.removeprefix('-')}"
+    page_sort = f"{'-' if is_descending != is_backward else ''}{sort.removeprefix('-')}"
     shown = list(sort_rows(rows, columns, page_sort)[: size + 1])
     has_more = len(shown) > size
     shown = shown[:size]
@@ -68,8 +68,8 @@ def load_slice(
 def sort_rows(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
     """Return all rows in page order."""
     column = columns[sort.removeprefix("-")]
-    down = sort.startswith("-")
-    return rows.order_by(*(F(name).desc() if down else F(name).asc() for name in (column, "pk")))
+    is_descending = sort.startswith("-")
+    return rows.order_by(*(F(name).desc() if is_descending else F(name).asc() for name in (column, "pk")))
 
 
 def _filter_beyond(column: str, value: Any, key: Any, *, downwards: bool) -> Q:

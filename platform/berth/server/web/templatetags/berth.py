@@ -214,14 +214,14 @@ def table_tools(
 ) -> dict[str, Any]:
     """Render the search field and the export link."""
     query = context["request"].GET
-    own = {listing.parameter(what) for what in ("search", "cursor", "format")}
+    own_parameters = {listing.parameter(what) for what in ("search", "cursor", "format")}
     return {
         "listing": listing,
         "word": listing.parameter("search"),
         "placeholder": placeholder,
         "target": target,
         "other_parameters": [
-            (name, value) for name in query if name not in own for value in query.getlist(name)
+            (name, value) for name in query if name not in own_parameters for value in query.getlist(name)
         ],
         "exported": _export_query(context, listing),
         "path": context["request"].path,
@@ -282,6 +282,6 @@ def owner_kind_label(row: Model) -> str:
 
 
 @register.filter
-def bound(value: float | str | None, without: str) -> str:
-    """Format an amount, or return `without` if it is missing."""
-    return without if value is None or value == "" else f"{value:,g}"
+def bound(value: float | str | None, fallback: str) -> str:
+    """Format an amount, or return `fallback` if it is missing."""
+    return fallback if value is None or value == "" else f"{value:,g}"
