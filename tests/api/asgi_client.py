@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Wire:
-    """An ASGI client that sends `parts` as the body and disconnects when `disconnected` is set."""
+    """An ASGI client that sends `parts` as the body, and disconnects when `disconnected` is set."""
 
     def __init__(
         self, path: str, query: str = "", *, secret: str = "", method: str = "GET",

@@ -81,7 +81,7 @@ def reset_rate_limits(frozen_rate_limits: None) -> None:
 
 @pytest.fixture(scope="module")
 def scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Any]:
-    """Create one object of each kind for all tests of a file. The changes of each test are undone."""
+    """Create one object of each kind for all tests in a file. Each test's changes are rolled back."""
     from tests.api.one_of_each import create_scene
 
     with shared_rows(django_db_blocker):

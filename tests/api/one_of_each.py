@@ -1,4 +1,4 @@
-"""One object of each kind, and a client for each user, which all tests of a file share."""
+"""One object of each kind, and a client for each user, shared by all tests in a file."""
 
 import uuid
 from dataclasses import dataclass

@@ -119,7 +119,7 @@ async def test_page_requests_are_passed_to_django() -> None:
 
 
 async def test_request_ends_before_its_response_is_sent() -> None:
-    """The end releases the database connection, which a slow client would otherwise keep."""
+    """Ending the request releases the database connection, which a slow client would otherwise keep."""
     steps: list[str] = []
     wire = Wire("/healthz")
 

@@ -48,7 +48,7 @@ def test_cursor_outlives_the_row_it_points_to(cast: Cast, dave: Caller) -> None:
     assert second["next"] is None
 
 
-def test_cursor_is_rejected_for_another_sort_order(cast: Cast, dave: Caller) -> None:
+def test_cursor_is_rejected_for_a_different_sort_order(cast: Cast, dave: Caller) -> None:
     for number in range(3):
         submit(cast, f"w{number}")
     cursor = dave.get("workloads", limit=1, sort="name").json()["next"]

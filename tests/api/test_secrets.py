@@ -1,4 +1,4 @@
-"""Tests for the secrets of projects and pools over REST: they can be set, listed and deleted, never read."""
+"""Tests for project and pool secrets over REST: they can be set, listed and deleted, but never read."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ LOGIN = {"registry": "registry.example.org:5000", "username": "berth", "password
 
 @pytest.fixture
 def put(caller: Callable[..., Caller]) -> Callable[..., Any]:
-    """Return a function that sets a secret as this user."""
+    """Return a function that sets a secret as the given user."""
 
     def send(user: str, path: str, body: Any) -> Any:
         return caller(user)("PUT", path, body)

@@ -1,4 +1,4 @@
-"""Tests for the distribution of tests over processes."""
+"""Tests for distributing tests over processes."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -24,7 +24,7 @@ def empty_url(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def admin(child_env: dict[str, str], tmp_path: Path) -> Berth:
-    """Run `berth admin` as a process, by default on the test's database."""
+    """Run `berth admin` as a process, by default on the test database."""
 
     def run(*words: str, url: str = "", home: str = "home", **more: str) -> subprocess.CompletedProcess[str]:
         environment = {**child_env, "BERTH_HOME": str(tmp_path / home), **more}
@@ -42,7 +42,7 @@ def admin(child_env: dict[str, str], tmp_path: Path) -> Berth:
 
 
 def contents(url: str) -> dict[str, tuple[int, str]]:
-    """Return the row count and digest of every table and the state of every sequence."""
+    """Return the row count and digest of every table, and the state of every sequence."""
     state: dict[str, tuple[int, str]] = {}
     with psycopg.connect(url) as connection:
         relations = connection.execute(

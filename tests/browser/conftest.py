@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Start a browser. It is closed before tests in another folder start an event loop."""
+    """Start a browser, and close it before tests in another folder start an event loop."""
     with chromium() as started, pytest.MonkeyPatch.context() as patched:
         # The driver runs an event loop on this thread. Rows are created only between calls to the driver.
         patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
@@ -63,13 +63,13 @@ def scene(transactional_db: None, snapshots: list[Snapshot]) -> Scene:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the server's home, which contains the pod directories."""
+    """Return the server's home directory, which contains the pod directories."""
     return tmp_path_factory.mktemp("web")
 
 
 @pytest.fixture(scope="package")
 def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
-    """Return the address of one server for all tests, on the test database."""
+    """Return the address of a server that all tests share, on the test database."""
     url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
     with serving(url, home) as started:
         yield started
@@ -82,7 +82,7 @@ def warm_contexts(browser: Browser, address: str) -> WarmContexts:
 
 @pytest.fixture
 def opened(browser: Browser, address: str, warm_contexts: WarmContexts, scene: Scene) -> Open:
-    """Open a page as a user of the scene: `with opened("dave") as (page, faults)`."""
+    """Return a function that opens a page as a user of the scene: `with opened("dave") as (page, faults)`."""
 
     def by(name: str | None, **options: Any) -> AbstractContextManager[tuple[Page, Faults]]:
         user = scene.people[name] if name else None

@@ -1,4 +1,4 @@
-"""Browser tests for daily work: submit, watch, explain, set quotas, see changes live."""
+"""Browser tests for daily work: submitting, watching, explanations, quotas and live changes."""
 
 import re
 import time
@@ -101,7 +101,7 @@ def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene
         fetched = []
 
         def delay_first(route: Route) -> None:
-            """Delay the first response until a second change, made later, has been announced."""
+            """Delay the first response until a later change has been announced."""
             fetched.append(route.request.url)
             if len(fetched) > 1:  # the second fetch
                 route.fallback()

@@ -1,4 +1,4 @@
-"""Browser test for the preview on the form of a new pool."""
+"""Browser test for the preview in the form for a new pool."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Browser tests for utilization on pages: refreshes keep opened parts open."""
+"""Browser tests for utilization on pages: a refresh keeps expanded sections open."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A terminal, isolated settings and the command, for the CLI tests."""
+"""A terminal, isolated settings, and a fixture that runs the `berth` command."""
 
 import os
 import subprocess

@@ -37,7 +37,7 @@ class Terminal:
 
 
 def _commands() -> list[Any]:
-    """Return every command module that talks to a server."""
+    """Return every command module that contacts a server."""
     names = [module.name for module in walk_packages(commands.__path__, f"{commands.__name__}.")]
     modules = [import_module(name) for name in names]
     return [module for module in modules if hasattr(module, "open_client")]

@@ -1,4 +1,4 @@
-"""The numbers of pending reasons in words."""
+"""Tests for the numbers in pending reasons, as text."""
 
 from berth.core.blocker_numbers import format_numbers
 

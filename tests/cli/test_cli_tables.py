@@ -1,4 +1,4 @@
-"""Tests of lists in narrow terminals and as CSV."""
+"""Tests for lists in narrow terminals and as CSV."""
 
 import csv
 import io

@@ -286,7 +286,7 @@ def test_ctrl_c_ends_watch_without_a_traceback(
 
 
 def packages_loaded_by(code: str) -> set[str]:
-    """Return the packages that Python has loaded after running `code`."""
+    """Return the packages that Python has loaded after it runs `code`."""
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; {code}; print(*sorted(sys.modules))"],
         capture_output=True, text=True, timeout=60, check=True,

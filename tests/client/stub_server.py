@@ -1,4 +1,4 @@
-"""An HTTP transport that gives scripted responses and records requests."""
+"""An HTTP transport that returns scripted responses and records requests."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
 
 class StubServer(httpx.BaseTransport):
-    """Transport that gives its replies in order, and then repeats the last one."""
+    """Transport that returns its responses in order, then repeats the last one."""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = list(replies)

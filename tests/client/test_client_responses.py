@@ -1,4 +1,4 @@
-"""Tests of responses: values, pages, errors and name lookup."""
+"""Tests of responses: values, pages, errors and lookup by name."""
 
 import httpx
 import pytest
@@ -100,7 +100,7 @@ def test_project_prefix_restricts_the_lookup() -> None:
     assert server.requests[0].url.params["project"] == "vision"
 
 
-def test_id_is_fetched_directly() -> None:
+def test_lookup_by_id_skips_the_list_request() -> None:
     server = StubServer(httpx.Response(200, json=workload()))
     server.client().workloads.find(workload()["id"])
     assert server.calls == [f"GET /api/v1/workloads/{workload()['id']}"]

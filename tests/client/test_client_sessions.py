@@ -1,4 +1,4 @@
-"""Tests of the client's session code that need no server."""
+"""Tests of the client's session code that do not need a server."""
 
 import io
 import threading
@@ -88,7 +88,7 @@ def ended_call(key: uuid.UUID, value: object, **words: Any) -> tuple[dict[str, A
     return {"key": str(key), "outcome": "value", "node": 0, "attempts": 1, **words}, cloudpickle.dumps(value)
 
 
-def test_broadcast_completes_when_every_node_has_answered() -> None:
+def test_broadcast_completes_when_every_node_has_responded() -> None:
     calls = PendingCalls()
     future = calls.add(b"x", everywhere=True)
     [sent] = calls.take_batch()

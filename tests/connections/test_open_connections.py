@@ -153,7 +153,7 @@ def test_log_stream_closes_when_the_role_is_removed(site: Site) -> None:
 
 
 def test_live_socket_omits_a_project_after_its_role_is_removed(site: Site) -> None:
-    """The test deletes the row directly, so the change is not announced."""
+    """The test deletes the row directly, so that the change is not announced."""
     with site.socket("live", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         heard_last = time.monotonic()

@@ -1,4 +1,4 @@
-"""Tests for inserting and updating many rows with one statement."""
+"""Tests for inserting and updating many rows in one query."""
 
 import uuid
 from datetime import UTC, datetime

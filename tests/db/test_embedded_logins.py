@@ -31,7 +31,7 @@ INSERT INTO runs (name) VALUES ('first');
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Create a directory that PostgreSQL's account can enter, with a path short enough for a socket."""
+    """Create a directory that PostgreSQL's account can enter and whose path is short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as directory:
         yield Path(directory)
 
@@ -44,7 +44,7 @@ def new_cluster(place: Path) -> EmbeddedCluster:
 
 @pytest.fixture(scope="module")
 def template_clusters() -> Iterator[Path]:
-    """Create one cluster as this release does and one as the previous release did. Tests copy them."""
+    """Create one cluster like this release and one like the previous release. Tests copy them."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as directory:
         EmbeddedCluster(Path(directory) / "present" / "postgres", FAST_SETTINGS).prepare()
         create_older_cluster(EmbeddedCluster(Path(directory) / "older" / "postgres", FAST_SETTINGS))
@@ -80,7 +80,7 @@ def role_url(cluster: EmbeddedCluster, role: str, password: str = "") -> str:
 
 
 def create_older_cluster(cluster: EmbeddedCluster) -> None:
-    """Create a cluster as the previous release did, in which every local user is a superuser."""
+    """Create a cluster like the previous release, in which every local user is a superuser."""
     cluster._create_cluster()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
     log = (cluster.data.parent / "older.log").open("ab")
@@ -153,7 +153,7 @@ def test_other_users_can_access_neither_socket_nor_password(
             assert "Permission denied" in done.stderr, done
 
 
-def test_cluster_of_an_older_release_is_restricted_in_place(
+def test_database_cluster_from_an_older_release_is_restricted_in_place(
     older_cluster: EmbeddedCluster, place: Path
 ) -> None:
     with run_server(older_cluster, log=place / "log"):

@@ -1,4 +1,4 @@
-"""Tests for compare-and-set on a column, of one row and of many."""
+"""Tests for compare-and-set on a column of one row or many."""
 
 from datetime import UTC, datetime
 

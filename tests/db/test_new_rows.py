@@ -1,4 +1,4 @@
-"""Tests for rows created without keyword arguments of their models."""
+"""Tests for rows created without calling their model with keyword arguments."""
 
 import uuid
 from typing import Any
@@ -27,7 +27,7 @@ def test_row_without_values_has_the_defaults_of_its_model(model: type[Model]) ->
     assert row._state.adding
 
 
-def test_row_has_the_given_values() -> None:
+def test_row_has_the_passed_values() -> None:
     workload, labels = uuid.uuid4(), {"team": "a"}
     row = new_row(Workload, id=workload, name="train", project_id=3, labels=labels)
     assert (row.pk, row.name, row.project_id, row.labels) == (workload, "train", 3, labels)

@@ -1,4 +1,4 @@
-"""Tests for statements that do not pass through Django's cursors."""
+"""Tests for queries that bypass Django's cursors."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def test_rows_are_returned() -> None:
     assert prepared.fetch_one(f"{ECHO} WHERE false", ["a", 1]) is None
 
 
-def test_errors_are_those_of_django_and_end_the_transaction() -> None:
+def test_django_errors_are_raised_and_end_the_transaction() -> None:
     with pytest.raises(ProgrammingError), transaction.atomic():
         prepared.execute("SELECT no_such_column", [])
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Tests for the training example with real processes and interruptions."""
+"""Tests for the training example, with real processes and interruptions."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests for the connections of a web process to the database."""
+"""Tests for a web process's connections to the database."""
 
 from pathlib import Path
 

@@ -42,7 +42,7 @@ def open_connection(address: str) -> socket.socket:
 
 
 def read_response(connection: socket.socket) -> tuple[int, bytes]:
-    """Return the status and all data up to the end of the connection."""
+    """Return the status, and all data until the connection ends."""
     data = b""
     while part := connection.recv(65536):
         data += part
@@ -50,7 +50,10 @@ def read_response(connection: socket.socket) -> tuple[int, bytes]:
 
 
 def post(address: str, path: str, *headers: str, size: int, chunked: bool) -> tuple[int, bytes, int]:
-    """Send the whole body before reading, as most clients do. Return status, data and bytes sent."""
+    """Send the whole body before reading, as most clients do.
+
+    Return the status, data and number of bytes sent.
+    """
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
     head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", length, *headers, "", ""])
     sent = 0
@@ -76,7 +79,7 @@ def test_oversized_body_is_rejected_without_authentication(address: str, path: s
         assert json.loads(data.partition(b"\r\n\r\n")[2])["code"] == "too-large"
 
 
-def test_large_body_of_session_calls_needs_valid_token(address: str) -> None:
+def test_large_session_call_needs_a_valid_token(address: str) -> None:
     path = "/api/v1/sessions/00000000-0000-0000-0000-000000000000/calls"
     for headers in ((), ("Authorization: Bearer berth_guessed",)):
         status, data, _ = post(address, path, *headers, size=4 * BODY_MAX, chunked=True)

@@ -22,7 +22,7 @@ InstallContext = Callable[..., AbstractContextManager[Installation]]
 
 @pytest.fixture(scope="session")
 def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a home directory as a first start with --demo leaves it, once per test run."""
+    """Create a home directory like that of a first start with --demo, once per test run."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -47,7 +47,7 @@ def _prepare(home: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the files and keep their owners. The database belongs to a separate user."""
+    """Copy the files and keep their owners, because the database belongs to a separate user."""
     draft = target.with_name(f"{target.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     subprocess.run(["cp", "-a", str(source), str(draft)], check=True)
@@ -56,7 +56,7 @@ def _copy(source: Path, target: Path) -> None:
 
 @pytest.fixture(scope="session")
 def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory to which all pods may write, whatever their user is."""
+    """Return a directory that every pod can write to, regardless of its user."""
     directory = tmp_path_factory.mktemp("pods")
     directory.chmod(0o777)
     return directory
@@ -64,9 +64,9 @@ def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installing(prepared_home: Path, directory_of_pods: Path) -> InstallContext:
-    """Run an installation with the demo organization for the duration of a block.
+    """Run an installation with the demo organization while the block runs.
 
-    Its pods see the programs of the tests, and share directories with them.
+    Its pods see the tests' programs and share directories with the tests.
     """
     paths = {
         "BERTH_POD_PATHS": str(ROOT / "tests"),
@@ -89,7 +89,7 @@ def installing(prepared_home: Path, directory_of_pods: Path) -> InstallContext:
 
 @pytest.fixture
 def tmp_path(directory_of_pods: Path) -> Path:
-    """Return a directory that the test shares with pods."""
+    """Return a directory shared by the test and pods."""
     path = Path(tempfile.mkdtemp(dir=directory_of_pods))
     path.chmod(0o777)
     return path

@@ -1,4 +1,4 @@
-"""Hosts with SSH servers in network namespaces, each with an address and directories of its own."""
+"""Hosts with SSH servers in network namespaces, each with its own address and directories."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ needs_namespaces = pytest.mark.skipif(bool(missing_parts()), reason=f"this machi
 
 @dataclass(frozen=True)
 class NamespaceHost:
-    """A host. Its directory /var/lib is `directory / "lib"`."""
+    """Host whose directory /var/lib is `directory / "lib"`."""
 
     name: str
     address: str
@@ -57,13 +57,16 @@ class NamespaceHost:
         return (self.directory / "log").read_text()
 
     def pids(self) -> list[int]:
-        """Return all processes in the namespace of the host."""
+        """Return all processes in the host's namespace."""
         return [int(pid) for pid in _run("ip", "netns", "pids", self.name).split()]
 
 
 @contextmanager
 def namespace_hosts(directory: Path, names: list[str]) -> Iterator[tuple[list[NamespaceHost], Path]]:
-    """Run hosts on a network of their own with this machine. Yield them and their private key's file."""
+    """Run hosts on a network that they share with this machine.
+
+    Yield the hosts and their private key's file.
+    """
     key = directory / "key"
     generate_key(key)
     bridge = "berth-ssh"
@@ -114,7 +117,7 @@ def _host(directory: Path, name: str, number: int, bridge: str, key: Path) -> It
 
 
 def _end_all(host: NamespaceHost) -> None:
-    """Kill all processes of the host: agents, nodes and pods."""
+    """Kill all of the host's processes: agents, nodes and pods."""
 
     def ended() -> bool:
         for pid in host.pids():

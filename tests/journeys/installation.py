@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def until(probe: Callable[[], T], seconds: float = PATIENCE, details: Callable[[], object] = str) -> T:
-    """Return the first truthy result of `probe`; fail with `details()` after `seconds`.
+    """Return the first truthy result of `probe`, or fail with `details()` after `seconds`.
 
-    The pauses grow with the time that has passed: a probe every 20 ms would keep a core busy for minutes.
+    The pauses grow with the elapsed time, because a probe every 20 ms would keep a core busy for minutes.
     """
     started = time.monotonic()
     while not (result := probe()):
@@ -64,7 +64,7 @@ class Installation:
         return self.start()
 
     def start(self, *options: str) -> str:
-        """Start Berth and return the address that it prints."""
+        """Start Berth. Return the address that it prints."""
         self.port = self.port or free_port()
         log = (self.home.parent / "up.out").open("w+")
         self.process = subprocess.Popen(

@@ -63,7 +63,7 @@ class Moment:
 
 @dataclass
 class Story:
-    """The service of one installation, observed over REST."""
+    """The service of an installation, observed over REST."""
 
     client: Client
     load: Load
@@ -130,7 +130,7 @@ def running_service(home: Path) -> Iterator[Story]:
 
 
 def play(story: Story, *, quiet: float, busy: float) -> None:
-    """Run one client, then twelve, then one, until the service is back at one engine."""
+    """Run one client, then twelve, then one, until the service has scaled in to one engine."""
     story.load.set(1)
     story.watch_for(quiet)
     story.load.set(12)

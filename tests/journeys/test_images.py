@@ -1,4 +1,4 @@
-"""Test a researcher's way to a container image: build, push, submit, follow, and read the errors."""
+"""Test how a researcher uses a container image: build, push, submit, follow, and read the errors."""
 
 import os
 from collections.abc import Iterator

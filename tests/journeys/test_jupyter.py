@@ -1,6 +1,6 @@
 """Run JupyterLab through Berth from the shipped example.
 
-Installing the package as on the nodes of a pool takes minutes, so `make test-heavy` runs this test.
+Installing the package takes minutes, as on the nodes of a pool, so `make test-heavy` runs this test.
 """
 
 import uuid

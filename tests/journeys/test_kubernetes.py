@@ -1,4 +1,4 @@
-"""Test the way from an existing Kubernetes cluster to a reclaimed gang that resumes."""
+"""Test every step from an existing Kubernetes cluster to a reclaimed gang that resumes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +69,7 @@ def submit(terminal: Terminal, name: str, project: str) -> None:
 
 
 def pods_of(cluster: FakeCluster, workload: str) -> list[dict[str, Any]]:
-    """Return the workload's pods in the cluster, by rank."""
+    """Return the workload's pods in the cluster, ordered by rank."""
     pods = [
         pod
         for pod in cluster.store.of_kind("pods")

@@ -1,4 +1,4 @@
-"""Test the main job: borrow, reclaim, resume without loss, explain."""
+"""Test the main use case: borrow, reclaim, resume without loss, explain."""
 
 import re
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
 
 
 def last_step(client: Client, name: str, event: str) -> int:
-    """Return the step in the last line with this event in the log of rank 0, or 0."""
+    """Return the step in the last line with this event in rank 0's log, or 0."""
     steps = re.findall(rf"^{event} +(\d+)/", log_of(client, name), re.MULTILINE)
     return int(steps[-1]) if steps else 0
 
@@ -65,7 +65,7 @@ def log_of(client: Client, name: str) -> str:
 def assert_eviction_is_explained_everywhere(berth: Installation, dave: Terminal, grace: Terminal) -> None:
     """Assert that the CLI, REST, the pages and the admin site show the same rule.
 
-    Each side sees its own workload by name and the other workload by project and size.
+    Each party sees its own workload by name, and the other workload by project and size.
     """
     [eviction] = dave.json("evictions", "--workload", "younger")
     assert (eviction["kind"], eviction["workload_name"], eviction["preemptor_project"]) == (

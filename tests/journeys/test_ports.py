@@ -1,4 +1,4 @@
-"""Open pod ports through a running installation whose web process is killed."""
+"""Open pod ports of a running installation, one of whose web processes is killed."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class Browser:
 
 
 def assert_every_line_is_json(logs: Path) -> None:
-    """Check the logs of all processes except the database, including the killed process."""
+    """Check the logs of all processes except the database. They include the killed process's log."""
     records = {
         name: [json.loads(line) for line in (logs / f"{name}.log").read_text().splitlines()]
         for name in ("web", "scheduler", "tasks", "services")

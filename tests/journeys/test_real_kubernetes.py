@@ -1,7 +1,7 @@
-"""Test the way from a real Kubernetes cluster to a reclaimed gang that resumes.
+"""Test every step from a real Kubernetes cluster to a reclaimed gang that resumes.
 
-The cluster has real kubelets, containers, networks and a scheduler. Its GPUs are a number that the nodes
-offer: no device is behind it.
+The cluster has real kubelets, containers, networks and a scheduler. Its nodes advertise GPUs without having
+any devices.
 """
 
 import json
@@ -37,7 +37,7 @@ echo "ends at $step"
 
 @dataclass
 class Prod:
-    """The cluster of the journey. `api` is its admin's, and `config` a kubeconfig with the shipped role."""
+    """Cluster of the journey. `api` has an admin's access; `config` is a kubeconfig with the shipped role."""
 
     api: Api
     config: Path
@@ -45,7 +45,7 @@ class Prod:
     workspaces: Path
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
-        """Return the objects in the namespaces of projects."""
+        """Return the objects in project namespaces."""
         listed, _ = self.api.list(f"/api/v1/{kind}")
         return [item for item in listed if item["metadata"]["namespace"].startswith("berth-")]
 
@@ -140,7 +140,7 @@ def submit(
     terminal: Terminal, prod: Prod, name: str, script: str = TRAIN, *, project: str = "vision",
     exits: int = 0, role: dict[str, Any] | None = None, **fields: Any,
 ) -> None:  # fmt: skip
-    """Submit a workload whose pods run a shell script, by default a gang of two that trains."""
+    """Submit a workload whose pods run a shell script. By default, it is a training gang of two pods."""
     values = {"name": "worker", "replicas": 2, "gpu": 1, "cpu": 0.1, "memory_mib": 32, **(role or {})}
     worker = {key: value for key, value in values.items() if value is not None}
     document = {
@@ -259,7 +259,7 @@ def test_service_runs_its_engines_and_scales_out(prod: Prod, users: Users) -> No
     reach(client, prod, "chat", "cancelled")
 
 
-def test_work_that_kubernetes_cannot_run_is_refused_with_the_reason(prod: Prod, users: Users) -> None:
+def test_workload_that_kubernetes_cannot_run_is_refused_with_the_reason(prod: Prod, users: Users) -> None:
     client = users.dave.client()
     submit(users.dave, prod, "half", role={"replicas": 1, "gpu": 0.5})
     until(lambda: "assign only whole GPUs" in users.dave.berth("why", "half"))

@@ -74,7 +74,7 @@ def test_eviction_after_quota_change_is_explained_and_audited(
 
 
 def borrow_gpus(dave: Page) -> None:
-    """A member of vision submits two gangs and watches them run on 8 GPUs, with a quota of 2."""
+    """A member of vision, which has a quota of 2 GPUs, submits two gangs and watches them run on 8 GPUs."""
     for name in ("older", "younger"):
         submit(dave, name)
         send(dave, name)
@@ -92,7 +92,7 @@ def reclaim_quota(grace: Page) -> None:
 
 
 def read_eviction_reason(dave: Page) -> None:
-    """The page updates itself and links to the eviction with its rule and numbers."""
+    """The page updates itself and links to the eviction, which shows its rule and numbers."""
     expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
     evictions = dave.get_by_role("region", name="Evictions")
     expect(evictions).to_contain_text("a 4-GPU workload of project ads")
@@ -108,7 +108,7 @@ def read_eviction_reason(dave: Page) -> None:
 
 
 def change_quotas(admin: Page) -> None:
-    """An admin moves quota from ads to vision after a preview of the effects."""
+    """An admin previews a quota change from ads to vision, then applies it."""
     admin.goto("/quotas", wait_until="networkidle")
     for owner, gpus in (("research", "8"), ("vision", "8"), ("product", "0"), ("ads", "0")):
         cell = admin.locator(f"#quota-grid tbody tr[data-name='{owner}'] td").first
@@ -124,7 +124,10 @@ def change_quotas(admin: Page) -> None:
 
 
 def check_audit(admin: Page, place: Path) -> None:
-    """The audit and its CSV file show both evictions. The activity names the author of the quota change."""
+    """The audit log and its CSV file show both evictions.
+
+    The activity names the author of the quota change.
+    """
     admin.goto("/evictions")
     for gave, took in (("ranking", "younger"), ("younger", "ranking")):
         row = admin.get_by_role("row").filter(has=admin.get_by_role("link", name=gave, exact=True))

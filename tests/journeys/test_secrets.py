@@ -1,4 +1,4 @@
-"""Test for a secret's way from the command line to a pod, in a running installation."""
+"""Test that a secret set on the command line reaches a pod in a running installation."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ VALUE = "swordfish-of-the-journey"
 
 
 def files_with(home: Path, text: str) -> list[Path]:
-    """Return the files of an installation that contain the text, with those of its database."""
+    """Return the files of an installation, including its database files, that contain the text."""
     return [path for path in home.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 

@@ -1,4 +1,4 @@
-"""Test the way from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue."""
+"""Test every step from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue."""
 
 import sys
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def slurm() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def installation(installing: InstallContext, slurm: SlurmCluster) -> Iterator[Installation]:
-    """Run Berth on a machine that has Slurm's programs."""
+    """Run Berth on a machine with Slurm's programs."""
     port = free_port()
     settings = {
         **slurm.env, "BERTH_PUBLIC_URL": f"http://127.0.0.1:{port}", "BERTH_PLAIN_HTTP": "1",
@@ -48,7 +48,7 @@ def installation(installing: InstallContext, slurm: SlurmCluster) -> Iterator[In
 
 
 def provider_settings(slurm: SlurmCluster, **more: Any) -> str:
-    """Return settings with which each Slurm node of this machine is a machine with its own address."""
+    """Return settings that treat each Slurm node of this machine as a machine with its own address."""
     number = slurm.root.stat().st_ino % 200 + 20
     setup = [
         f"export BERTH_NODE_ADDRESS=127.{number}.0.$((${{SLURMD_NODENAME#n}} + 1))",

@@ -1,4 +1,4 @@
-"""Test the way from machines with SSH to a reclaimed gang that resumes, and back to clean machines."""
+"""Test every step from machines with SSH to a reclaimed gang that resumes, and back to clean machines."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ WAIT = 'until [ -e "$BERTH_WORKSPACE/enough" ]; do sleep 0.2; done'
 
 @dataclass(frozen=True)
 class Story:
-    """An installation with two hosts that no pool uses yet."""
+    """An installation, and two hosts that no pool uses yet."""
 
     admin: Terminal
     dave: Terminal
@@ -116,7 +116,7 @@ def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:
 
 
 def create_pool_after_a_preview(story: Story) -> None:
-    """Create the pool as an admin does who has not pinned the keys of the hosts yet."""
+    """Create the pool like an admin who has not pinned the hosts' keys yet."""
     env = {"BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(story.workspaces)}
     listed = [{"name": host.name, "address": host.address, "env": env} for host in story.hosts]
     (story.place / "hosts.yaml").write_text(yaml.safe_dump(listed))
@@ -166,7 +166,7 @@ def check_removal(story: Story) -> None:
 
 
 def agents(host: NamespaceHost) -> list[int]:
-    """Return the processes of the agent and of its supervisor."""
+    """Return the processes of the agent and its supervisor."""
     return [
         pid for pid in host.pids() if "/berth-machine/" in command_of(pid) and "ray" not in command_of(pid)
     ]

@@ -1,4 +1,4 @@
-"""Tests for `berth up`, which starts all processes, restarts dead processes, and stops processes and pods."""
+"""Tests for `berth up`: starting all processes, restarting dead ones, and stopping processes and pods."""
 
 import os
 import shutil
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def berth() -> Iterator[Installation]:
-    """Return an installation whose home all tests in this file share. Data persists between starts.
+    """Return an installation shared by all tests in this file. Its data persists between starts.
 
-    The home is outside pytest's directory, which the database user cannot enter.
+    The home directory is outside pytest's directory, which the database user cannot enter.
     """
     with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
         installation = Installation(
@@ -44,7 +44,7 @@ def berth() -> Iterator[Installation]:
 
 @pytest.fixture(scope="module")
 def _pods(berth: Installation) -> None:
-    """Start two pods of a workload that runs until a stop request, even across a restart of Berth."""
+    """Start two pods of a workload that runs until a stop request, even if Berth restarts."""
     dave = sign_in(berth, "dave", berth.home.parent / "dave")
     dave.berth(
         "submit", "-n", "work", "-p", "vision", "--replicas", "2", "--gpu", "1", "--cpu", "0.1",
@@ -191,7 +191,7 @@ def test_second_start_in_one_home_directory_names_the_running_process(berth: Ins
 
 @pytest.mark.usefixtures("_pods")
 def test_killed_supervisor_leaves_no_process_and_the_next_start_keeps_the_data(berth: Installation) -> None:
-    """A request that is sent during the next start waits for its end."""
+    """A request sent during the next start waits until Berth is ready."""
     berth.running()
     until(lambda: len(pods(berth)) == 2)
     before = password(berth.home)

@@ -217,7 +217,10 @@ def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiv
 
 
 def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte arrives in time, but the whole response is too slow. Other deliveries must not be held up."""
+    """Each byte arrives in time, but the response as a whole is too slow.
+
+    Other deliveries must not wait for it.
+    """
     monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.3)
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     over = threading.Event()
@@ -278,7 +281,7 @@ def test_preemption_is_an_event_and_consolidation_is_not(reason: str, event: str
     assert deliveries.event_kind(Phase.STOPPING, reason) == event
 
 
-def test_delivery_of_a_dead_task_is_enqueued_again(
+def test_delivery_is_enqueued_again_after_its_task_died(
     cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.BERTH_SENDS_MAIL = True

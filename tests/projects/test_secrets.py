@@ -145,7 +145,7 @@ def test_second_secret_for_a_registry_is_refused(cast: Cast) -> None:
         ("key", {"value": TOKEN, "username": "a"}, "registry"),
     ],
 )
-def test_refusal_of_invalid_secret_does_not_reveal_its_value(
+def test_error_for_an_invalid_secret_does_not_reveal_its_value(
     cast: Cast, name: str, values: dict[str, str], path: str
 ) -> None:
     with pytest.raises(Invalid) as caught:

@@ -45,7 +45,10 @@ def document(name: str = "chat", engines: int = 1, gpu: float = 1, **service: An
 
 @dataclass
 class ServiceStage:
-    """The stage. `answers` is True if engines respond at the addresses of their running processes."""
+    """Stage for a service.
+
+    If `answers` is True, engines respond at the addresses of their running processes.
+    """
 
     stage: Stage
     engines: FakeEngines = field(default_factory=FakeEngines)
@@ -130,7 +133,7 @@ class ServiceStage:
             self.stage.clock.advance(seconds)
 
     def tick_scheduler(self) -> None:
-        """Tick the scheduler, unless its last tick changed nothing and no workload or pod changed since."""
+        """Tick the scheduler if its last tick changed something or a workload or pod has changed since."""
         now = self.stage.clock.now()
         unchanged = not self.have_pods_changed() and self.row_versions() == self.versions
         idle_since = self.idle_since
@@ -140,7 +143,7 @@ class ServiceStage:
         self.versions = self.row_versions()
 
     def row_versions(self) -> list[tuple[str, ...]]:
-        """Return a value that identifies the content of all workloads and pods."""
+        """Return a value that changes whenever a workload or pod changes."""
         with connection.cursor() as cursor:
             cursor.execute(VERSIONS)
             return list(cursor.fetchall())
@@ -218,7 +221,7 @@ class ServiceStage:
 
 
 def make_stage(nodes: int = 4) -> ServiceStage:
-    """Return a stage with `nodes` nodes of two GPUs each, all covered by vision's quota."""
+    """Return a stage with `nodes` nodes of two GPUs each, all within vision's quota."""
     made = Stage(make_cast())
     for number in range(nodes):
         made.node(number)

@@ -1,4 +1,4 @@
-"""Tests for autoscaling a service by its metrics."""
+"""Tests for autoscaling a service based on its metrics."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ QUICK_SETTINGS = {
 
 
 def load(stage: ServiceStage, usage: float, queued: int = 0) -> None:
-    """Report this load from every engine."""
+    """Make every engine report this load."""
     text = f"sglang:token_usage {usage}\nsglang:num_queue_reqs {queued}\nsglang:gen_throughput 100\n"
     for address in list(stage.engines.engines):
         stage.engines.report(address, text)

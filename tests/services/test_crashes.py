@@ -20,7 +20,7 @@ AFTER_CALLS = {"services.registered", "services.copied"}
 
 
 class Killed(BaseException):
-    """Simulates a crash. Not an `Exception`, so that no handler catches the crash."""
+    """Simulates a crash. It is not an `Exception`, so that no handler catches it."""
 
 
 @pytest.fixture(autouse=True)

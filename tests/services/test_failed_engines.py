@@ -1,4 +1,4 @@
-"""Tests for engines that die: their operations end soon, and the service history lists them."""
+"""Tests for engines that die: their operations end soon, and the service's history lists them."""
 
 import socket
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ SOON_TICKS = 15  # ticks of two seconds; the regular time limit is half an hour
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """Return an address that refuses connections: its port is bound, but no process listens on it."""
+    """Return an address that refuses connections. Its port is bound, but no process listens on it."""
     with closing(socket.socket()) as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"

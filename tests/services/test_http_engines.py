@@ -27,7 +27,7 @@ FROM_DISK = b"as they are on disk"
 
 @dataclass
 class HttpStage(ServiceStage):
-    """A stage where an engine responds over HTTP wherever a service pod runs."""
+    """Stage on which an engine responds over HTTP wherever a service pod runs."""
 
     router_address: str = ""
     folder: Path = Path()
@@ -54,7 +54,7 @@ class HttpStage(ServiceStage):
         return self.serve(router=router, weight_sync=True, **service)
 
     def train(self, engine: InferenceEngine, version: str) -> bytes:
-        """Write new weights and let the engine load them, as a trainer does."""
+        """Write new weights and let the engine load them, like a trainer."""
         weights = f"trained {version} times".encode() * 1000
         file = self.folder / f"weights-{version}"
         file.write_bytes(weights)
@@ -98,7 +98,7 @@ def finish_request(http_stage: HttpStage, request: ScaleRequest) -> ScaleRequest
 
 
 @pytest.mark.shows("RLX-02", "RLX-29", "RLX-31", "RLX-32")
-def test_added_engine_follows_weight_updates_of_the_initial_engine(http_stage: HttpStage) -> None:
+def test_added_engine_follows_the_initial_engines_weight_updates(http_stage: HttpStage) -> None:
     service = http_stage.chat()
     (initial,) = http_stage.live(service)
     seventh = http_stage.train(initial, "7")

@@ -1,4 +1,4 @@
-"""Tests for real service processes with real engines that are killed midway."""
+"""Tests for real service processes, with real engines, that are killed in the middle of a request."""
 
 import os
 import re
@@ -70,7 +70,7 @@ def is_healthy(url: str) -> bool:
 def kill_in_status(
     service_processes: ServiceProcesses, process: subprocess.Popen[bytes], request: ScaleRequest, status: str
 ) -> subprocess.Popen[bytes]:
-    """Kill the process once the request has entered the status, and return its replacement."""
+    """Kill the process when the request has entered the status, and return the replacement process."""
 
     def entered() -> bool:
         request.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Routers for tests: the real sglang-router, and a router with its older API."""
+"""Routers for tests: the real sglang-router, and a router with an older API."""
 
 import os
 import subprocess
@@ -58,7 +58,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 class OlderRouter(ThreadingHTTPServer):
-    """A router with the API from before version 0.2. Only additions wait until the engine is healthy."""
+    """A router with the API before version 0.2. Only additions wait until the engine is healthy."""
 
     daemon_threads = True
 

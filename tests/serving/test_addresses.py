@@ -1,4 +1,4 @@
-"""Tests for engine addresses: normal form, and allowed addresses."""
+"""Tests for engine addresses: their normal form, and which ones are allowed."""
 
 import socket
 from typing import Any

@@ -32,7 +32,7 @@ class Stage(Protocol):
     def end(self, engine: str) -> None: ...
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        """Start requests in the engine. Return a function that waits for and returns the answered ones."""
+        """Start requests in the engine. Return a function that waits and returns the answered ones."""
 
     def held(self, engine: str) -> str:
         """Return the engine's actual weights."""

@@ -1,4 +1,4 @@
-"""Tests for weight copies to an added engine over HTTP: complete copies and no lost request."""
+"""Tests for copying weights to an added engine over HTTP: copies are complete, and no request is lost."""
 
 import time
 import uuid
@@ -35,7 +35,7 @@ def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
 
 
 def copy_weights_to(seed: Server, added: Server, seconds: float = 5.0) -> str:
-    """Copy the weights in a separate group, because both engines find each other by the group's name."""
+    """Copy the weights in a separate group, because the two engines find each other by the group's name."""
     return copy_weights(ADAPTER, seed.address, added.address, group=f"berth-{uuid.uuid4()}", seconds=seconds)
 
 

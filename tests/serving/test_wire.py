@@ -1,4 +1,4 @@
-"""Tests that each call to an engine ends in time, with a complete, bounded response or an error."""
+"""Tests that each call to an engine ends in time, with a complete and bounded response or an error."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Tests that every log line is a JSON event that contains the ID of its request, cycle or job."""
+"""Tests that every log line is a JSON event with the ID of its request, cycle or job."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.scheduler.stage import Stage
 
 
 class LogLines:
-    """The JSON lines that the root logger's handler would write."""
+    """JSON lines that the root logger's handler would write."""
 
     def __init__(self) -> None:
         self.stream = StringIO()
@@ -54,7 +54,7 @@ def test_request_log_contains_route_and_id(
     assert "hidden" not in log_lines.stream.getvalue()
 
 
-def test_log_of_a_cycle_contains_its_number(stage: Stage, log_lines: LogLines, monkeypatch) -> None:
+def test_cycle_log_contains_its_number(stage: Stage, log_lines: LogLines, monkeypatch) -> None:
     def broken(order: object) -> None:
         raise OSError("no space left on device")
 
@@ -70,7 +70,7 @@ def a_job() -> None:
     logging.getLogger("a.job").warning("half way")
 
 
-def test_log_of_a_job_contains_its_name_and_id(db: None, log_lines: LogLines) -> None:
+def test_job_log_contains_its_name_and_id(db: None, log_lines: LogLines) -> None:
     number = async_task("tests.tracing.test_logs.a_job", sync=True)
     entry = log_lines.entry("half way")
     assert (entry["task"], entry["task_id"]) == ("tests.tracing.test_logs.a_job", number)

@@ -148,7 +148,7 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 
 
 def test_opentelemetry_is_not_imported_without_a_collector(child_env: dict[str, str]) -> None:
-    """This applies both without an endpoint and with a disabled SDK."""
+    """This applies without an endpoint as well as with a disabled SDK."""
     disabled = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}
     again = f"import os; os.environ.update({disabled!r}); spans._is_set_up = False\n"
     env = {key: value for key, value in child_env.items() if not key.startswith("OTEL_")}

@@ -1,4 +1,4 @@
-"""Tests of what `berth doctor` finds on this machine and on machines that lack something."""
+"""Tests for the findings of `berth doctor` on this machine and on machines that lack something."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ VARIABLES = ("BERTH_ISOLATION", "BERTH_LIMITS", "BERTH_SECCOMP", "DATABASE_URL")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the directory of an installation."""
+    """Return an installation's directory."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     path = tmp_path / "berth"

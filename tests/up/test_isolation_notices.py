@@ -1,4 +1,4 @@
-"""Tests of what `berth up` says about the isolation of pods."""
+"""Tests for the notices of `berth up` about pod isolation."""
 
 import os
 from pathlib import Path

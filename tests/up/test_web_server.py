@@ -38,7 +38,7 @@ async def test_signal_before_the_server_runs_ends_it(server: SharedServer) -> No
         await server.main_loop()
 
 
-async def test_date_of_responses_is_renewed(server: SharedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_response_date_is_updated(server: SharedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "TICK_SECONDS", 0.0)
     running = asyncio.create_task(server.main_loop())
     headers = server.server_state.default_headers = [(b"date", b"yesterday")]

@@ -23,7 +23,7 @@ from tests.visits.pod import Pod, serve_all
 
 @dataclass
 class VisitSetup:
-    """A running interactive workload behind the port proxy, which serves any host name on `port`."""
+    """A running interactive workload behind the port proxy, which serves all host names on `port`."""
 
     cast: Cast
     workload: Workload

@@ -23,7 +23,7 @@ socket.onmessage = (event) => { document.getElementById("what").textContent = ev
 
 @dataclass
 class Pod:
-    """The pod. `heard` lists requests, newest last. `left` is set when a visitor disconnects early."""
+    """The pod. `heard` lists requests, newest last. `left` is set if a visitor disconnects early."""
 
     heard: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
@@ -53,7 +53,7 @@ class Pod:
 
 
 class Server(uvicorn.Server):
-    """A server that checks more often whether it should stop."""
+    """Server that checks more often whether it should stop."""
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def served(app: App) -> Iterator[int]:
-    """Yield the local port at which the application is served while the block runs."""
+    """Yield the local port on which the application is served while the block runs."""
     with serve_all(app) as (port,):
         yield port
 

@@ -1,4 +1,4 @@
-"""Tests for the port proxy: forwarded and blocked data in both directions, and streaming."""
+"""Tests for the port proxy: streaming, and data that it forwards or blocks in both directions."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def test_request_without_a_visit_does_not_reach_the_pod(visit_setup: VisitSetup)
     assert visit_setup.server.heard == []
 
 
-def test_cookies_of_berth_and_of_the_visit_never_reach_the_pod(visit_setup: VisitSetup) -> None:
+def test_berth_and_visit_cookies_never_reach_the_pod(visit_setup: VisitSetup) -> None:
     cookie = f"sessionid=secret; {visit_setup.visit()}; theirs=1; csrftoken=token; more=2"
     heard = dict(visit_setup.ask("/tell", cookie=cookie).json()["headers"])
     assert heard["cookie"] == "theirs=1; more=2"
@@ -249,7 +249,7 @@ def close_account(visit_setup: VisitSetup, session: str) -> None:
 def test_open_visit_is_cut_off_when_access_ends(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[VisitSetup, str], None]
 ) -> None:
-    """The visit ends soon, even though nothing else causes the row to be read."""
+    """The visit ends soon, although nothing else causes its row to be read."""
     monkeypatch.setattr(proxy, "RECHECK_SECONDS", 3600.0)
     session = session_cookie(visit_setup.cast.dave.user).partition("=")[2]
     cookie = visit_setup.visit(replace(visit_setup.cast.dave, session_key=session))

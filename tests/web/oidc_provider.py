@@ -22,7 +22,7 @@ CLIENT, SECRET = "berth", "a secret between two"
 class Provider(ThreadingHTTPServer):
     """Provider that signs in `person`.
 
-    `forged_claims` replace ID token claims, and another `key` forges the signature.
+    `forged_claims` replace ID token claims. With a different `key`, the signature is forged.
     """
 
     daemon_threads = True

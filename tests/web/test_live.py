@@ -225,7 +225,7 @@ def test_visible_updates_depend_on_the_role(name: str, sees: bool, cast: Cast) -
     assert load_visibility(cast.people[name]).includes(note) is sees
 
 
-def test_updates_of_a_department_are_limited_to_visible_projects() -> None:
+def test_department_updates_are_limited_to_visible_projects() -> None:
     visibility = Visibility(False, frozenset(), frozenset({7}), capacity=True)
     assert visibility.includes({"kind": "workload", "project": 7, "department": 1, "ids": None})
     assert not visibility.includes({"kind": "workload", "project": 8, "department": 1, "ids": None})

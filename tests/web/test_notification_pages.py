@@ -27,7 +27,7 @@ def test_standalone_form_has_a_main_heading(cast: Cast, sign_in) -> None:
     assert "<h2>New subscription</h2>" in dave.get("/notifications/new", **HTMX).content.decode()
 
 
-def test_subscription_scopes_are_those_the_user_administers(sign_in) -> None:
+def test_subscription_scopes_are_limited_to_those_the_user_administers(sign_in) -> None:
     assert "Project vision" not in sign_in("dave").get("/notifications/new").content.decode()
     assert "Project vision" in sign_in("carol").get("/notifications/new").content.decode()
     assert "The whole platform" in sign_in("alice").get("/notifications/new").content.decode()

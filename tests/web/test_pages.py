@@ -54,7 +54,7 @@ def test_anonymous_visitor_is_redirected_to_the_login_page_and_back(cast: Cast) 
 
 
 @pytest.mark.parametrize("name", ["alice", "bob", "carol", "dave", "erin", "frank", "grace"])
-def test_every_user_opens_every_page(name: str, sign_in, running: Workload) -> None:
+def test_every_page_opens_for_every_user(name: str, sign_in, running: Workload) -> None:
     client = sign_in(name)
     for path in PAGES:
         answer = client.get(path)

@@ -44,7 +44,7 @@ def test_search_finds_only_what_the_user_may_see(cast: Cast, objects: None, sign
 
 
 @pytest.mark.parametrize("words", ["%", "_", "'\"><script>", "\0", "x " * 500, "\\", "☃"])
-def test_odd_searches_are_answered(cast: Cast, sign_in, words: str) -> None:
+def test_unusual_searches_return_a_response(cast: Cast, sign_in, words: str) -> None:
     answer = sign_in("alice").get("/search", {"q": words}, **HTMX)
     assert answer.status_code == 200
     assert "<script>" not in answer.content.decode()

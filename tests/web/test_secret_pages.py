@@ -1,4 +1,4 @@
-"""Tests for the page of secrets: who sees and sets them, and that no page contains a value."""
+"""Tests for the secrets page: who can see and set secrets, and that no page contains a value."""
 
 from typing import Any
 

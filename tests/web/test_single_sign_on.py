@@ -69,7 +69,7 @@ def test_returning_user_is_identified_by_subject_not_by_name(provider: Provider)
 
 
 def account_without_password(name: str, mail: str = "") -> User:
-    """Create an account as an admin does, without a password."""
+    """Create an account without a password, as an admin would."""
     user = User(username=name, email=mail)
     user.set_unusable_password()
     user.save()

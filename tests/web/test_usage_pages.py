@@ -19,7 +19,7 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 @pytest.fixture
 def used(cast: Cast) -> None:
-    """Create eight GPU-hours for vision and two for ads, an hour ago."""
+    """Create eight GPU-hours for vision and two for ads, all used an hour ago."""
     cast.pool.price_per_gpu_hour = Decimal("2.50")
     cast.pool.save()
     at = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)

@@ -19,7 +19,7 @@ def run(
     return calls.run(cloudpickle.dumps((function, args, kwargs)), plugins, SIZE_LIMIT)
 
 
-def test_value_is_returned() -> None:
+def test_call_returns_the_value() -> None:
     outcome = run(lambda x, *, y: x + y, 1, y=2)
     assert (outcome.kind, cloudpickle.loads(outcome.data)) == ("value", 3)
 

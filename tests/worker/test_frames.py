@@ -45,6 +45,6 @@ INVALID_FRAMES = [
 
 
 @pytest.mark.parametrize("words", INVALID_FRAMES)
-def test_text_is_rejected_as_a_frame(words: bytes) -> None:
+def test_plain_text_is_rejected_as_a_frame(words: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         unpack_frames(len(words).to_bytes(4) + words + b"x")

@@ -1,4 +1,4 @@
-"""Tests that the worker needs only Python and that the server needs no worker code."""
+"""Tests that the worker needs only Python, and that the server needs no worker code."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests for a session's own Ray cluster and its errors."""
+"""Tests for the Ray cluster of a session and its errors."""
 
 import logging
 import os

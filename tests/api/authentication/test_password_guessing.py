@@ -20,7 +20,10 @@ def low_limit(cast: Cast, settings: Any) -> None:
 
 
 def sign_in_by_form(name: str, password: str, address: str) -> int:
-    """Sign in on the page. Return 401 for a wrong password, as REST does, although the page returns 200."""
+    """Sign in through the page.
+
+    Return 401 for a wrong password, as REST does, although the page returns 200.
+    """
     answer = Client().post("/login", {"username": name, "password": password}, REMOTE_ADDR=address)
     return {200: 401, 302: 200}.get(answer.status_code, answer.status_code)
 

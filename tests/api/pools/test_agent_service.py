@@ -79,7 +79,7 @@ CHECK = "grep -q ') S' /proc/$(cat {place}/pod.pid)/stat"  # a killed pod may st
 
 
 def load_wiring_of_agents() -> Wired:
-    """Return the wiring that the fixture `host` has put in place."""
+    """Return the wiring that the `host` fixture installed."""
     wired = joining.load_wiring()
     assert isinstance(wired, Wired)
     return wired
@@ -185,7 +185,7 @@ def test_pods_of_an_installed_agent_survive_its_kill_and_uninstalling_removes_ev
 
 @pytest.mark.django_db(transaction=True)
 def test_agent_restarts_its_node_if_the_node_did_not_survive(host: Host, metal_pool: NodePool) -> None:
-    """After a reboot, the processes of the node are gone and the boot has another ID."""
+    """After a reboot, the node's processes are gone and the boot ID is different."""
     host.install()
     reconcile_pool(metal_pool)
     poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
@@ -199,7 +199,7 @@ def test_agent_restarts_its_node_if_the_node_did_not_survive(host: Host, metal_p
 def test_changed_instructions_are_applied_without_ending_pods(
     host: Host, metal_pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The head of the pool is lost, and then another machine takes its place."""
+    """The pool's head is lost, and then another machine takes its place."""
     wired = load_wiring_of_agents()
     start, former = START.format(place=host.place), wired.instructions
     host.install()
@@ -305,7 +305,7 @@ def test_incomplete_command_is_refused_and_names_the_missing_option(
 
 
 @pytest.mark.parametrize("directory", ["state", "a b%c"])
-def test_unit_passes_the_checks_of_systemd(tmp_path: Path, directory: str) -> None:
+def test_systemd_unit_passes_systemd_checks(tmp_path: Path, directory: str) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")

@@ -32,7 +32,7 @@ def serving(host: Host, metal_pool: NodePool) -> Host:
 
 
 def join_as_node(host: Host, metal_pool: NodePool) -> None:
-    """Give the machine its node before its agent reports, because a free machine upgrades at once."""
+    """Give the machine a node before its agent reports, because a free machine upgrades at once."""
     host.unit.mkdir()  # the installation fails after the machine has joined
     assert host.install().returncode == 1
     host.unit.rmdir()

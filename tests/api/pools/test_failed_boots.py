@@ -53,7 +53,7 @@ class Ec2Pool:
             self.now += timedelta(seconds=step)
 
     def join(self) -> None:
-        """Let the running machines join, as their user data does."""
+        """Let the running machines join, as their user data would."""
         Node.objects.filter(state__in=PENDING).update(joined_at=self.now)
 
     @property

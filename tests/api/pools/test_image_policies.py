@@ -52,7 +52,7 @@ def test_pool_with_plugins_cannot_require_images(edit: Edit) -> None:
     assert edit({"mode": "forbid"}).status_code == 200
 
 
-def test_workload_is_refused_by_the_policy_of_its_pool(edit: Edit, dave: Caller) -> None:
+def test_workload_is_refused_by_its_pools_policy(edit: Edit, dave: Caller) -> None:
     edit({"mode": "allow", "patterns": ["quay.io/*"]})
     document = training(project="vision", pools=["local"], image=IMAGE)
     (error,) = dave.post("workloads", document).json()["errors"]

@@ -78,7 +78,7 @@ def test_error_for_an_invalid_inventory_names_the_field(
 
 
 def test_each_node_has_the_capacity_of_its_machine(alice: Caller, cast: Cast, metal_pool: NodePool) -> None:
-    """The shape of the pool is the least that a machine must have."""
+    """The pool's node size is the minimum that a machine must provide."""
     eight = [f"GPU-{letter}" for letter in "hijklmno"]
     h100 = {
         "gpu_model": "H100",

@@ -1,4 +1,4 @@
-"""Tests for join tokens of several machines, and for machines that join again."""
+"""Tests for join tokens that admit several machines, and for machines that join again."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test what REST, the form and an Idempotency-Key do with a preview of a pool."""
+"""Tests for pool previews: over REST, in the form and with an Idempotency-Key."""
 
 from collections.abc import Iterator
 from typing import Any

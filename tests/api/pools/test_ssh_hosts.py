@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 
 @pytest.fixture
 def body(cast: Cast, server: SshServer, settings: Any, tmp_path: Path) -> dict[str, Any]:
-    """Return a pool of three hosts: one pinned, one without a key, and one with another key."""
+    """Return a pool of three hosts: one with a pinned key, one without a key, one with a different key."""
     settings.BERTH_PUBLIC_URL = "https://berth.example.org"
     _, other = generate_key(tmp_path / "other")
     place = {"address": server.address, "port": server.port}
@@ -41,7 +41,7 @@ def body(cast: Cast, server: SshServer, settings: Any, tmp_path: Path) -> dict[s
 
 @pytest.fixture
 def more_servers(server: SshServer, tmp_path: Path) -> Iterator[None]:
-    """Run servers with the same key at the addresses of the other hosts."""
+    """Run servers with the same key at the other hosts' addresses."""
     with (
         ssh_server(server.directory, "127.0.0.3", server.port),
         ssh_server(server.directory, "127.0.0.4", server.port),
@@ -67,7 +67,7 @@ def test_preview_shows_facts_and_fingerprints_and_stores_nothing(
     assert not PoolSecret.objects.exists()
 
 
-def test_preview_of_hosts_that_hang_ends_and_explains_them(
+def test_preview_explains_hosts_that_hang(
     alice: Caller, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pools.providers.ssh.examine.WITHIN", 1.0)
@@ -83,7 +83,7 @@ def test_preview_of_hosts_that_hang_ends_and_explains_them(
     assert expected in [node["obstacle"] for node in answer.json()["nodes"]]
 
 
-def test_hosts_are_listed_with_their_problems_and_keys_are_accepted_exactly(
+def test_host_list_shows_problems_and_only_presented_keys_are_accepted(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
     assert alice.post("node-pools", body).status_code == 201

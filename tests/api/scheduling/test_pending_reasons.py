@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def cluster(alice: Caller) -> Cluster:
-    """Create two nodes, the pool's maximum. Each has two GPUs, 8 cores and 8 GiB."""
+    """Create two nodes, the pool's maximum, each with two GPUs, 8 cores and 8 GiB."""
     create(alice, 2)
     cluster = Cluster(FakeProvider(boots_immediately=True))
     cluster.run(15)
@@ -82,7 +82,7 @@ def test_memory_blocker_names_memory_first(cluster: Cluster, dave: Caller) -> No
 
 
 @pytest.mark.shows("RAI-53")
-def test_reason_for_an_unmatched_role_counts_each_obstacle(cluster: Cluster, dave: Caller) -> None:
+def test_unmatched_role_reason_counts_each_obstacle(cluster: Cluster, dave: Caller) -> None:
     first = Node.objects.filter(pool__name="small").order_by("ordinal")[0]
     Node.objects.filter(pk=first.pk).update(labels={"disk": "nvme"})
     pending = submit(dave, "picky", replicas=1, gpu=1, node_selector={"disk": "ssd"})

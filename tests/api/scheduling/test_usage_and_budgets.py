@@ -126,7 +126,7 @@ def test_forecast_extrapolates_the_last_seven_days(cast: Cast, create_usage_hour
 
 
 def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, create_usage_hour) -> None:
-    """At half past the hour, the first hour of the seven days counts in full for both usage and time."""
+    """At half past the hour, the first of the seven days' hours counts in full for both usage and time."""
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     for back in range(1, 8 * 24):
         create_usage_hour(MID_JUNE - timedelta(hours=back), 2)

@@ -1,4 +1,4 @@
-"""Tests for submitting many workloads with one request."""
+"""Tests for submitting many workloads in one request."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -59,7 +59,7 @@ def test_statement_count_does_not_grow_with_documents(
     assert answer.json()["stored"] == count
 
 
-def test_services_secrets_limits_and_errors_add_a_fixed_number_of_statements(
+def test_batch_query_count_is_independent_of_services_secrets_limits_and_errors(
     cast: Cast, dave: Caller, django_assert_num_queries: Any
 ) -> None:
     dave.get("whoami")

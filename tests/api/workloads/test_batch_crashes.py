@@ -1,4 +1,4 @@
-"""Tests for a web process that is killed between any two statements of a batch."""
+"""Tests for a web process that is killed between any two queries of a batch."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Killer:
-    """Kills the process after a number of statements, or counts them."""
+    """Kills the process after a number of queries, or counts the queries."""
 
     def __init__(self, after: int | None = None) -> None:
         self.after, self.count = after, 0
@@ -41,7 +41,7 @@ def batch(name: str, atomic: bool) -> dict[str, Any]:
 
 
 def post_and_die(caller: Caller, body: dict[str, Any], key: str, after: int | None) -> None:
-    """Send the request in a forked process, and kill the process after a statement or after the response."""
+    """Send the request in a forked process, and kill the process after a query or after the response."""
     connections.close_all()
     pid = os.fork()
     if pid == 0:
@@ -55,7 +55,7 @@ def post_and_die(caller: Caller, body: dict[str, Any], key: str, after: int | No
 
 
 def stored(prefix: str) -> tuple[int, int, int, int]:
-    """Return the numbers of workloads, rows of their trees, events and audit entries."""
+    """Return the number of workloads, role rows, events and audit entries."""
     workloads = Workload.objects.filter(name__startswith=f"{prefix}-")
     return (
         workloads.count(),
@@ -66,7 +66,7 @@ def stored(prefix: str) -> tuple[int, int, int, int]:
 
 
 def assert_stored_once(caller: Caller, body: dict[str, Any], key: str, *, is_replayed: bool) -> None:
-    """Repeat the request twice, and check that all its workloads exist once, with the same answer."""
+    """Repeat the request twice, and check that each workload exists once and the response is the same."""
     first, second = (caller.post(PATH, body, Idempotency_Key=key) for _ in range(2))
     assert (first.status_code, first.content) == (second.status_code, second.content)
     assert (first.get("Idempotency-Replayed"), second["Idempotency-Replayed"]) == (

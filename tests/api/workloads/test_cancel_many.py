@@ -1,4 +1,4 @@
-"""Tests for cancelling several workloads with one request."""
+"""Tests for cancelling several workloads in one request."""
 
 from projects.models import Workload
 from tests import factories as make

@@ -1,4 +1,4 @@
-"""Tests for the number of SQL statements of submissions, and for what they read anew each time."""
+"""Tests for the number of SQL queries per submission, and for data that each submission must read again."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_refused_name_leaves_nothing_behind(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("text", ["größe", 'a "quoted" \\ text', "%s {} $1"])
-def test_texts_are_stored_unchanged(dave: Caller, text: str) -> None:
+def test_text_is_stored_unchanged(dave: Caller, text: str) -> None:
     assert submit(dave, "texts", env={"TEXT": text}, labels={"label": text}).status_code == 201
     stored = Workload.objects.get(name="texts")
     assert (stored.spec["env"], stored.labels) == ({"TEXT": text}, {"label": text})

@@ -118,7 +118,7 @@ def _request(
 
 
 def _metrics(service: Service, now: datetime) -> None:
-    """Create an hour of fluctuating metrics, with a gap of one and a half minutes."""
+    """Create one hour of fluctuating metrics, with a gap of one and a half minutes."""
     for number in range(120):
         at = now - timedelta(seconds=30 * (120 - number))
         wave = 0.45 + 0.45 * math.sin(number / 14)
@@ -140,7 +140,7 @@ def _metrics(service: Service, now: datetime) -> None:
 
 
 def _window(now: datetime) -> Window:
-    """Return a minute of samples with fully used engines and queued requests."""
+    """Return one minute of samples with fully used engines and queued requests."""
     window = Window()
     names = tuple(f"engine_{number}" for number in range(4))
     for back in range(60, -1, -10):

@@ -1,4 +1,4 @@
-"""Secrets of a project and of a pool."""
+"""Secrets of one project and one pool."""
 
 from typing import Any
 

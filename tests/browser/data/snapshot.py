@@ -1,4 +1,4 @@
-"""A copy of the scene that restores its rows within tenths of a second."""
+"""A copy of the scene, from which its rows are restored within tenths of a second."""
 
 import pickle
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Snapshot:
 
 
 def _insert(cursor: CursorWrapper, table: str) -> str:
-    """Return the statement that writes the copied rows, moved in time by the parameter `age`."""
+    """Return the statement that writes the copied rows, with times shifted by the parameter `age`."""
     cursor.execute(
         "SELECT column_name, data_type FROM information_schema.columns "
         "WHERE table_schema = current_schema() AND table_name = %s ORDER BY ordinal_position",

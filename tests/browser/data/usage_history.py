@@ -15,7 +15,7 @@ PEOPLE = {"vision": ("dave", 9.5), "speech": ("erin", 6), "robotics": ("carol", 
 
 
 def create_usage_history(scene: Any) -> None:
-    """Create weeks of usage, lower at night and at weekends; the project search is new."""
+    """Create weeks of usage that is lower at night and at weekends. The project search is new."""
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     pool = scene.pools["train"]
     rows = []

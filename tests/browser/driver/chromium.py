@@ -1,4 +1,4 @@
-"""Chromium restricted to this machine, with a report of every page error."""
+"""Chromium, limited to requests to this machine, with a report of every page error."""
 
 import contextlib
 from collections.abc import Iterator

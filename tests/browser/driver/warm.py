@@ -15,7 +15,7 @@ from tests.browser.driver.chromium import Faults, new_context, open_page
 class WarmContexts:
     """Contexts in which the first page loads several times faster than in a new context.
 
-    Each context keeps a page of the site open, which keeps the renderer process, scripts and fonts loaded.
+    Each context keeps one page of the site open, so that the renderer process, scripts and fonts stay loaded.
     Everything else is cleared between tests: other pages, cookies, stored values and permissions.
     """
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)  # seconds; the first test to run does the
 
 @pytest.fixture(scope="session")
 def walks() -> list[Walk]:
-    """Return a list that holds the walk through every page once a test has requested it."""
+    """Return a list that will hold the walk through every page once a test has requested it."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""A walk through every page as an admin. Each page is loaded once for all checks of a walk."""
+"""A walk through every page as an admin. Each page is loaded only once for all checks."""
 
 from dataclasses import dataclass, field
 
@@ -75,7 +75,10 @@ def visit(page: Page, path: str) -> Visit:
 
 
 def inspect(page: Page, path: str, *, with_axe: bool = False) -> Visit:
-    """Load the page and check its tables, charts, and layout in both widths. With axe, also accessibility."""
+    """Load the page and check its tables, its charts and, in both widths, its layout.
+
+    With axe, check accessibility.
+    """
     open_page = visit(page, path)
     open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
     if with_axe:
@@ -88,7 +91,7 @@ def inspect(page: Page, path: str, *, with_axe: bool = False) -> Visit:
 
 
 def inspect_dark(page: Page, path: str) -> Visit:
-    """Load the page in the dark theme and check its layout in both widths, and its contrast."""
+    """Load the page in the dark theme and check its contrast and, in both widths, its layout."""
     open_page = visit(page, path)
     open_page.layout = [f"wide, dark: {fault}" for fault in layout_faults(page)]
     faults = accessibility_faults(page, runOnly=["color-contrast"])

@@ -101,7 +101,7 @@ def test_only_open_tokens_are_listed_without_the_all_option(terminal: Terminal) 
     assert refused.exit_code != 0
 
 
-def test_description_of_a_machine_shows_its_hardware_and_software(terminal: Terminal) -> None:
+def test_machine_description_shows_its_hardware_and_software(terminal: Terminal) -> None:
     inventory = {
         "agent_version": "0.1.0+abc", "python": "3.9.2", "os": "Debian 11", "kernel": "5.10",
         "architecture": "x86_64", "cpu_model": "EPYC 7543", "disk_mib": 200, "disk_free_mib": 100,

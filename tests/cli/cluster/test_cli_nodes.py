@@ -29,7 +29,7 @@ def test_node_description_shows_bootstrap_phases(terminal: Terminal) -> None:
     assert "\x1b" not in result.stdout
 
 
-def test_upgrade_of_a_pool_selects_nodes_with_outdated_agents(terminal: Terminal) -> None:
+def test_pool_upgrade_selects_nodes_with_outdated_agents(terminal: Terminal) -> None:
     def node(name: str, **agent: object) -> dict[str, object]:
         amounts = {"free": HAS, "capacity": HAS, "since": TIME, "created_at": TIME}
         inventory = {"agent_version": "0.1.0+abc", **agent} if agent else None

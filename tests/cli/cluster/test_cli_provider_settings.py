@@ -1,4 +1,4 @@
-"""Tests of single provider settings in the commands for node pools."""
+"""Tests for individual provider settings in the node pool commands."""
 
 from tests.cli.cluster.test_cli_pools import pool, sent_body
 from tests.cli.terminal import Terminal
@@ -12,7 +12,7 @@ def test_single_provider_settings_are_set_one_by_one(terminal: Terminal) -> None
     assert sent_body(server)["provider_settings"] == {"partition": "gpu", "exclusive": False}
 
 
-def test_edit_of_a_single_provider_setting_keeps_the_others(terminal: Terminal) -> None:
+def test_editing_one_provider_setting_keeps_the_others(terminal: Terminal) -> None:
     stored = pool(provider_settings={"partition": "gpu", "time_limit": "24h"})
     server = StubServer(stored, stored)
     terminal.run("pool", "edit", "train", "--set", "provider_settings.time_limit=48h", server=server)

@@ -79,7 +79,7 @@ def test_submitted_array_is_watched_until_it_ends(terminal: Terminal) -> None:
     ]
 
 
-def test_output_of_an_array_cannot_be_followed(terminal: Terminal) -> None:
+def test_array_output_cannot_be_followed(terminal: Terminal) -> None:
     result = terminal.run("submit", "--array", "0-9", "--follow", "-f", "-", input=SWEEP)
     assert result.exit_code == 2
     assert "--watch" in result.stderr
@@ -121,7 +121,7 @@ def test_selected_tasks_of_an_array_are_cancelled(terminal: Terminal) -> None:
     assert terminal.run("cancel", "sweep[x]", server=StubServer(page([array()]))).exit_code == 2
 
 
-def test_retry_of_a_task_names_its_index(terminal: Terminal) -> None:
+def test_task_retry_sends_the_index(terminal: Terminal) -> None:
     task = {"id": array()["id"], "index": 7, "attempt": 1, "superseded": False, "held": False}
     row = workload("sweep-7", phase="failed", array=task, spec={}, images=[])
     server = StubServer(

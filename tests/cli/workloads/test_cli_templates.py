@@ -60,7 +60,7 @@ def test_first_save_creates_a_template_and_the_next_edits_it(terminal: Terminal,
     assert terminal.run(*saved, server=conflict).exit_code == 5
 
 
-def test_template_of_a_workload_omits_its_name_and_project(terminal: Terminal) -> None:
+def test_template_from_a_workload_omits_its_name_and_project(terminal: Terminal) -> None:
     spec = {"name": "train", "project": "vision", "command": "a", "roles": [{"replicas": 1}]}
     stored = httpx.Response(200, json=workload("train", spec=spec))
     server = StubServer(page([workload("train")]), stored, NOT_FOUND, template())

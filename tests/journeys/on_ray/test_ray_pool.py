@@ -174,7 +174,7 @@ def test_gang_starts_its_own_ray_cluster_isolated_from_the_pools_cluster(
 def test_node_with_a_killed_raylet_is_lost_and_its_gang_recovers_elsewhere(
     installation: RayInstallation, grace: int, runs: int
 ) -> None:
-    """With a grace period the gang keeps its other pods. Without a grace period the gang restarts."""
+    """With a grace period, the gang keeps its other pods. Without one, the gang restarts."""
     gang = installation.submit(installation.dave, f"survivor-{grace}", replicas=3, stale_gang_grace=grace)
     installation.until(gang, "running")
     worker = next(pod for pod in installation.pods(gang) if pod.node != f"{POOL}-0")

@@ -56,7 +56,7 @@ def cpus() -> float:
 
 
 def square(number: int) -> tuple[int, int, bool]:
-    """Return the square, the rank of the node, and whether a Ray actor computed it."""
+    """Return the square, the node's rank, and whether a Ray actor computed the square."""
     import ray
 
     return number * number, node(), ray.get_runtime_context().get_actor_id() is not None

@@ -32,7 +32,7 @@ def client(dave_on_shared_berth: Terminal) -> Iterator[Client]:
 
 
 def file_of_pods(directory: Path) -> Path:
-    """Create a file to which the client and pods may write."""
+    """Create a file that the client and pods can write to."""
     file = directory / "notes"
     file.touch()
     file.chmod(0o666)
@@ -53,7 +53,7 @@ def recording_context(file: Path, name: str, fails_at_the_end: bool = False) -> 
 
 
 def recording_plugin(file: Path, name: str) -> Plugin:
-    """Return a plugin that records the entry and exit of its contexts and its decorated calls."""
+    """Return a plugin that records when its contexts are entered and exited and which calls it decorates."""
     fails = name == "second"
 
     def decorate(function: Any) -> Any:

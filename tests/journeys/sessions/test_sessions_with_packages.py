@@ -1,6 +1,6 @@
 """Tests for PyTorch, JAX and scikit-learn on pools with their plugins.
 
-Installing the packages as on the nodes of a pool takes minutes, so `make test-heavy` runs these tests.
+Installing the packages takes minutes, as on the nodes of a pool, so `make test-heavy` runs these tests.
 """
 
 import os
@@ -134,7 +134,7 @@ print(search.best_params_ == alone.best_params_)
 def test_scikit_learn_grid_search_runs_on_a_pool_with_the_plugin(
     admin: Client, dave: Client, berth: Installation, tmp_path: Path
 ) -> None:
-    """The client also needs scikit-learn, so the client runs with the Python of the pool's nodes."""
+    """The client also needs scikit-learn, so it runs with the Python of the pool's nodes."""
     pool = create_pool_with(admin, "sklearn", "sklearn")
     with dave.session(pool, gpus=1, project="vision", start_timeout=PATIENCE) as session:
         python = session.submit(lambda: sys.executable).result(60)

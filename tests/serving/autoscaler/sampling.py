@@ -1,4 +1,4 @@
-"""Sample a service as the autoscaler does."""
+"""Sample a service like the autoscaler."""
 
 from dataclasses import dataclass, field
 

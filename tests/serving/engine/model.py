@@ -11,7 +11,7 @@ STEP_SECONDS = 0.02
 
 
 class Aborted(Exception):
-    """Raised when a request ends before its response is complete."""
+    """Raised if a request ends before its response is complete."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Model:
         self._seen = (time.monotonic(), 0)
 
     def generate(self, tokens: int) -> None:
-        """Return once all tokens are generated. Raises Aborted."""
+        """Return when all tokens have been generated. Raises Aborted."""
         began = time.monotonic()
         with self._turn:
             self._count += 1

@@ -1,4 +1,4 @@
-"""Real weight transfer between two engines."""
+"""Real weight transfers between two engines."""
 
 import hashlib
 import socket
@@ -11,7 +11,7 @@ SENDER, RECEIVER = 0, 1
 
 
 class Failed(Exception):
-    """Raised when a copy fails; the engine responds with the message."""
+    """Raised if a copy fails; the engine responds with the message."""
 
 
 @dataclass

@@ -46,7 +46,7 @@ def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: 
     assert f"{1.5 * gpus:.2f} per hour, at 1.5 per GPU-hour" in text
 
 
-def test_pages_of_pool_and_node_warn_if_pods_are_not_isolated(cast: Cast, alice: Client, node: Node) -> None:
+def test_pool_and_node_pages_warn_if_pods_are_not_isolated(cast: Cast, alice: Client, node: Node) -> None:
     assert "not reported yet" in alice.get(f"/nodes/{node.name}").content.decode()
     node.isolation = {
         "level": "none",

@@ -1,4 +1,4 @@
-"""Tests for the form, the page and the diagnosis of pools of SSH hosts."""
+"""Tests for the form, page and diagnosis of SSH pools."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def alice(sign_in) -> Client:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> tuple[str, str]:
-    """Return a private key, and the public key of a host."""
+    """Return a private key, and a host's public key."""
     return generate_key(tmp_path / "login")[0], generate_key(tmp_path / "host")[1]
 
 

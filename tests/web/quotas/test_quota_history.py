@@ -1,4 +1,4 @@
-"""Tests for the page of quota changes and for reverting quota changes."""
+"""Tests for the page of quota changes and for reverting changes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests for arrays in the workload list, their page, and their submission on the web."""
+"""Tests for arrays: in the workload list, on their page, and in the submission form."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ roles: [{name: worker, gpu: 1}]
 
 @pytest.fixture
 def sweep(cast: Cast) -> WorkloadArray:
-    """Return an array of 120 tasks: one completed, two failed, one running, the others pending or held."""
+    """Return an array of 120 tasks: one completed, two failed, one running, the rest pending or held."""
     document = {**training("sweep", array={"tasks": 120, "max_running": 50}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
     tasks = Workload.objects.filter(array=array)
@@ -69,7 +69,7 @@ def test_downloaded_list_has_a_line_for_each_task(sweep: WorkloadArray, sign_in:
     assert b"".join(answer.streaming_content).count(b"sweep-") == 120  # type: ignore[attr-defined]
 
 
-def test_all_arrays_in_a_list_take_only_one_more_statement(cast: Cast, sign_in: SignIn) -> None:
+def test_arrays_in_a_list_add_only_one_query(cast: Cast, sign_in: SignIn) -> None:
     client, counts = sign_in("erin"), []
     for names in (("a",), ("b", "c", "d")):
         for name in names:
@@ -159,7 +159,7 @@ def test_array_is_submitted_on_the_web(cast: Cast, sign_in: SignIn) -> None:
     assert prediction.status_code == 200 and WorkloadArray.objects.count() == 1
 
 
-def test_errors_of_an_array_appear_on_the_submission_page(cast: Cast, sign_in: SignIn) -> None:
+def test_array_errors_appear_on_the_submission_page(cast: Cast, sign_in: SignIn) -> None:
     wrong = DOCUMENT.replace("max_running: 2", "max_running: 0")
     answer = sign_in("dave").post("/submit", {"step": "submit", "document": wrong, "agreed": wrong})
     assert answer.status_code == 422 and "array.max_running" in answer.content.decode()

@@ -20,7 +20,7 @@ def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Ca
     assert ("Backoff" in page) is shown
 
 
-def test_numbers_of_a_blocker_are_formatted(cast: Cast, sign_in) -> None:
+def test_blocker_numbers_are_formatted(cast: Cast, sign_in) -> None:
     until = int(timezone.now().timestamp()) + 3600
     numbers = {"seconds": 1, "until": until, "preemptions": 1}
     explanation = {"blockers": [{"reason": "Backoff", "message": "It was stopped once.", "numbers": numbers}]}

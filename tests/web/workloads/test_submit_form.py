@@ -40,7 +40,7 @@ def fields(draft: Draft) -> dict[str, str]:
 
 
 def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
-    """Return the draft after a browser sent these fields and, if passed, a changed document."""
+    """Return the draft after a browser has sent these fields and, if passed, a changed document."""
     query = QueryDict(mutable=True)
     query["document"] = (document if document is not None else draft.text).replace("\n", "\r\n")
     query["agreed"] = draft.agreed
@@ -198,7 +198,7 @@ def refresh_form(client: Client, document: str, **more: Any) -> Any:
 
 
 def field_error(answer: Any, path: str) -> str:
-    """Return the error shown at a field, without markup."""
+    """Return the error shown for a field, without markup."""
     ident = "f-" + re.sub(r"[^a-z0-9_]+", "-", path).strip("-")
     match = re.search(rf'id="{ident}-error">(.*?)</span></span>', answer.content.decode(), re.DOTALL)
     return unescape(re.sub(r"<[^>]+>", "", match[1])) if match else ""

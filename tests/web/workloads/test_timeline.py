@@ -1,4 +1,4 @@
-"""Tests for a workload's timeline, from submission to end."""
+"""Tests for a workload's timeline, from its submission to its end."""
 
 from datetime import timedelta
 

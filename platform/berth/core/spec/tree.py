@@ -48,7 +48,7 @@ class RoleShape:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """Group of roles or nested groups, of which at least `need` must run."""
+    """Group of roles or nested groups. At least `need` of its members must run."""
 
     name: str
     children: tuple["GroupShape | RoleShape", ...]
