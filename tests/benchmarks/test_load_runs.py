@@ -33,7 +33,7 @@ def test_rounds_with_pending_workloads_are_measured(settings_of_processes: dict[
 
 
 @pytest.mark.heavy
-def test_workloads_that_follow_a_burst_of_ends_run(settings_of_processes: dict[str, str]) -> None:
+def test_workloads_start_after_a_burst_of_completions(settings_of_processes: dict[str, str]) -> None:
     row = load.ends(30, settings_of_processes)
     assert Workload.objects.filter(phase="completed").count() == 30
     assert 0 < row["completed_s"] <= row["successors_run_s"]

@@ -108,9 +108,7 @@ def test_long_lines_reach_the_log_unchanged(stage: RealKubernetesStage) -> None:
     assert stage.runtime.read_log("p-1", 0, 1_000_000).data == (b"x" * 40000 + b"\n") * 5
 
 
-def test_quota_of_the_cluster_is_reported_with_its_numbers(
-    stage: RealKubernetesStage, kubeconfig: str
-) -> None:
+def test_cluster_quota_is_reported_with_its_numbers(stage: RealKubernetesStage, kubeconfig: str) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     api = Api(parse_kubeconfig(kubeconfig))

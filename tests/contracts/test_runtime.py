@@ -153,7 +153,7 @@ def test_growing_log_is_read_by_offset(stage: Stage) -> None:
     assert (beyond.data, beyond.offset) == (b"", len(text) + 6)
 
 
-def test_log_tail_has_whole_lines(stage: Stage) -> None:
+def test_log_tail_contains_only_whole_lines(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     end, two = stage.line_end, b"two" + stage.line_break

@@ -22,7 +22,7 @@ ls /dev | tr '\\n' ' '; echo; ls /proc | grep -c '^[0-9]'
 """
 
 
-def test_pod_in_an_image_is_enclosed_like_other_pods(stage: ImageStage, busybox: str) -> None:
+def test_pod_with_an_image_is_enclosed_like_other_pods(stage: ImageStage, busybox: str) -> None:
     lines = stage.output("p-1", busybox, VIEW, env={"BERTH_HOME_DIR": str(stage.root)}).splitlines()
     assert lines[:6] == [
         str(UID), "CapEff: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "read-only", "writable",

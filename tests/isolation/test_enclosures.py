@@ -186,7 +186,7 @@ def test_hard_link_to_an_outside_file_keeps_its_owner(stage: LocalStage) -> None
     assert (workspace / "copy").stat().st_uid == workspace.stat().st_uid
 
 
-def test_link_in_a_workspace_does_not_lead_out_of_it(stage: LocalStage) -> None:
+def test_link_in_a_workspace_cannot_lead_outside(stage: LocalStage) -> None:
     outside = stage.root.parent / "outside"
     outside.mkdir()
     output(stage, "p-1", f'ln -s {outside} "$BERTH_WORKSPACE/out"')

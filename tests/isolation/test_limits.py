@@ -45,7 +45,7 @@ def test_pod_killed_for_memory_reports_limit_and_peak(stage: LocalStage) -> None
     assert not any(group.exists() for group in groups(stage, "p-1"))
 
 
-def test_shell_that_reports_the_kill_of_its_command_counts_as_out_of_memory(stage: LocalStage) -> None:
+def test_shell_that_reports_that_its_command_was_killed_counts_as_out_of_memory(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit $?", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code) == (PodCause.OUT_OF_MEMORY, 137)
@@ -103,7 +103,7 @@ def test_cpu_limit_is_applied_and_pods_without_limits_are_only_measured(stage: L
     )
 
 
-def test_usage_comes_from_the_groups_and_includes_shared_memory(stage: LocalStage) -> None:
+def test_usage_is_read_from_control_groups_and_includes_shared_memory(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage._do("p-1", "head -c 48M /dev/zero > /dev/shm/limits-test; echo written")
@@ -143,7 +143,7 @@ def test_pod_that_fills_its_workspace_gets_a_warning_and_is_then_stopped(
     assert report.message == "the workspace is full: limit 20 MiB, used 21 MiB"
 
 
-def test_soft_limit_of_open_files_can_be_raised_to_the_hard_one(stage: LocalStage) -> None:
+def test_soft_limit_on_open_files_can_be_raised_to_the_hard_limit(stage: LocalStage) -> None:
     _, own = resource.getrlimit(resource.RLIMIT_NOFILE)
     stage.runtime.start(order("p-1", "sh", "-c", "ulimit -Sn; ulimit -Hn; ulimit -n $(ulimit -Hn)"))
     assert ended(stage.runtime, "p-1").exit_code == 0
@@ -152,7 +152,7 @@ def test_soft_limit_of_open_files_can_be_raised_to_the_hard_one(stage: LocalStag
     assert (int(soft), int(inside)) == (min(OPEN_FILES_SOFT, hard), hard)
 
 
-def test_command_starts_inside_its_groups(stage: LocalStage) -> None:
+def test_command_starts_inside_its_control_groups(stage: LocalStage) -> None:
     """Its first instruction is limited, because the process that starts it has joined the groups."""
     limits = {"memory_limit_mib": 64, "cpu_limit_milli": 500}
     stage.runtime.start(order("p-1", "cat", "/proc/self/cgroup", **limits))
@@ -163,7 +163,7 @@ def test_command_starts_inside_its_groups(stage: LocalStage) -> None:
     assert len(joined) == len(paths)
 
 
-def test_groups_of_a_killed_shim_are_removed(stage: LocalStage) -> None:
+def test_control_groups_of_a_killed_shim_are_removed(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     shim = stage.runtime._pod_dir("p-1").shim_pid()

@@ -162,7 +162,9 @@ def reach(client: Client, prod: Prod, name: str, wanted: str) -> None:
     )
 
 
-def test_gang_is_reclaimed_with_grace_and_resumes_from_its_checkpoint(prod: Prod, users: Users) -> None:
+def test_gang_is_reclaimed_with_a_grace_period_and_resumes_from_its_checkpoint(
+    prod: Prod, users: Users
+) -> None:
     dave = users.dave
     vision, ads = dave.client(), users.grace.client()
 
@@ -206,7 +208,7 @@ def test_gang_is_reclaimed_with_grace_and_resumes_from_its_checkpoint(prod: Prod
     assert foreign["status"]["phase"] == "Running"
 
 
-def test_elastic_workload_grows_and_gets_its_secret(prod: Prod, users: Users) -> None:
+def test_elastic_workload_scales_up_and_gets_its_secret(prod: Prod, users: Users) -> None:
     client = users.dave.client()
     script = 'test "$TOKEN" = swordfish && echo "has the secret"; exec sleep 600'
     submit(

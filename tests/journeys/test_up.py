@@ -121,7 +121,7 @@ def test_killed_process_is_restarted_and_users_can_sign_in(berth: Installation, 
     assert others
 
 
-def test_both_web_processes_take_connections(berth: Installation) -> None:
+def test_both_web_processes_accept_connections(berth: Installation) -> None:
     berth.running()
     webs = until(lambda: [pid for name, pid in berth.children().items() if name in ("web", "web-2")])
     assert len(webs) == 2

@@ -90,7 +90,7 @@ def test_large_array_fills_a_large_cluster_without_waiting_for_tasks_to_end(stag
     assert len(active(array)) > PENDING_MAX
 
 
-def test_suspended_task_gives_up_its_place_and_waits_again_when_resumed(stage: Stage) -> None:
+def test_suspended_task_frees_its_slot_and_is_queued_again_when_resumed(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 3, "max_running": 1})
     first = tasks(array)[0]

@@ -99,7 +99,7 @@ def test_pods_that_failed_to_start_take_turns(stage: Stage, monkeypatch: pytest.
     assert len(stage.runtime.running()) == COUNT - MOST
 
 
-def test_commit_that_fails_is_not_repeated_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_commit_is_not_repeated_immediately(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
     monkeypatch.setattr(tick, "rendezvous_for_plan", lambda *arguments: 1 / 0)
     submit_copies(stage, COUNT)

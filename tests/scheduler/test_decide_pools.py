@@ -44,7 +44,9 @@ def failing_pool(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
     return pool
 
 
-def test_broken_pool_is_skipped_and_named_by_health(stage: Stage, failing_pool: NodePool) -> None:
+def test_broken_pool_is_skipped_and_reported_by_the_health_check(
+    stage: Stage, failing_pool: NodePool
+) -> None:
     here, there = stage.submit("here", pools=["local"], roles=ONE), stage.submit("there", pools=["cursed"])
     either = stage.submit("either", pools=["cursed", "local"], roles=ONE)
     after = stage.submit("after", pools=["local"], roles=ONE, depends_on=["there"])

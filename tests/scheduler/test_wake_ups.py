@@ -120,7 +120,7 @@ def test_timed_ticks_are_rarer_while_no_workload_is_live(rounds: Rounds) -> None
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.heavy) for first in range(1, STRIDE))]
 )
-def test_workload_submitted_at_any_statement_starts_before_the_scheduler_idles(
+def test_workload_submitted_between_any_two_queries_starts_before_the_scheduler_idles(
     rounds: Rounds, first: int
 ) -> None:
     """While the scheduler starts one workload, another is submitted before one of its statements."""
@@ -140,7 +140,7 @@ def test_workload_submitted_at_any_statement_starts_before_the_scheduler_idles(
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.heavy) for first in range(1, STRIDE))]
 )
-def test_gpus_freed_at_any_statement_are_allocated_before_the_scheduler_idles(
+def test_gpus_freed_between_any_two_queries_are_allocated_before_the_scheduler_idles(
     rounds: Rounds, first: int
 ) -> None:
     running = rounds.stage.submit("first", roles=ALL_GPUS)

@@ -145,7 +145,7 @@ def host(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_pods_of_an_installed_agent_survive_its_kill_and_uninstalling_removes_everything(
+def test_pods_survive_an_agent_kill_and_uninstalling_removes_everything(
     host: Host, metal_pool: NodePool
 ) -> None:
     installed = host.install()

@@ -271,7 +271,7 @@ def test_machine_reports_its_spot_interruption(ordered_node: Node) -> None:
     assert report_in(secret).status_code == 401
 
 
-def test_interruption_of_a_machine_that_boots_is_a_failed_boot(ordered_node: Node) -> None:
+def test_interruption_of_a_booting_machine_counts_as_a_failed_boot(ordered_node: Node) -> None:
     secret = secrets.for_node(ordered_node.pk)
     report = {"interruption": {"reason": "the cluster ends the allocation now", "at": None}}
     report_in(secret, report)

@@ -102,7 +102,7 @@ def test_script_failure_outside_any_phase_is_reported(secret: str) -> None:
     ]
 
 
-def test_report_for_another_environment_is_ignored(secret: str) -> None:
+def test_report_for_a_different_environment_is_ignored(secret: str) -> None:
     assert report(secret, "0" * 64, PIP, exit_code=0).status_code == 200
     assert (node().phases, node().prepared_at) == ([], None)
 

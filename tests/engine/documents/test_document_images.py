@@ -99,7 +99,7 @@ def test_image_is_pulled_if_it_is_not_present_by_default() -> None:
         ("sometimes", "allowed: if_not_present, always, never"),
     ],
 )
-def test_other_spelling_of_a_pull_policy_is_refused(policy: str, advice: str) -> None:
+def test_misspelled_pull_policy_is_rejected(policy: str, advice: str) -> None:
     problem = find_problem(document("ghcr.io/train", image_pull_policy=policy))
     assert problem.startswith("image_pull_policy: is not a pull policy")
     assert problem.endswith(advice)

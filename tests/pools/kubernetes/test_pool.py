@@ -213,7 +213,7 @@ def test_stored_kubeconfig_that_cannot_be_used_leaves_other_pools_usable(fleet: 
     assert "certificate-authority-data" in getattr(pools["second"], "reason", "")
 
 
-def test_cluster_with_former_credentials_is_closed(fleet: Fleet) -> None:
+def test_connection_with_former_credentials_is_closed(fleet: Fleet) -> None:
     pool = fleet.create()
     former = fleet.access.for_pool(pool).cluster
     former.mirror.pods()

@@ -38,7 +38,7 @@ def stage() -> Iterator[Stage]:
         yield Stage(cluster, url)
 
 
-def test_preview_shows_devices_foreign_pods_and_exclusion_reasons_of_nodes(stage: Stage) -> None:
+def test_preview_shows_devices_foreign_pods_and_why_nodes_are_excluded(stage: Stage) -> None:
     model = {"nvidia.com/gpu.product": "H100"}
     for name in ("busy", "claimed", "cordoned", "free", "tainted"):
         stage.cluster.add_node(name, gpus=4, labels=model)
@@ -63,7 +63,7 @@ def test_preview_shows_devices_foreign_pods_and_exclusion_reasons_of_nodes(stage
     assert busy.details == "1 pod of others"
 
 
-def test_preview_only_reads(stage: Stage) -> None:
+def test_preview_is_read_only(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2)
     stage.preview()
     assert {verb for verb, _ in stage.cluster.calls} == {"list", "create"}
@@ -110,7 +110,7 @@ def test_foreign_namespace_with_a_name_of_this_installation_is_reported(stage: S
     assert finding.remedy == "Delete these namespaces, or label them berth.dev/installation=test."
 
 
-def test_selector_without_nodes_and_missing_devices_are_problems(stage: Stage) -> None:
+def test_selector_without_matches_and_missing_devices_are_reported(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2, labels={"acme.com/gpu": "yes"})
     (finding,) = stage.preview(node_selector={"gpus": "yes"}).findings
     assert finding.message == "No node has the labels gpus=yes; the cluster has 1 node."
@@ -129,7 +129,7 @@ def test_nodes_excluded_by_the_selector_are_counted(stage: Stage) -> None:
     ]
 
 
-def test_clock_that_differs_is_a_warning(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_skew_is_a_warning(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.cluster.add_node("n", gpus=2)
     monkeypatch.setattr(api, "parsedate_to_datetime", lambda text: datetime.now(UTC) + timedelta(seconds=90))
     (finding,) = stage.preview().findings

@@ -57,7 +57,7 @@ def refuse_pods(stage: FakeKubernetesStage, message: str) -> None:
     stage.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", message)
 
 
-def test_pod_waits_for_the_clusters_quota_and_says_what_is_used(stage: FakeKubernetesStage) -> None:
+def test_pod_pending_for_cluster_quota_reports_the_used_amount(stage: FakeKubernetesStage) -> None:
     refuse_pods(stage, QUOTA.format(requested="requests.nvidia.com/gpu=1"))
     with pytest.raises(RuntimeFailure) as raised:
         stage.runtime.start(stage.long("p-1"))
@@ -79,7 +79,7 @@ def test_pod_waits_for_the_clusters_quota_and_says_what_is_used(stage: FakeKuber
         ('admission webhook "images.example.org" denied the request: no tag', "denied the request: no tag"),
     ],
 )
-def test_pod_that_the_cluster_never_accepts_fails_with_its_words(
+def test_permanently_rejected_pod_fails_with_the_clusters_message(
     stage: FakeKubernetesStage, message: str, part: str
 ) -> None:
     refuse_pods(stage, message)
@@ -89,7 +89,7 @@ def test_pod_that_the_cluster_never_accepts_fails_with_its_words(
     assert part in report.message
 
 
-def test_namespace_and_pod_of_others_are_left_alone(stage: FakeKubernetesStage) -> None:
+def test_foreign_namespaces_and_pods_are_not_touched(stage: FakeKubernetesStage) -> None:
     stage.cluster.store.put("namespaces", {"metadata": {"name": stage.namespace}})
     with pytest.raises(RuntimeFailure, match="exists and does not belong to this installation"):
         stage.runtime.start(stage.long("p-1"))

@@ -8,7 +8,7 @@ import pytest
 from pools.kubernetes.worker import StillRunning, Worker
 
 
-def test_second_caller_of_a_call_does_not_forget_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_caller_does_not_discard_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker("cluster", 30, lambda: None)
     go_on = threading.Event()
     has_finished = worker._has_finished

@@ -130,7 +130,7 @@ def test_pods_survive_the_end_of_the_server_and_the_next_pod_starts(stage: Local
         assert ended(stage.runtime, pod_id).exit_code == code
 
 
-def test_pod_requested_from_a_killed_server_starts_once_when_it_is_ordered_again(stage: LocalStage) -> None:
+def test_pod_requested_from_a_killed_server_starts_once_when_it_is_requested_again(stage: LocalStage) -> None:
     stage.runtime.start(order("p-0", "true"))
     ended(stage.runtime, "p-0")
     os.kill(server(stage), signal.SIGSTOP)

@@ -77,7 +77,7 @@ def test_preview_uses_a_key_that_is_not_stored_yet(slurm: FakeSlurm, server: Ssh
     assert not NodePool.objects.exists()
 
 
-def test_login_node_with_another_host_key_is_refused(
+def test_login_node_with_an_unexpected_host_key_is_rejected(
     slurm: FakeSlurm, server: SshServer, tmp_path: Path
 ) -> None:
     _, other_key = generate_key(tmp_path / "key")

@@ -148,7 +148,7 @@ def test_nodes_outlive_a_controller_that_does_not_respond(stage: RealPool, slurm
     assert len(slurm.queue()) == 2
 
 
-def test_end_of_the_allocation_is_a_notice_in_time(stage: RealPool, slurm: SlurmCluster) -> None:
+def test_end_of_the_allocation_is_announced_in_time(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(2)
     stage.wait_for("ready", "ready")
     job = stage.job_of(1)

@@ -55,7 +55,7 @@ def test_names_of_other_jobs_are_ignored(name: str) -> None:
     assert parse_name(name) is None
 
 
-def test_name_survives_any_installation() -> None:
+def test_job_name_can_be_parsed_for_any_installation_name() -> None:
     names = ["a.b", "a-b", "a b", "a_b", "b'; rm"]
     safe = [safe_installation(name) for name in names]
     assert len(set(safe)) == len(names)
@@ -103,7 +103,7 @@ def test_slurm_times_are_parsed(text: str, seconds: int | None) -> None:
          "before. Set time_limit, or lower notice_lead")),
     ],
 )  # fmt: skip
-def test_state_of_a_job_is_told_in_words(fields: dict[str, str], state: str, message: str) -> None:
+def test_job_state_is_described_in_words(fields: dict[str, str], state: str, message: str) -> None:
     assert listed(**fields) == (state, message)
 
 

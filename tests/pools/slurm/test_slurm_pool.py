@@ -124,7 +124,7 @@ def test_job_that_slurm_ended_is_a_lost_node_and_is_replaced(
     stage.check()
 
 
-def test_nodes_stay_while_slurm_does_not_respond(slurm: FakeSlurm) -> None:
+def test_nodes_are_kept_while_slurm_does_not_respond(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(2)
     stage.settle()

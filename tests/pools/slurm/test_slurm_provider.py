@@ -38,7 +38,7 @@ def test_job_requests_what_the_pool_offers(slurm: FakeSlurm) -> None:
     } <= set(job["arguments"])  # fmt: skip
 
 
-def test_token_is_in_a_private_file_and_nowhere_that_others_can_read(slurm: FakeSlurm) -> None:
+def test_token_is_stored_only_in_a_private_file(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     provider.provision(order(count=1))
     [job] = slurm.jobs
@@ -49,14 +49,16 @@ def test_token_is_in_a_private_file_and_nowhere_that_others_can_read(slurm: Fake
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-def test_environment_of_berth_reaches_no_program(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_berths_environment_is_not_passed_to_programs(
+    slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BERTH_SECRET_KEY", "s3cret-key")
     printed = LocalCommands().run(["env"], seconds=10).stdout
     assert "s3cret-key" not in printed
     assert "PATH=" in printed
 
 
-def test_file_of_a_job_that_never_started_is_deleted_with_it(slurm: FakeSlurm) -> None:
+def test_pilot_file_is_deleted_with_a_job_that_never_started(slurm: FakeSlurm) -> None:
     slurm.set(machines=["n0"])
     provider = slurm_provider(slurm)
     created = provider.provision(order(count=2)).instances
@@ -73,7 +75,7 @@ def test_options_that_would_break_the_link_to_the_job_are_refused(slurm: FakeSlu
         slurm_provider(slurm, options=[option])
 
 
-def test_file_of_a_job_that_waits_for_weeks_is_kept(slurm: FakeSlurm) -> None:
+def test_pilot_file_of_a_long_pending_job_is_kept(slurm: FakeSlurm) -> None:
     slurm.set(machines=[])
     provider = slurm_provider(slurm)
     provider.provision(order(count=1))
@@ -89,7 +91,7 @@ def test_file_of_a_job_that_waits_for_weeks_is_kept(slurm: FakeSlurm) -> None:
     assert not abandoned.exists()
 
 
-def test_file_of_a_killed_submission_is_deleted_by_a_later_one(slurm: FakeSlurm) -> None:
+def test_later_submission_deletes_the_file_of_a_killed_one(slurm: FakeSlurm) -> None:
     slurm.set(machines=[])
     provider = slurm_provider(slurm)
     provider.provision(order(count=1))
@@ -132,7 +134,7 @@ def test_order_beyond_a_submit_limit_is_partly_filled_and_explained(slurm: FakeS
     assert raised.value.kind is ProviderErrorKind.QUOTA
 
 
-def test_repeated_order_asks_the_accounting_database_for_ended_jobs(slurm: FakeSlurm) -> None:
+def test_repeated_order_queries_the_accounting_database_for_ended_jobs(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     created = provider.provision(order()).instances
     provider.terminate("small", [instance.instance_id for instance in created])
@@ -164,7 +166,7 @@ def test_hanging_program_does_not_outlive_its_time_limit(tmp_path: Path) -> None
     until(lambda: not hanging.exists() or not hanging.read_bytes())
 
 
-def test_jobs_of_others_and_of_another_berth_are_never_cancelled(slurm: FakeSlurm) -> None:
+def test_jobs_of_other_users_and_installations_are_never_cancelled(slurm: FakeSlurm) -> None:
     provider, other = slurm_provider(slurm), slurm_provider(slurm, "there")
     theirs = other.provision(order(count=1)).instances
     slurm.add("train.py")
@@ -176,7 +178,7 @@ def test_jobs_of_others_and_of_another_berth_are_never_cancelled(slurm: FakeSlur
     assert "scancel" not in slurm.calls
 
 
-def test_unreachable_slurm_is_a_timeout_and_submits_nothing_twice(slurm: FakeSlurm) -> None:
+def test_unreachable_slurm_is_a_timeout_and_causes_no_duplicate_jobs(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     slurm.set(down=True)
     for call in (lambda: provider.list_instances("small"), lambda: provider.provision(order())):
@@ -204,7 +206,7 @@ def test_programs_are_found_in_the_configured_directory(slurm: FakeSlurm) -> Non
     assert len(provider.provision(order()).instances) == len(slurm.jobs) == 2
 
 
-def test_command_that_hangs_is_given_up(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_command_is_abandoned(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pools.providers.slurm.provider.QUERY_SECONDS", 0.2)
     (slurm.root / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(ProviderError) as raised:

@@ -87,7 +87,7 @@ async def test_connection_requires_a_pinned_key(server: SshServer) -> None:
     assert (error.kind, "is not pinned" in error.message) == (SshErrorKind.HOST_KEY, True)
 
 
-async def test_address_or_key_that_cannot_be_used_is_explained(server: SshServer) -> None:
+async def test_unusable_address_or_key_is_explained(server: SshServer) -> None:
     error = await refusal(server.endpoint(host_key="ssh-foo AAAAB3NzaC1mb28AAAAEYWJjZA=="))
     assert error.kind is SshErrorKind.HOST_KEY
     assert error.message.startswith("the pinned host key of 127.0.0.2 port")

@@ -53,7 +53,7 @@ def test_silence_from_before_a_restart_of_berth_does_not_count() -> None:
     assert next_task(silent, NOW, watched_for=SILENT_AFTER) is Task.INSTALL
 
 
-def test_retries_are_delayed_up_to_a_limit_and_not_by_a_clock_that_was_set_back() -> None:
+def test_retry_delay_is_capped_and_not_prolonged_by_setting_the_clock_back() -> None:
     assert [retry_delay(failures) for failures in (1, 2, 3)] == [
         RETRY_FIRST,
         2 * RETRY_FIRST,

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBsRzAcUqV0cm+F3xcCPTpdPbYFiQJ6cZyHnkIyYVFTJ"
 
 
-def test_statements_of_a_listing_do_not_grow_with_the_hosts(tmp_path: Path) -> None:
+def test_listing_statement_count_does_not_grow_with_hosts(tmp_path: Path) -> None:
     few, _ = listing(SshPool(tmp_path, pool_of("few", 2)))
     many, instances = listing(SshPool(tmp_path, pool_of("many", 20)))
     assert many == few

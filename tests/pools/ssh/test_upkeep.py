@@ -91,7 +91,7 @@ def test_lost_agent_is_restarted_and_keeps_its_place(
     assert (stage.host("box-1").failures, stage.host("box-1").message) == (0, "")
 
 
-def test_kill_of_berth_during_an_installation_doubles_nothing(
+def test_killing_berth_during_an_installation_duplicates_nothing(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     stage.edit(host_entry(server, "box-1", tmp_path), **ENV)
@@ -105,7 +105,7 @@ def test_kill_of_berth_during_an_installation_doubles_nothing(
     stage.wait(lambda: len(stage.agents()) == 1)
 
 
-def test_host_with_another_key_is_refused_and_not_touched(
+def test_host_with_an_unexpected_key_is_rejected_and_not_touched(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     _, other = generate_key(tmp_path / "other")
@@ -132,7 +132,7 @@ def test_host_without_a_pinned_key_shows_its_fingerprint(
     assert server.log.count("Accepted publickey") == logins
 
 
-def test_host_that_hangs_delays_no_other_host(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
+def test_hanging_host_does_not_delay_other_hosts(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
     with silent_server("127.0.0.3") as port:
         hangs = {**host_entry(server, "hangs", tmp_path), "address": "127.0.0.3", "port": port}
         stage.edit(hangs, host_entry(server, "works", tmp_path), **ENV)
@@ -140,7 +140,7 @@ def test_host_that_hangs_delays_no_other_host(stage: SshPool, server: SshServer,
         assert stage.state("hangs") is HostState.INSTALLING
 
 
-def test_problems_of_hosts_are_explained(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
+def test_host_problems_are_explained(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
     stage.edit(
         host_entry(server, "no-user", tmp_path, user="not-a-user"),
         {**host_entry(server, "no-key", tmp_path), "address": "127.0.0.4", "key": "secret:other"},
@@ -154,7 +154,9 @@ def test_problems_of_hosts_are_explained(stage: SshPool, server: SshServer, tmp_
     )
 
 
-def test_agent_of_another_berth_is_left_alone(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
+def test_agent_of_another_installation_is_not_touched(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
     entry = host_entry(server, "box-1", tmp_path)
     environment = Path(entry["home"]) / "environment"
     environment.write_text("BERTH_POOL=old\nBERTH_URL=https://other.example.org\n")
@@ -197,7 +199,7 @@ def test_changed_variables_are_installed_without_a_new_machine(
 
 
 @pytest.mark.heavy
-def test_random_kills_of_berth_leave_nothing_behind(
+def test_killing_berth_at_random_times_leaves_nothing_behind(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     """The host is added and removed while Berth is killed. Visits of killed processes continue."""

@@ -132,7 +132,7 @@ def test_observe_statement_count_does_not_grow_with_workloads(
         observe(stage.clock.now(), SpecCache())
 
 
-def test_one_commit_starts_workloads_in_two_pools(stage: Stage) -> None:
+def test_workloads_in_two_pools_start_in_one_commit(stage: Stage) -> None:
     other = NodePool.objects.create(
         name="other",
         provider="fake",

@@ -218,7 +218,7 @@ def test_crash_during_a_release_leaves_no_partial_release(stage: PoolStage) -> N
     assert stage.nodes() == {0: "ready", 1: "ready"}
 
 
-def test_failed_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
+def test_lost_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
     """The move is checked again under a lock, so a node cordoned since the decision accepts no workload."""
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")

@@ -270,7 +270,7 @@ def test_session_without_a_client_ends(play: SessionPlay) -> None:
     assert "sent no request for 600 s" in play.session.workload.message
 
 
-def test_worker_with_another_python_version_ends_the_session(play: SessionPlay) -> None:
+def test_worker_with_a_different_python_version_ends_the_session(play: SessionPlay) -> None:
     error = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
     assert "runs Python 3.12.1, but the client runs 3.11.4" in error
     play.session.refresh_from_db()
@@ -278,7 +278,7 @@ def test_worker_with_another_python_version_ends_the_session(play: SessionPlay) 
     assert play.stage.phase(play.session.workload) == Phase.STOPPING
 
 
-def test_another_python_patch_release_is_accepted(play: SessionPlay) -> None:
+def test_different_python_patch_release_is_accepted(play: SessionPlay) -> None:
     assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
 
 

@@ -147,7 +147,7 @@ def test_mirror_equals_a_full_read_while_transactions_overlap(writers: list[Writ
     assert len(sizes) > 3, "the writers did not change anything"
 
 
-def test_each_column_that_is_read_is_noted(template: Workload) -> None:
+def test_change_to_any_column_that_is_read_is_noted(template: Workload) -> None:
     mirror = WorkloadMirror()
     mirror.read()
     for name in WorkloadRow._fields[1:]:
@@ -211,7 +211,7 @@ def test_everything_is_read_on_a_new_connection(template: Workload) -> None:
     assert mirror.read() == {template.pk}
 
 
-def test_explanations_are_not_read_as_changes(
+def test_explanations_do_not_count_as_changes(
     template: Workload, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror, fetched = WorkloadMirror(), []

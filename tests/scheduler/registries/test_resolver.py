@@ -49,7 +49,7 @@ def test_result_is_returned_once_and_only_for_its_run() -> None:
         assert resolver.take_results([key]) == {}
 
 
-def test_invalid_credentials_are_an_error_of_the_run() -> None:
+def test_invalid_credentials_fail_the_lookup() -> None:
     with running_tiny_registry() as registry:
         resolver = HttpResolver()
         key = (uuid.uuid4(), 1)

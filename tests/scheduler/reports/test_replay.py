@@ -107,7 +107,7 @@ def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], c
         snapshot = replace(snapshot, workloads=tuple(workloads), nodes=tuple(nodes))
 
 
-def test_snapshot_of_another_engine_version_is_rejected() -> None:
+def test_snapshot_of_a_different_engine_version_is_rejected() -> None:
     snapshot = json.loads(SnapshotEncoder().encode(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
     with pytest.raises(UnreadableSnapshot):
         decode_snapshot({**snapshot, "moons": 1})
@@ -116,7 +116,7 @@ def test_snapshot_of_another_engine_version_is_rejected() -> None:
         replay(cycle)
 
 
-def test_replay_with_another_engine_version_names_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_with_a_different_engine_version_names_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = unsaved_cycle(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
     monkeypatch.setattr(replaying, "engine_version", lambda: "9.9.9+0123456789")
     again = replay(cycle)

@@ -96,7 +96,7 @@ def test_utilization_is_reported_beside_allocation(measured_workload: MeasuredWo
     assert (use.pods, use.measured, use.busy_percent) == (2, 2, 50.0)
 
 
-def test_unmeasured_is_not_reported_as_zero(measured_workload: MeasuredWorkload) -> None:
+def test_unmeasured_utilization_is_not_reported_as_zero(measured_workload: MeasuredWorkload) -> None:
     assert (measured_workload.now().measured, measured_workload.now().cpu_milli) == (0, None)
     measured_workload.pass_time()
     use = measured_workload.now()
