@@ -1,9 +1,9 @@
 """Benchmark arrays: `python -m benchmarks.arrays [TASKS]`.
 
 Submits an array of 100 and one of TASKS tasks, with at most 8 running at a time, and measures the
-submission, the ticks of the real loop while the other tasks are held, and a cancellation and a retry of all
-tasks. The loop runs on real rows in a separate database, with an in-memory runtime. CPU times are
-those of this process and of its process of the database.
+submission, the ticks of the real loop while the other tasks are held, and a cancellation and a
+retry of all tasks. The loop runs on real rows in a separate database, with an in-memory runtime.
+CPU times are those of this process and of its database server process.
 """
 
 import json
@@ -95,7 +95,7 @@ def _measure(size: int, loop: Any, runtime: Any, clock: Any) -> dict[str, Any]:
 
 
 def _end(array: Any, runtime: Any) -> None:
-    """End the tasks that run."""
+    """End the running tasks."""
     from projects.models import Pod
 
     for pod in Pod.objects.filter(workload__array=array, state="running"):
@@ -111,7 +111,7 @@ def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
         before = _cpu_seconds()
         loop.tick()
         spent += _cpu_seconds() - before
-        loop.tick()  # the tasks that were started now run
+        loop.tick()  # the tasks that were started are now running
     return round(spent / TICKS * 1000, 1)
 
 
@@ -124,7 +124,7 @@ def _measured() -> Iterator[Callable[[str], dict[str, float]]]:
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of its process of the database, in steps of 10 ms."""
+    """Return the CPU time of this process and of its database server process, in steps of 10 ms."""
     from django.db import connection
 
     connection.ensure_connection()
@@ -135,7 +135,7 @@ def _cpu_seconds() -> float:
 
 @contextmanager
 def _statements() -> Iterator[list[str]]:
-    """Collect the statements of the block."""
+    """Collect the SQL statements that the block executes."""
     from django.db import connection
 
     collected: list[str] = []

@@ -1,12 +1,14 @@
 """Benchmark Kueue's scalability workload: `python -m benchmarks.kueue [--scale N]`.
 
-Five departments with six projects each have a quota of 20 units and a limit of 120 per project. Each project
-submits 350 small workloads (1 unit, 0.2 s, one every 100 ms), 100 medium ones (5 units, 0.5 s, one every
-500 ms) and 50 large ones (20 units, 1 s, one every 1.2 s): 15,000 in total. A unit is one CPU, and the nodes
-have exactly the CPUs of all quotas. By default, the benchmark runs a tenth of them, at the same rates.
+Five departments with six projects each have a quota of 20 units and a limit of 120 per project.
+Each project submits 350 small workloads (1 unit, 0.2 s, one every 100 ms), 100 medium ones (5
+units, 0.5 s, one every 500 ms) and 50 large ones (20 units, 1 s, one every 1.2 s): 15,000 in
+total. A unit is one CPU, and the nodes have exactly as many CPUs as all quotas together. By
+default, the benchmark runs a tenth of the workloads, at the same rates.
 
-Everything is real except the pods: the generator submits through `POST /api/v1/workloads:batch` to a web
-process, and the scheduler runs as a process of its own. The pods are timers in the scheduler process.
+Everything is real except the pods: the generator submits through `POST /api/v1/workloads:batch`
+to a web process, and the scheduler runs in a separate process. The pods are timers in the
+scheduler process.
 """
 
 import json

@@ -1,8 +1,9 @@
 """Benchmark the time from submission to running pod: `python -m benchmarks.latency [--workloads N]`.
 
-A real Berth runs one workload after the other, and sometimes a few at once, at random moments. Capacity is
-always free. The time ends when the transaction that stores the start of the workload has committed. The
-output shows percentiles of each stage, and the slowest submissions with the steps of the scheduler meanwhile.
+A real Berth runs one workload after the other, and sometimes a few at once, at random times.
+Capacity is always free. The measurement ends when the transaction that stores the start of the
+workload has committed. The output shows percentiles of each stage, and the slowest submissions
+with the scheduler's steps during that time.
 """
 
 import json
@@ -38,7 +39,7 @@ from berth.db.embedded import EmbeddedCluster
 from tests.journeys.installation import Installation, until
 
 THINK_SECONDS = (0.05, 0.4)
-SINGLE = 0.8  # share of moments at which one workload is submitted; otherwise two to four at once
+SINGLE = 0.8  # share of times at which only one workload is submitted; at the others, two to four are
 COMMANDS = ("true", "sleep 0.05")
 LIVE = ("pending", "starting", "running", "stopping")
 LIMIT_MS = 300
@@ -105,14 +106,15 @@ def main() -> None:
 
 
 def submit_all(berth: Installation, count: int, chance: random.Random) -> dict[str, Times]:
-    """Submit workloads at random moments until `count` have been submitted and have ended."""
+    """Submit workloads at random times until `count` have been submitted and have ended."""
     address = f"http://127.0.0.1:{berth.port}"
     password = (berth.home / "admin-password").read_text().strip()
     with Client(Settings(address, "", "")) as stranger:
         token = stranger.sign_in("admin", password)
     times: dict[str, Times] = {}
     with Client(Settings(address, token, "vision")) as client:
-        client.node_pools.edit("local", {"nodes_min": 4})  # no workload waits for a node
+        # enough nodes, so that no workload has to wait for one
+        client.node_pools.edit("local", {"nodes_min": 4})
         until(lambda: client.node_pools.get("local").nodes_ready == 4)
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=address, headers=headers, timeout=60, trust_env=False) as http:
@@ -158,7 +160,7 @@ def read_rows(berth: Installation, times: dict[str, Times]) -> list[Submitted]:
 
 
 def describe(at: dict[str, float], row: dict[str, float], scheduler: Steps) -> str:
-    """Return the stages of one submission, and the steps of the scheduler meanwhile."""
+    """Return the stages of one submission, and the scheduler's steps during that time."""
     stages = ", ".join(f"{stage} {value:.0f}" for stage, value in row.items() if value >= 1)
     meanwhile = ", ".join(
         f"{(when - at['sent']) * 1000:.0f} {step} {details}".strip()

@@ -82,7 +82,7 @@ def pending(count: int, settings: dict[str, str]) -> Row:
 
 
 def window(processes: ServerProcesses, seconds: float, happens: Callable[[], None]) -> Row:
-    """Return the report on the rounds within some seconds."""
+    """Return the report on the rounds of the next seconds."""
     processes.take_report()
     happens()
     time.sleep(seconds)
@@ -130,7 +130,10 @@ def ends(count: int, settings: dict[str, str]) -> Row:
 
 
 def edits(count: int, settings: dict[str, str]) -> Row:
-    """Edit quotas `count` times while workloads arrive. The same arrivals without edits come first."""
+    """Edit quotas `count` times while workloads arrive.
+
+    For comparison, the same workloads first arrive without edits.
+    """
     token, projects = create_cluster(Cluster())
     scale = 0.003 if count < 100 else kueue.SCALE
     with server_processes(settings) as processes, processes.client(token) as http:
@@ -202,7 +205,7 @@ def submit(http: httpx.Client, documents: Iterator[Row] | Sequence[Row]) -> None
 
 
 def await_phase(phase: str, count: int, *, explained: bool = False, prefix: str = "") -> None:
-    """Wait until `count` workloads are in a phase and, if `explained`, have the scheduler's reason."""
+    """Wait until `count` workloads are in a phase and, if `explained`, have a reason from the scheduler."""
     from projects.models import Workload
 
     rows = Workload.objects.filter(phase=phase, name__startswith=prefix)

@@ -145,7 +145,7 @@ def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
 
 
 def at(allocated: dict[int, float], point: int) -> float:
-    """Return the percentage of allocated GPUs after the last arrival up to `point`."""
+    """Return the percentage of GPUs that are allocated after the last arrival up to `point`."""
     return allocated[max((arrived for arrived in allocated if arrived <= point), default=min(allocated))]
 
 

@@ -20,7 +20,7 @@ from scheduler.engine.model import NodeShape, Snapshot
 from scheduler.engine.smallest_change.search import smallest_change
 
 RUNS = 3
-PICKED = (0.0, 0.5, 0.999)  # pending workloads, by their place in the queue
+PICKED = (0.0, 0.5, 0.999)  # pending workloads to pick, by their relative position in the queue
 
 
 def without_any_change(size: int) -> Snapshot:

@@ -29,7 +29,7 @@ REFERENCE = {
 }
 
 
-SLICE = 6_000  # jobs that Berth's policy replays without --whole
+SLICE = 6_000  # number of jobs that Berth's policy replays without --whole
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
         print(f"skipped: {error}")
         return 0
     rows = {}
-    for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # the slow policy last
+    for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # the slowest policy last
         if arguments.policies and policy not in arguments.policies:
             continue
         is_slice = arguments.tiny or (policy is Policy.FAIR and not arguments.whole)
@@ -77,7 +77,7 @@ def _replay(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, o
 
 
 def _store(rows: dict[str, object]) -> None:
-    """Merge the rows with the rows of other runs, because a complete run takes minutes."""
+    """Merge the rows with those of other runs, because a complete run takes minutes."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "tenants.json"
     before = json.loads(path.read_text())["policies"] if path.exists() else {}

@@ -80,7 +80,7 @@ def submissions(berth: Installation, count: int) -> Row:
     with Client(Settings(address, "", "")) as stranger:
         token = stranger.sign_in("admin", password)
     with Client(Settings(address, token, "vision")) as client:
-        for number in range(3):  # the pool scales up for the first workload
+        for number in range(3):  # the pool scales up for the first workload, which is not measured
             latency(client, f"warm-{number}")
         seconds = sorted(latency(client, f"w-{number}") for number in range(count))
     return {

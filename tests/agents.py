@@ -1,4 +1,4 @@
-"""The agent that machines run, as the server hands it out."""
+"""The agent that machines run, as served by the server."""
 
 import io
 import os
@@ -14,7 +14,7 @@ REJECTED = 3  # exit code of an agent that the server rejected
 
 
 def write_agent(directory: Path, report_seconds: float = 5.0, version: str = "") -> Path:
-    """Write the agent, with another report interval or version if one is given."""
+    """Write the agent to a file, optionally with a different report interval or version."""
     directory.mkdir(exist_ok=True)
     path = directory / "berth-agent"
     with zipfile.ZipFile(io.BytesIO(agent_package())) as source, zipfile.ZipFile(path, "w") as target:

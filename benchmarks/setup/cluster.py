@@ -1,4 +1,4 @@
-"""Cluster of the load benchmarks: departments with projects, and nodes with the CPUs of all quotas."""
+"""Cluster for the load benchmarks: departments with projects, and nodes with as many CPUs as all quotas."""
 
 from dataclasses import dataclass
 

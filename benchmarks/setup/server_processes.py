@@ -105,7 +105,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _database() -> psutil.Process | None:
-    """Return the database server, or None if it is not a process of this machine."""
+    """Return the database server process, or None if it does not run on this machine."""
     from django.db import connection
 
     with connection.cursor() as cursor:

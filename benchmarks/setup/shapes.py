@@ -45,7 +45,7 @@ def queues(projects: int, departments: int, gpus: float | None) -> tuple[Queue, 
 def work(
     name: str, project: str, pods: int, gpus: int, at: int = 0, on: tuple[tuple[str, int], ...] = ()
 ) -> Workload:
-    """Return a workload. `on` has the node and the first device of each running pod."""
+    """Return a workload. `on` contains the node and the first device of each running pod."""
     role = Role("worker", pods, pods, Request(MILLI, gpus, 0, 1000, 1024, 1000, 1024))
     placed = tuple(
         Pod("worker", index, node, tuple(range(first, first + gpus)), started=NOW - 3600)
@@ -92,7 +92,7 @@ def one_big_reclaim(size: int) -> Snapshot:
 
 
 def one_gpu_short(size: int) -> Snapshot:
-    """Return a cluster with a gang of ten whole-node pods that may reclaim one GPU less than it needs."""
+    """Return a cluster with a gang of ten whole-node pods that needs one GPU more than it may reclaim."""
     total = size * PER_NODE
     tenants = (queue("d0", None, None), queue("owner", "d0", 80), queue("guest", "d0", total - 79))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
@@ -140,7 +140,10 @@ def no_room_for_moves(size: int) -> Snapshot:
 
 
 def steady(size: int, projects: int, jobs: int) -> Snapshot:
-    """Return a full cluster with many pending workloads. Every queue is at its quota: nothing to decide."""
+    """Return a full cluster with many pending workloads.
+
+    Every queue is at its quota, so there is nothing to decide.
+    """
     tenants = queues(projects, 20, size * PER_NODE / projects)
     used_seats = seats(size)
     return snapshot(size, tenants, [

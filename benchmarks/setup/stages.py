@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-STAGES = {  # each stage ends at this moment
+STAGES = {  # each stage ends with this event
     "request": "notified",
     "wake-up": "woken",
     "burst window": "tick",
@@ -62,7 +62,10 @@ class Steps:
         return cls(file.read_text().splitlines())
 
     def first(self, name: str, at: float, details: str = "") -> float:
-        """Return the time of the first such step at or after `at`. Raises StopIteration if there is none."""
+        """Return the time of the first such step at or after `at`.
+
+        Raises StopIteration if there is none.
+        """
         start = bisect.bisect_left(self.times, at)
         return next(
             self.times[i]
@@ -90,7 +93,7 @@ class Steps:
 
 
 def moments(submitted: Submitted, web: Steps, scheduler: Steps) -> dict[str, float]:
-    """Return the end of each stage."""
+    """Return the time at which each stage ends."""
     committed = scheduler.first("commit.done", submitted.placed)
     tick = scheduler.last("tick", committed)
     stored = scheduler.first("reports.done", submitted.recorded)

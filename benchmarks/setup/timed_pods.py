@@ -1,7 +1,7 @@
-"""Provider and runtime of a benchmark: nodes boot at once, and pods end by themselves after a set time.
+"""Provider and runtime for benchmarks: nodes boot at once, and pods end by themselves after a set time.
 
-`BERTH_FAKE_POOLS` names this module. A pod runs for as many seconds as its variable SECONDS says, or without
-end. Its end wakes the scheduler, as the end of a process does.
+`BERTH_FAKE_POOLS` names this module. A pod runs for as many seconds as its variable SECONDS says,
+or indefinitely. The scheduler is woken when a pod ends, as by the end of a process.
 """
 
 import heapq
@@ -32,7 +32,7 @@ def lifetime(order: PodOrder) -> Lifetime:
 
 
 class TimedRuntime(FakeRuntime):
-    """An in-memory runtime that wakes the scheduler when the time of a pod is over."""
+    """In-memory runtime that wakes the scheduler when the time of a pod is over."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, lifetime=lifetime)
@@ -68,7 +68,7 @@ class TimedRuntime(FakeRuntime):
             self.calls.clear()
 
     def _poke(self) -> None:
-        """Wake the scheduler, unless it is asking for reports and so learns of the change anyway."""
+        """Wake the scheduler, unless it is already asking for reports and will see the change anyway."""
         if not self._reporting:
             super()._poke()
 

@@ -46,7 +46,7 @@ class Recorder:
         setattr(owner, name, recorded)
 
     def slow_calls(self, owner: Any, name: str, details: Callable[..., object]) -> None:
-        """Record the calls of a function that take long, when they end."""
+        """Record slow calls of a function when they end."""
         function = getattr(owner, name)
 
         @functools.wraps(function)
@@ -98,7 +98,7 @@ RECORDED = {"web": record_web, "scheduler": record_scheduler}
 
 
 def timed(name: str, program: Program) -> Program:
-    """Return the program, with recorded steps if it is the web or the scheduler process."""
+    """Return the program, with step recording if it is the web or the scheduler process."""
     if name not in RECORDED:
         return program
 

@@ -1,7 +1,8 @@
-"""A real Kubernetes cluster on this machine, for the tests that show on it what the fake shows.
+"""A real Kubernetes cluster on this machine, for tests that also run on the fake cluster.
 
-`BERTH_KUBE_TOOLS` names a folder with `up.sh` and the binaries that it starts, and `BERTH_KUBE_WORK` the
-directory of a cluster that runs already. CONTRIBUTING.md describes both.
+`BERTH_KUBE_TOOLS` names a folder with `up.sh` and the binaries that it starts, and
+`BERTH_KUBE_WORK` the directory of a cluster that is already running. CONTRIBUTING.md describes
+both.
 """
 
 import base64
@@ -59,7 +60,7 @@ def real_cluster(work: Path) -> Iterator[str]:
 
 
 def set_gpus(kubeconfig: str, node: str, count: int) -> None:
-    """Let a node offer devices, as a device plugin would. There is nothing behind them."""
+    """Make a node advertise devices, as a device plugin would. The devices do not exist."""
     connection = parse_kubeconfig(kubeconfig)
     path = f"/status/capacity/{GPU.replace('/', '~1')}"
     response = httpx.patch(
@@ -74,7 +75,7 @@ def set_gpus(kubeconfig: str, node: str, count: int) -> None:
 
 
 def with_shipped_role(kubeconfig: str) -> str:
-    """Return a kubeconfig for a service account that has exactly the role of `deploy/kubernetes`."""
+    """Return a kubeconfig for a service account that has exactly the role in `deploy/kubernetes`."""
     api = Api(parse_kubeconfig(kubeconfig))
     for document in yaml.safe_load_all((REPOSITORY / "deploy" / "kubernetes" / "role.yaml").read_text()):
         _create(api, document)
@@ -88,7 +89,7 @@ def with_shipped_role(kubeconfig: str) -> str:
 
 
 def _create(api: Api, document: dict[str, Any]) -> None:
-    """Create an object, unless it exists. Replace a role, which may be of another version."""
+    """Create an object, unless it exists. Replace a role, because it may be from a different version."""
     group = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
     namespace = document["metadata"].get("namespace")
     place = f"{group}/namespaces/{namespace}" if namespace else group

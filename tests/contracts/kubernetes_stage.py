@@ -20,7 +20,7 @@ IMAGE = "berth.test/busybox:1"
 
 
 class KubernetesStage:
-    """Runtime on one cluster. Each stage is an installation of its own."""
+    """Runtime on one cluster. Each stage is a separate installation."""
 
     # Container runtimes pass on complete lines only, and replace CR LF by LF.
     line_end, line_break, measures_usage = b"\n", b"\n", False

@@ -53,9 +53,9 @@ def running(runtime: Runtime, pod_id: str) -> PodReport:
 class Stage(Protocol):
     """Control over a runtime's pods for the contract tests.
 
-    `line_end` completes a line on runtimes that pass on only complete lines of logs, and is empty on others.
-    `line_break` is a line break that the runtime passes on unchanged.
-    `measures_usage` is false if the runtime does not measure pods.
+    `line_end` completes a line on runtimes that deliver only complete log lines, and is empty on
+    others. `line_break` is a line break that the runtime delivers unchanged. `measures_usage` is
+    false if the runtime does not measure pods.
     """
 
     line_end: bytes
@@ -66,13 +66,13 @@ class Stage(Protocol):
     def runtime(self) -> Runtime: ...
 
     def order(self, pod_id: str, *command: str) -> PodOrder:
-        """Return the order of a pod with a command."""
+        """Return an order for a pod that runs this command."""
 
     def long(self, pod_id: str) -> PodOrder:
-        """Return the order of a pod that runs until `end_pod` or SIGTERM."""
+        """Return an order for a pod that runs until `end_pod` or SIGTERM."""
 
     def stubborn(self, pod_id: str) -> PodOrder:
-        """Return the order of a pod that ignores SIGTERM."""
+        """Return an order for a pod that ignores SIGTERM."""
 
     def end_pod(self, pod_id: str, exit_code: int) -> None: ...
 
@@ -218,7 +218,7 @@ def alive(pid: int) -> bool:
 
 
 def machine_pids(pod_pid: int, inside: Collection[int]) -> set[int]:
-    """Return the process IDs on the machine of processes that a pod sees under the IDs in `inside`."""
+    """Return the machine's process IDs for the processes that a pod sees under the IDs in `inside`."""
     namespace = _namespace(pod_pid)
     if namespace == _namespace(os.getpid()):
         return set(inside)

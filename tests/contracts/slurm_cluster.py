@@ -54,7 +54,7 @@ PartitionName=debug Nodes=n[0-1] MaxTime=12:00:00 State=DOWN
 
 
 def missing_programs() -> list[str]:
-    """Return the programs of Slurm that are not installed. The fixture also needs to run as root."""
+    """Return the Slurm programs that are not installed. The fixture also needs to run as root."""
     missing = [
         name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None
     ]
@@ -136,7 +136,7 @@ class SlurmCluster:
         return self.run("squeue", "-h", "-o", "%j").split()
 
     def leftovers(self) -> list[str]:
-        """Return the private directories and processes of pilot jobs, which end with them."""
+        """Return the private directories and processes of pilot jobs, which should end with them."""
         directory = os.fsencode(self.root / "tmp" / "berth-")
         left = [path.name for path in (self.root / "tmp").glob("berth-*")]
         for entry in Path("/proc").glob("[0-9]*/cmdline"):

@@ -1,4 +1,4 @@
-"""Contract tests for the Kubernetes runtime on a real cluster, and what only a real cluster shows."""
+"""Contract tests for the Kubernetes runtime on a real cluster, and tests that only a real cluster allows."""
 
 import inspect
 from collections.abc import Iterator

@@ -149,7 +149,7 @@ def test_upgrade_rejects_code_with_a_wrong_checksum(tmp_path: Path) -> None:
 
 
 def _other_code() -> bytes:
-    """Return code of another version: the same with one more file."""
+    """Return the code of a different version: the same code plus one file."""
     buffer = io.BytesIO()
     with (
         tarfile.open(fileobj=buffer, mode="w:gz") as target,

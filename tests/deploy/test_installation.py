@@ -34,7 +34,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def installed_by(environment: dict[str, str], target: Path) -> str:
-    """Install the package and return the name of the installer that the package records."""
+    """Install the package and return the name of the installer that it records."""
     command = [sys.executable, str(PROGRAM), "--target", str(target), "tiny==1.0"]
     subprocess.run(command, env=environment, check=True, timeout=100)
     assert (target / "tiny.py").exists()

@@ -126,7 +126,7 @@ def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any],
 @on_random_clusters(15)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_unchanged_cluster_stops_evicting(document: dict[str, Any]) -> None:
-    """Workloads do not evict each other in turn: after a while, evictions end."""
+    """Workloads do not keep evicting each other: after a while, there are no more evictions."""
     world = World(load(document).snapshot)
     evictions = []
     for _ in range(40):
@@ -197,7 +197,10 @@ def test_shares_equal_the_reference_calculation(document: dict[str, Any]) -> Non
 
 
 def wants(snapshot: Snapshot, reports: Any, queue: Queue, pool: str, resource: int) -> int:
-    """Return the queue's allocated and requested amount, capped by its limit or, without borrowing, quota."""
+    """Return the queue's allocated plus requested amount.
+
+    The amount is capped by the queue's limit or, if the queue may not borrow, by its quota.
+    """
     entitlement = queue.entitlements.get(pool, Entitlement())
     children = [child for child in snapshot.queues if child.parent == queue.name]
     requested: int = reports[pool, queue.name].requested[resource]

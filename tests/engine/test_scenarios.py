@@ -1,8 +1,8 @@
 """Run every file under scenarios/ against its expectations.
 
-A file holds one story, or several with `---` between them and, if it likes, `common` in front: parts of a
-scenario that each story starts from. A story: `claim` (a sentence), `shows` (behaviours), `play` (cycles,
-until_stable, actions), `scenario` (without its `format`), `expect` (see `stories`).
+A file holds one story, or several separated by `---`. Before them, `common` may hold parts of a
+scenario from which each story starts. A story: `claim` (a sentence), `shows` (behaviours), `play`
+(cycles, until_stable, actions), `scenario` (without its `format`), `expect` (see `stories`).
 """
 
 from collections.abc import Iterator

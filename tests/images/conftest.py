@@ -42,7 +42,7 @@ def busybox(registry: Registry) -> str:
 
 @pytest.fixture
 def stage(first_runtime: LocalRuntime, registry: Registry) -> Iterator[ImageStage]:
-    """Return a stage that shares its storage of images with the others."""
+    """Return a stage that shares its image storage with the others."""
     root = first_runtime.root.parent / f"run-{os.getpid()}-{next(_numbers)}"
     stage = ImageStage(Path(root), registry, first_runtime)
     yield stage

@@ -1,6 +1,7 @@
 """A real container registry with authentication on loopback, and small images for it.
 
-Images are built in memory and pushed, which takes 20 ms and permits images that no builder makes.
+Images are built in memory and pushed. This takes 20 ms, and allows images that no build tool
+produces.
 """
 
 from __future__ import annotations

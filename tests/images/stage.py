@@ -22,7 +22,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class ImageStage(LocalStage):
-    """Stage whose pods run in images. All stages of a `home` share the storage of images.
+    """Stage whose pods run in images. All stages of a `home` share the image storage.
 
     `first` is a runtime of the same home, whose probes are not repeated.
     """
@@ -52,7 +52,7 @@ class ImageStage(LocalStage):
         return self.runtime
 
     def set_pull(self, **changes: object) -> None:
-        """Change the pauses between attempts to pull, the silence, or the size of the storage."""
+        """Change the pauses between pulls, the time without a response, or the storage size."""
         if "cache_bytes" in changes:
             self.images._support = replace(self.support, cache_bytes=changes.pop("cache_bytes"))  # type: ignore[arg-type]
         self.images.pull_settings = replace(self.images.pull_settings, **changes)  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def _environment(pid: int) -> list[str]:
 
 @contextmanager
 def image_home(home: Path) -> Iterator[LocalRuntime]:
-    """Return the first runtime of this directory. Delete the storage of images at the end."""
+    """Return the first runtime of this directory. Delete the image storage at the end."""
     runtime = LocalRuntime(home / "first", anchor="")
     try:
         yield runtime

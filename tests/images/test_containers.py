@@ -1,4 +1,4 @@
-"""Tests of pods that run in a container image: what they see, and how they end."""
+"""Tests for pods that run in a container image: what they see, and how they end."""
 
 import socket
 from pathlib import Path

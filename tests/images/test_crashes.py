@@ -1,4 +1,4 @@
-"""Tests of containers whose processes are killed: nothing is left, and known exit codes are kept."""
+"""Tests for containers whose processes are killed: nothing is left, and known exit codes are kept."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ DIGEST = "fedcba9876543210" * 4
 
 @pytest.fixture
 def hanging_image() -> Iterator[str]:
-    """Return an image of a registry that accepts connections and never answers."""
+    """Return an image in a registry that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}/team/x@sha256:{DIGEST}"
 

@@ -1,4 +1,4 @@
-"""Tests of nodes: whether they run images, and why not."""
+"""Tests for whether nodes run images, and for the reasons that they do not."""
 
 import json
 from pathlib import Path

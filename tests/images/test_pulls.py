@@ -1,4 +1,4 @@
-"""Tests of pulls: credentials, errors, the projects that may use an image, and the size of the storage."""
+"""Tests for pulls: credentials, errors, the projects that may use an image, and the storage size."""
 
 import http.server
 import os
@@ -90,7 +90,7 @@ def test_pull_from_a_silent_registry_fails(stage: ImageStage) -> None:
 
 
 class BusyRegistry(http.server.BaseHTTPRequestHandler):
-    """Registry that answers every request with an error that may pass."""
+    """Registry that answers every request with a transient error."""
 
     def do_GET(self) -> None:
         self.server.requests.append(self.path)  # type: ignore[attr-defined]
@@ -245,7 +245,7 @@ def test_least_recently_used_image_is_removed_first(stage: ImageStage, registry:
 
 
 def has_container(stage: ImageStage, pod_id: str) -> bool:
-    """Return whether the pod's container exists, which it does for a while after the pod's exit."""
+    """Return whether the pod's container exists. It exists for a while after the pod has ended."""
     return (stage.root / "pods" / pod_id / "container").exists()
 
 

@@ -126,7 +126,7 @@ def make_home(home: Path) -> Path:
 
 
 def open_terminal(stack: ExitStack) -> str:
-    """Open a terminal, as the login of an operator does. Return its path."""
+    """Open a terminal, as an operator's login does. Return its path."""
     descriptors = os.openpty()
     for descriptor in descriptors:
         stack.callback(os.close, descriptor)
@@ -134,7 +134,7 @@ def open_terminal(stack: ExitStack) -> str:
 
 
 def read_successes(log: str) -> "set[str]":
-    """Return the attacks that succeeded as far as the pod itself knows, from its log."""
+    """Return the attacks that, according to the pod's log, have succeeded."""
     lines = log.splitlines()
     if not lines or not lines[0].startswith("["):
         return set()
@@ -143,7 +143,7 @@ def read_successes(log: str) -> "set[str]":
 
 
 def follow_links(runtime: LocalRuntime, home: Path) -> "set[str]":
-    """Use the workspace and the logs as Berth does. Return the attacks in which Berth followed a link."""
+    """Use the workspace and the logs as Berth does. Return the attacks that made Berth follow a link."""
     succeeded = set()
     secret = home / "secret_key"
     if runtime.read_log("planted", 0, 100).data:
@@ -167,7 +167,7 @@ def follow_links(runtime: LocalRuntime, home: Path) -> "set[str]":
 
 
 def is_running(argument: str) -> bool:
-    """Return whether a process of the machine has this argument."""
+    """Return whether any process on the machine has this argument."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             arguments = path.read_text(errors="replace").split("\0")

@@ -2,8 +2,9 @@
 
 python -c PROGRAM FACTS
 
-FACTS is a JSON object with the paths and process IDs of the scene. The program needs only Python itself. At
-last it takes more memory than its limit, and prints "survived" if nothing prevents that.
+FACTS is a JSON object with the paths and process IDs of the scene. The program needs only Python
+itself. Finally, it allocates more memory than its limit, and prints "survived" if nothing
+prevents that.
 """
 
 import ctypes
@@ -48,7 +49,7 @@ def read_any(paths: "list[str]") -> bool:
 
 
 def proc_shows(file: str, text: str) -> bool:
-    """Return whether this file of any process contains the text, which this pod knows only in reverse."""
+    """Return whether this file of any process contains the text. The pod knows the text only reversed."""
     text = text[::-1]
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -143,7 +144,7 @@ def count_events() -> bool:
 
 
 def in_child(attack: Callable[[], object]) -> bool:
-    """Return whether the attack works in a process of its own."""
+    """Return whether the attack works in a child process."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -160,7 +161,7 @@ def enter_namespaces(pid: int) -> bool:
 
 
 def open_by_handle() -> bool:
-    """Open a directory without its path, as a search for the files of the machine does."""
+    """Open a directory without its path, as a search for the machine's files would."""
     handle, mount_id = ctypes.create_string_buffer(struct.pack("=I132x", 128)), ctypes.c_int()
     if LIBC.name_to_handle_at(-100, str(WORKSPACE).encode(), handle, ctypes.byref(mount_id), 0) != 0:
         return False
@@ -173,7 +174,7 @@ def create_device() -> bool:
 
 
 def change_clock() -> bool:
-    """Set the status of the clock to its present value."""
+    """Set the status of the clock to its current value."""
     clock = ctypes.create_string_buffer(208)
     LIBC.adjtimex(clock)
     struct.pack_into("=I", clock, 0, SET_STATUS)
@@ -181,7 +182,7 @@ def change_clock() -> bool:
 
 
 def change_network() -> bool:
-    """Set the flags of the loopback interface to their present value."""
+    """Set the flags of the loopback interface to their current value."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         flags = fcntl.ioctl(any_socket, GET_FLAGS, struct.pack("16s16x", b"lo"))
         fcntl.ioctl(any_socket, SET_FLAGS, flags)
@@ -252,7 +253,7 @@ def fork_many() -> bool:
 
 
 def leave_process() -> bool:
-    """Start a process that does not end with the pod. The scene checks whether it still runs."""
+    """Start a process that does not end with the pod. The scene checks whether it is still running."""
     pause = "import signal; signal.pause()"
     subprocess.Popen([sys.executable, "-c", pause, FACTS["left"]], start_new_session=True)
     return False

@@ -1,4 +1,4 @@
-"""Tests of what a hostile pod can do to Berth and to the pods of another project, at every level."""
+"""Tests for what a hostile pod can do to Berth and to another project's pods, at every level."""
 
 import io
 import json
@@ -49,7 +49,7 @@ def attack(
 ) -> Any:  # fmt: skip
     """Run the scene as this user, or as the user of the tests. Return what the agent printed.
 
-    `image` is that of the hostile pod, with credentials.
+    `image` is the image of the hostile pod, with credentials.
     """
     home = place / f"{policy}-{user}-{len(prefix)}-{len(image)}"
     home.mkdir(mode=0o700)
@@ -113,7 +113,7 @@ def test_attacks_fail_if_the_agent_runs_as_an_ordinary_user(place: Path) -> None
 
 
 def test_attacks_succeed_with_isolation_off(place: Path) -> None:
-    """Check the attacks themselves: an attack that never succeeds would show nothing."""
+    """Check the attacks themselves: an attack that never succeeds would prove nothing."""
     result = attack(place, "off")
     assert (result["level"], result["obstacle"]) == ("none", "BERTH_ISOLATION is off.")
     assert_only_the_table_succeeds(result, table.OFF_AS_ROOT if IS_ROOT else table.OFF)

@@ -1,4 +1,4 @@
-"""Tests of what a pod's enclosure contains, and of nodes that cannot isolate pods."""
+"""Tests for what a pod's enclosure contains, and for nodes that cannot isolate pods."""
 
 import os
 from collections.abc import Iterator

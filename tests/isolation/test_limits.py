@@ -1,4 +1,4 @@
-"""Tests of the limits of pods, on the control groups of this machine."""
+"""Tests for pod limits, with the control groups of this machine."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Tests of the filter of system calls that pods get."""
+"""Tests for the system call filter of pods."""
 
 import errno
 import re
@@ -32,7 +32,7 @@ NEW_USER, NEW_THREAD = 0x10000000, 0x3D0F00  # flags of `unshare --user` and of 
 
 
 def decide(machine: str, number: int, argument: int = 0, architecture: int | None = None) -> str:
-    """Run the program as the kernel does. Return "allowed", "killed" or the name of the error."""
+    """Evaluate the filter as the kernel does. Return "allowed", "killed" or the name of the error."""
     architecture = ARCHITECTURES[machine][1] if architecture is None else architecture
     data = struct.pack("=IIQ6Q", number, architecture, 0, argument, *(0,) * 5)
     instructions = list(struct.iter_unpack("=HBBI", build_program(machine)))

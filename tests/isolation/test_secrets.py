@@ -1,4 +1,4 @@
-"""Tests of how secrets reach a pod, with an enclosure and without one, and that none is left behind."""
+"""Tests for how secrets reach a pod, with or without an enclosure, and that none are left behind."""
 
 import os
 from collections.abc import Iterator

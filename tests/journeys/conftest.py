@@ -56,7 +56,7 @@ def _copy(source: Path, target: Path) -> None:
 
 @pytest.fixture(scope="session")
 def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory that every pod can write to, regardless of its user."""
+    """Return a directory that is writable for all pods, regardless of their user."""
     directory = tmp_path_factory.mktemp("pods")
     directory.chmod(0o777)
     return directory
@@ -64,9 +64,9 @@ def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installing(prepared_home: Path, directory_of_pods: Path) -> InstallContext:
-    """Run an installation with the demo organization while the block runs.
+    """Run an installation with the demo organization for the duration of a block.
 
-    Its pods see the tests' programs and share directories with the tests.
+    Its pods see the programs of the tests, and share directories with the tests.
     """
     paths = {
         "BERTH_POD_PATHS": str(ROOT / "tests"),

@@ -25,7 +25,7 @@ exec {sshd} -D -e -f {directory}/config
 
 
 def missing_parts() -> str:
-    """Return what this machine lacks for such hosts, or an empty string."""
+    """Return what this machine lacks to run such hosts, or an empty string."""
     if os.geteuid() != 0:
         return "root"
     programs = [name for name in ("ip", "unshare", "nsenter", "ssh-keygen") if shutil.which(name) is None]
@@ -63,10 +63,7 @@ class NamespaceHost:
 
 @contextmanager
 def namespace_hosts(directory: Path, names: list[str]) -> Iterator[tuple[list[NamespaceHost], Path]]:
-    """Run hosts on a network that they share with this machine.
-
-    Yield the hosts and their private key's file.
-    """
+    """Run hosts on a separate network with this machine. Yield them and the file with their private key."""
     key = directory / "key"
     generate_key(key)
     bridge = "berth-ssh"

@@ -23,9 +23,10 @@ T = TypeVar("T")
 
 
 def until(probe: Callable[[], T], seconds: float = PATIENCE, details: Callable[[], object] = str) -> T:
-    """Return the first truthy result of `probe`, or fail with `details()` after `seconds`.
+    """Return the first truthy result of `probe`; fail with `details()` after `seconds`.
 
-    The pauses grow with the elapsed time, because a probe every 20 ms would keep a core busy for minutes.
+    The pauses grow with the time that has passed, because a probe every 20 ms would keep a core
+    busy for minutes.
     """
     started = time.monotonic()
     while not (result := probe()):
@@ -58,7 +59,7 @@ class Installation:
         return self.process is not None and self.process.poll() is None
 
     def running(self) -> str:
-        """Return the address. Start Berth if needed."""
+        """Return the address. Start Berth if necessary."""
         if self.is_running():
             return f"http://127.0.0.1:{self.port}"
         return self.start()

@@ -1,4 +1,4 @@
-"""Test every step from an existing Kubernetes cluster to a reclaimed gang that resumes."""
+"""Test the path from an existing Kubernetes cluster to a reclaimed gang that resumes."""
 
 from collections.abc import Iterator
 from pathlib import Path

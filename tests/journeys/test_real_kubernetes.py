@@ -1,7 +1,7 @@
-"""Test every step from a real Kubernetes cluster to a reclaimed gang that resumes.
+"""Test the path from a real Kubernetes cluster to a reclaimed gang that resumes.
 
-The cluster has real kubelets, containers, networks and a scheduler. Its nodes advertise GPUs without having
-any devices.
+The cluster has real kubelets, containers, networks and a scheduler. Its nodes advertise GPUs that
+do not exist.
 """
 
 import json
@@ -37,7 +37,10 @@ echo "ends at $step"
 
 @dataclass
 class Prod:
-    """Cluster of the journey. `api` has an admin's access; `config` is a kubeconfig with the shipped role."""
+    """The cluster of the journey.
+
+    `api` is the admin's client, and `config` a kubeconfig with the shipped role.
+    """
 
     api: Api
     config: Path

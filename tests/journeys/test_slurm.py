@@ -1,4 +1,4 @@
-"""Test every step from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue."""
+"""Test the path from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue."""
 
 import sys
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def installation(installing: InstallContext, slurm: SlurmCluster) -> Iterator[In
 
 
 def provider_settings(slurm: SlurmCluster, **more: Any) -> str:
-    """Return settings that treat each Slurm node of this machine as a machine with its own address."""
+    """Return settings that make each Slurm node on this machine a machine with its own address."""
     number = slurm.root.stat().st_ino % 200 + 20
     setup = [
         f"export BERTH_NODE_ADDRESS=127.{number}.0.$((${{SLURMD_NODENAME#n}} + 1))",

@@ -1,4 +1,4 @@
-"""Test every step from machines with SSH to a reclaimed gang that resumes, and back to clean machines."""
+"""Test the path from machines with SSH to a reclaimed gang that resumes, and back to clean machines."""
 
 import os
 import signal
@@ -116,7 +116,7 @@ def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:
 
 
 def create_pool_after_a_preview(story: Story) -> None:
-    """Create the pool like an admin who has not pinned the hosts' keys yet."""
+    """Create the pool as an admin does who has not pinned the hosts' keys yet."""
     env = {"BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(story.workspaces)}
     listed = [{"name": host.name, "address": host.address, "env": env} for host in story.hosts]
     (story.place / "hosts.yaml").write_text(yaml.safe_dump(listed))

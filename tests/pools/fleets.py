@@ -1,4 +1,4 @@
-"""Changes of a fleet: each function returns the fleet after one event."""
+"""Fleet changes: each function returns the fleet after one event."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tests for the limits of pods and the default limits of pools."""
+"""Tests for pod limits and the default limits of pools."""
 
 from typing import Any
 

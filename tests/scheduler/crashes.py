@@ -1,4 +1,4 @@
-"""A scheduler that dies at a crash point, again and again."""
+"""A scheduler that dies repeatedly at a crash point."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Tests that a crash at any point of the work on an array loses, doubles and leaks nothing."""
+"""Tests that a crash at any point of the work on an array loses, duplicates and leaks nothing."""
 
 from collections.abc import Iterator
 from typing import Any

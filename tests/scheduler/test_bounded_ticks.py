@@ -1,4 +1,4 @@
-"""Tests that a tick does a bounded amount of work, and that the next ticks do the rest."""
+"""Tests that a tick does a bounded amount of work, and that the following ticks do the rest."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests that no subscriber, task of its subscription or deletion of a subscription delays a cycle."""
+"""Tests that no subscriber, notification task or deletion of a subscription delays a cycle."""
 
 from typing import Any
 

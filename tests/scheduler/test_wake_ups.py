@@ -1,7 +1,7 @@
 """Tests that no submission and no pod report waits for the scheduler's next timed tick.
 
-The tests drive the rounds of a scheduler without sleeping. The scheduler is at rest once it would sleep until
-a timed tick although every notification has arrived.
+The tests drive the rounds of a scheduler without sleeping. The scheduler is idle when it would
+sleep until a timed tick although every notification has arrived.
 """
 
 import select
@@ -37,7 +37,7 @@ class Rounds:
         self.statements = 0
 
     def run_until_rest(self, trigger: str = "") -> None:
-        """Run rounds. By default, the first round is caused by the wake-ups so far."""
+        """Run rounds until the scheduler is idle. By default, the wake-ups so far cause the first round."""
         trigger = trigger or self.scheduler.trigger(self.waiter, self._woken())
         for _ in range(MAX_ROUNDS):
             seconds = self.scheduler.step(trigger)
@@ -48,7 +48,10 @@ class Rounds:
         raise AssertionError("the scheduler never came to rest")
 
     def _woken(self) -> WakeResult:
-        """Return the wake-ups so far. Notifications arrive in order, so one more shows that all arrived."""
+        """Return the wake-ups so far.
+
+        Notifications arrive in order, so one more shows that all have arrived.
+        """
         wake("scheduler", "last")
         woken = WakeResult()
         while "last" not in woken.reasons:
@@ -57,7 +60,7 @@ class Rounds:
         return WakeResult(woken.reasons - {"last"}, woken.ready)
 
     def run_with(self, action: Callable[[], object], statement: int) -> bool:
-        """Run until rest, with `action` before the given statement. Return whether the action ran."""
+        """Run until idle, with `action` before the given statement. Return whether the action ran."""
         self.statements, ran = 0, False
 
         def count(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -80,7 +83,7 @@ class Rounds:
 
 @dataclass
 class Submission:
-    """A submission through another connection, at a moment that the test chooses."""
+    """A submission through another connection, at a time that the test chooses."""
 
     stage: Stage
     name: str

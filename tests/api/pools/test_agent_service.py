@@ -79,7 +79,7 @@ CHECK = "grep -q ') S' /proc/$(cat {place}/pod.pid)/stat"  # a killed pod may st
 
 
 def load_wiring_of_agents() -> Wired:
-    """Return the wiring that the `host` fixture installed."""
+    """Return the wiring that the fixture `host` has installed."""
     wired = joining.load_wiring()
     assert isinstance(wired, Wired)
     return wired

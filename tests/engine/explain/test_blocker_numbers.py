@@ -23,7 +23,7 @@ MAX_PLANS = 3
 
 
 def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
-    """Yield snapshots and plans until a plan decides nothing."""
+    """Yield snapshots and plans until a plan contains no decisions."""
     world = World(load(document).snapshot)
     for _ in range(MAX_PLANS):
         snapshot = world.snapshot()

@@ -38,7 +38,11 @@ def one_project(*, quota: float | None = 8, pool: Pool | None = None, **nodes: i
 
 
 def full_node(**settings: object) -> World:
-    """Return a node without free GPUs, whose workload is of equal priority and another, in-quota project."""
+    """Return a full node.
+
+    Its workload has the same priority as the pending one and belongs to another project within
+    its quota.
+    """
     world = World(pool=Pool("default", **settings), n=4).department("d", 8)  # type: ignore[arg-type]
     return world.project("p", "d", 4).project("other", "d", 4).running("theirs", "other", "n", 4)
 
@@ -144,7 +148,7 @@ def test_fraction_of_a_gpu_is_lowered_in_round_steps() -> None:
 
 
 def test_smallest_relative_decrease_is_preferred() -> None:
-    """Five replicas of eight are a smaller part than one GPU of two."""
+    """Giving up three of eight replicas is a smaller decrease than giving up one of two GPUs."""
     roles = (role("many", 8, ask=request(1)), role("few", 1, ask=request(2)))
     world = one_project(n=8).queued("w", "p", roles=roles)
     assert sentence(world) == would_start("role many needed 6 replicas instead of 8")

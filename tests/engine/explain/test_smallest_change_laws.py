@@ -1,4 +1,4 @@
-"""Tests on random clusters that a suggested change starts the workload, and that none is overlooked."""
+"""Tests on random clusters that a suggested change starts the workload, and that no change is overlooked."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -65,7 +65,7 @@ def test_no_single_change_is_overlooked(document: Document) -> None:
 
 
 def single_changes(document: Document, name: str) -> Iterator[Change]:
-    """Yield changes of each kind, whatever keeps the workload pending."""
+    """Yield changes of each kind, regardless of what keeps the workload pending."""
     workload = next(workload for workload in document["workloads"] if workload["name"] == name)
     yield Change(ChangeKind.PREEMPTIBLE)
     for other in document["workloads"]:

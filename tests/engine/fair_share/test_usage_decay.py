@@ -249,7 +249,7 @@ def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> No
 
 @pytest.mark.heavy
 def test_rounded_up_unit_does_not_change_queues_in_every_cycle() -> None:
-    """Seventeen queues take turns on sixteen GPUs. A queue's turn lasts for a while, not for a second."""
+    """Seventeen queues take turns on sixteen GPUs. Each turn must last a while, not just a second."""
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
     assert len({queue for gpus in held for queue, gpu in gpus.items() if not gpu}) >= 8
@@ -285,7 +285,7 @@ def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
 
 
 def test_time_based_fairness_never_reclaims_quota() -> None:
-    """A queue keeps its quota whatever its usage, and a queue below its quota gets it back immediately."""
+    """A queue keeps its quota regardless of usage, and a queue below its quota gets it back immediately."""
     document: dict[str, Any] = {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", "fairshare": {"mode": "time_based", "half_life": 40, "count": "all"}}],

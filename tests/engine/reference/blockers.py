@@ -1,7 +1,7 @@
-"""Recompute the numbers of blockers from plain lists of pods, with none of the engine's own judgement.
+"""Recompute the numbers of blockers from plain lists of pods, without using the engine's own logic.
 
-Not covered: what evictions could free where a running workload has optional groups. Each function yields
-a sentence per number that disagrees.
+Not covered: what evictions could free if a running workload has optional groups. Each function
+yields one sentence for each number that disagrees.
 """
 
 from collections.abc import Iterator, Mapping
@@ -372,7 +372,7 @@ class _Explanation:
 
 
 def _first_missing(node: Group | Role, counts: Mapping[str, int]) -> Iterator[tuple[Role, int]]:
-    """Yield the roles that the node lacks. Children of a group that already run go first."""
+    """Yield the roles that do not fit on the node. Children of a group that already run go first."""
     if isinstance(node, Role):
         if node.min > counts.get(node.name, 0):
             yield node, node.min - counts.get(node.name, 0)

@@ -1,4 +1,4 @@
-"""Apply a suggested change to a scenario document, without using the engine's own code for it."""
+"""Apply a suggested change to a scenario document, without using the engine's own code for changes."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -117,7 +117,7 @@ def _limit_raised(document: Document, workload: Document, change: Change) -> Non
 
 
 def _quota(document: Document, change: Change) -> Document:
-    """Return the queue's quota in the pool. An absent quota is one of no GPUs."""
+    """Return the queue's quota in the pool. An absent quota is a quota of no GPUs."""
     queue = _named(document["departments"] + document["projects"], change.subject)
     absent = {"gpu": 0, "cpu": None, "memory_mib": None}
     quota: Document = queue["quotas"].setdefault(change.pool, absent)

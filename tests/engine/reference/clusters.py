@@ -14,7 +14,7 @@ MEMORY = 16_000  # MiB of every device
 
 @st.composite
 def clusters(draw: Draw, *, time_based: bool = False, quiet: bool = False) -> Document:
-    """Draw a cluster with running and pending workloads. `quiet` excludes odd states."""
+    """Draw a cluster with running and pending workloads. `quiet` excludes unusual states."""
     pools = ["p"] if draw(st.integers(0, 4)) else ["p", "q"]
     nodes = [_node(draw, pool, number) for pool in pools for number in range(draw(st.integers(1, 4)))]
     departments = [_queue(draw, f"d{number}", pools) for number in range(draw(st.integers(1, 3)))]
@@ -213,7 +213,7 @@ def _room(node: Document) -> Document:
 
 
 def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool) -> None:
-    """Place the workload legally if it fits: whole or, as an odd state, in part."""
+    """Place the workload legally if it fits: whole or, in an unusual state, in part."""
     pool = _pick(draw, *workload["pools"])
     here = [room for room in free.values() if room["node"]["pool"] == pool]
     rooms = [room for room in here if room["node"]["state"] != "booting"]

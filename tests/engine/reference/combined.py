@@ -1,7 +1,8 @@
 """Brute-force reference for plans that evict some workloads and move others.
 
-Whole GPUs, gangs of one role, nothing elastic, one pool. Every preemptible pod may move, so gangs of the same
-project and size are interchangeable, and a plan is a number of victims of each kind.
+It covers whole GPUs, gangs of one role without elastic replicas, and one pool. Every preemptible
+pod may move, so gangs of the same project and size are interchangeable, and a plan is a number of
+victims of each kind.
 """
 
 from collections import Counter
@@ -48,7 +49,10 @@ def sufficient_victims(cluster: Cluster, pending_gang: PendingGang) -> Iterator[
 
 
 def missing_quota(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[RunningGang]) -> int:
-    """Return how far victim queues are below quota, or below their allocation before, in GPUs in total."""
+    """Return by how many GPUs victim queues are below quota in total.
+
+    For a queue that was already below its quota, only its losses count.
+    """
     queues = {queue for gang in chosen for queue in gang.path} - {*pending_gang.path}
     result = 0
     for queue in queues:

@@ -1,7 +1,7 @@
 """Brute-force reference for reclaim, which tries every set of running gangs.
 
-Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. It uses no engine
-code, only the shares that the engine reports.
+It covers whole GPUs, gangs of one role without elastic replicas, and one pool, which is small
+enough to try everything. It uses no engine code, only the shares that the engine reports.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

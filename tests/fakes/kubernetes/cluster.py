@@ -1,4 +1,4 @@
-"""A cluster whose scheduler and kubelets act at once, and whose containers do what tests say."""
+"""A cluster whose scheduler and kubelets act at once, and whose containers do what tests tell them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def now() -> str:
 class FakeCluster:
     """Pods start as soon as they fit on their node. `stubborn` pods ignore SIGTERM.
 
-    `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
-    Calls in `lost_responses` take effect, but their connection breaks before the response. While `answers` is
-    not set, the server accepts calls and does not respond.
-    `calls` are the (verb, resource) pairs that were called.
+    `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all
+    connections. Calls in `lost_responses` take effect, but their connection breaks before the
+    response. While `answers` is not set, the server accepts calls and does not respond. `calls`
+    lists the (verb, resource) pairs of all calls.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class FakeCluster:
             self.store.put("pods", {**pod, "metadata": {**pod["metadata"]}, "status": status})
 
     def write(self, name: str, data: bytes) -> None:
-        """Write to the pod's log. Like containerd, pass a line on once it is complete."""
+        """Write to the pod's log. Like containerd, deliver a line only once it is complete."""
         with self.store.lock:
             *lines, rest = (self._partial.get(name, b"") + data).split(b"\n")
             for line in lines:
@@ -124,7 +124,7 @@ class FakeCluster:
     # --- the API server, the scheduler and the kubelets
 
     def forbid(self, verb: str, resource: str) -> None:
-        """Take a permission from the account."""
+        """Remove a permission from the account."""
         message = f'{resource} is forbidden: User "berth" cannot {verb} resource "{resource}" in API group ""'
         self.refusals[verb, resource] = Refusal(403, "Forbidden", message)
 

@@ -69,7 +69,7 @@ class FakeSlurm:
     def set(self, **values: Any) -> None:
         """Set `machines`, `broken`, `down`, `refusal` (of sbatch), `accepts` (jobs) or `accounting`.
 
-        The accounting database is there (True), does not respond ("down"), or does not exist.
+        The accounting database exists (True), does not respond ("down"), or does not exist.
         """
         with self.open() as state:
             state.update(values)

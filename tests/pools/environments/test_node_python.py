@@ -1,4 +1,4 @@
-"""Tests that Berth's own code on nodes needs only Python 3.9."""
+"""Tests that the code that Berth runs on nodes needs only Python 3.9."""
 
 import ast
 import io

@@ -1,4 +1,4 @@
-"""Test which credentials a pool accepts."""
+"""Tests for the credentials that a pool accepts."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the copies of logs."""
+"""Tests for log copies."""
 
 from collections.abc import Iterator
 from pathlib import Path

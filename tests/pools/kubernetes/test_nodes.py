@@ -1,4 +1,4 @@
-"""Test what Berth may use of a cluster's nodes."""
+"""Tests for the capacity that Berth may use on a cluster's nodes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test outages of the API server, lost responses and records, and other users of the cluster."""
+"""Tests for outages of the API server, lost responses and records, and other users of the cluster."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test a pool on Kubernetes: its rows follow the cluster."""
+"""Tests for a pool on Kubernetes: its rows follow the cluster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Test what a preview shows of a cluster before a pool is created on it."""
+"""Tests for the preview of a cluster before a pool is created on it."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Test the Kubernetes runtime where a cluster or an order is unusual."""
+"""Tests for the Kubernetes runtime with unusual clusters or orders."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Test a cluster whose API server accepts calls and never responds.
+"""Tests for a cluster whose API server accepts calls and never responds.
 
 Calls have no time limit here, so a test that waits for one does not end.
 """

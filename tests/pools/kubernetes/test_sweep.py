@@ -1,4 +1,4 @@
-"""Test that a cluster which does not respond leaves the pods of other clusters to the sweep."""
+"""Test that an unresponsive cluster does not keep the sweep from the pods of other clusters."""
 
 import uuid
 from pathlib import Path

@@ -17,7 +17,7 @@ PATIENCE = 20
 
 
 class SlowProvider(FakeProvider):
-    """A provider that responds to an order once the test allows the response."""
+    """A provider that does not respond to an order until the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()

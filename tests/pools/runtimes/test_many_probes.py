@@ -16,7 +16,7 @@ HANG_SECONDS = 20
 
 
 class FakeAgent:
-    """Agent whose pods end at once, and Ray head on which every node is alive."""
+    """Agent whose pods end immediately, and Ray head on which every node is alive."""
 
     def __init__(self) -> None:
         self.ends = True
@@ -46,7 +46,7 @@ class FakeAgent:
         return "ALIVE"
 
     def ignore(self, *arguments: Any) -> None:
-        """Stand for calls without an effect here."""
+        """Accept calls that have no effect here."""
 
     clear = drop_workspace = delete = ignore
 

@@ -22,7 +22,7 @@ class Node:
         self.runtime = LocalRuntime(root, anchor="")
 
     def probes(self) -> ProbePods:
-        """Return probes as a new process of the scheduler has them."""
+        """Return the probes as a new scheduler process sees them."""
         return ProbePods(
             self.runtime, self.runtime.list_pods, lambda: NODE,
             lambda _, name: self.runtime.drop_workspace(name),

@@ -1,4 +1,4 @@
-"""Tests for pilot jobs of a real Slurm. Their nodes run only the agent."""
+"""Tests for pilot jobs on a real Slurm cluster. Their nodes run only the agent."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class WithoutScripts:
 
 @dataclass
 class RealPool:
-    """A pool of up to four nodes, which is reconciled at each look."""
+    """A pool of up to four nodes, which is reconciled each time the test looks at it."""
 
     slurm: SlurmCluster
     pool: NodePool

@@ -33,7 +33,7 @@ ROW = {
 
 
 def listed(**fields: str) -> tuple[InstanceState, str]:
-    """Return the state and message of the instance that a job is, with a notice of ten minutes."""
+    """Return the state and message of the job as an instance, with ten minutes' notice."""
     row = {**ROW, **fields}
     [job] = parse_jobs("".join(f"{row[name]}|" for name in FIELDS))
     instance = to_instance(job, 600, START)

@@ -1,4 +1,4 @@
-"""A pool of SSH hosts with real servers and agents. Nodes run a process in place of Ray."""
+"""A pool of SSH hosts with real servers and agents. Nodes run a simple process instead of Ray."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ TIMEOUTS = Timeouts(connect=30)
 
 @dataclass
 class SshPool:
-    """A pool whose agents have homes under `directory`. `passed` is added to the clock."""
+    """A pool whose agents have their homes under `directory`. `passed` is added to the clock."""
 
     directory: Path
     pool: NodePool
@@ -100,7 +100,7 @@ class SshPool:
 
 
 def host_entry(server: SshServer, name: str, directory: Path, **more: Any) -> dict[str, Any]:
-    """Return the entry of a host whose agent is, to Berth, on a machine of its own."""
+    """Return the settings of a host whose agent, as far as Berth can tell, runs on its own machine."""
     home = directory / name / "berth-machine"
     home.mkdir(parents=True, exist_ok=True)
     (home / "machine-id").write_text(f"machine-of-{name}".ljust(32, "x").replace(".", "-"))

@@ -109,7 +109,7 @@ def is_listening(address: str, port: int) -> bool:
 
 @contextmanager
 def silent_server(address: str) -> Iterator[int]:
-    """Accept connections and say nothing. Yield the port."""
+    """Accept connections and send nothing. Yield the port."""
     accepted: list[socket.socket] = []
     with socket.create_server((address, 0)) as server:
 

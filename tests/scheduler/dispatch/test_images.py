@@ -1,4 +1,4 @@
-"""Tests for the digests of runs, and for what a workload shows while its image is resolved and pulled."""
+"""Tests for the digests of runs, and for what workloads show while an image is resolved or pulled."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Tests for the limits of pods: defaults of the pool, warnings and full workspaces."""
+"""Tests for pod limits: defaults of the pool, warnings and full workspaces."""
 
 from pools.models import NodePool
 from pools.runtimes.base import PodCause

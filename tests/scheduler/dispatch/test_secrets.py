@@ -1,4 +1,4 @@
-"""Tests for the secrets of pods: their values are read when the pod is ordered."""
+"""Tests for the secrets of pods: their values are read when the pod starts."""
 
 import pytest
 from django.utils import timezone

@@ -54,7 +54,7 @@ def write_without_trigger() -> None:
 
 
 class Writer:
-    """A connection with transactions of its own, which writes to its own workloads."""
+    """A connection with separate transactions, which writes to its own workloads."""
 
     def __init__(self, raw: psycopg.Connection[Any], chance: random.Random) -> None:
         self.raw, self.chance = raw, chance

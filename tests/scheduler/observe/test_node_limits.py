@@ -1,4 +1,4 @@
-"""Tests for nodes that run no images, must isolate pods but cannot, or can serve only one project."""
+"""Tests for nodes that cannot run images, cannot isolate pods, or serve only one project."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A small registry on loopback that asks for tokens, answers with errors, or does not answer."""
+"""A small registry on loopback that asks for tokens, returns errors, or does not answer."""
 
 import base64
 import threading

@@ -35,7 +35,7 @@ def test_workloads_start_once_the_pool_is_operational(stage: Stage, starting_poo
 
 
 def test_reservation_counts_as_demand_on_the_pool(stage: Stage, starting_pool: NodePool) -> None:
-    """Without the demand, the pool would look idle and never reach its ready threshold."""
+    """Without this demand, the pool would look idle and never reach its ready threshold."""
     stage.submit(roles=ONE)
     stage.tick(2)
     starting_pool.refresh_from_db()

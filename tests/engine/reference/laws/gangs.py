@@ -1,6 +1,6 @@
 """Laws about gangs: all or nothing.
 
-Each law yields a sentence per violation. It uses none of the engine's own judgement.
+Each law yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections.abc import Iterator

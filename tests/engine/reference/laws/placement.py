@@ -1,6 +1,6 @@
 """Laws about placement: capacity and constraints.
 
-Each law yields a sentence per violation. It uses none of the engine's own judgement.
+Each law yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """Laws about the reasons that a plan gives.
 
-Each law yields a sentence per violation. It uses none of the engine's own judgement.
+Each law yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections import defaultdict
