@@ -6,10 +6,11 @@ database computes the sums, because there are many more pods than nodes.
 
 from datetime import datetime
 
-from django.db.models import BigIntegerField, Count, Expression, F, Func, Q, Sum, Value
+from django.db.models import BigIntegerField, Count, Expression, F, Func, Q, QuerySet, Sum, Value
 from django.db.models.functions import Cast, Coalesce, Greatest
 
 from berth.core.amounts import MILLI
+from berth.db.compiled import Parameter, compiled_once
 from pools.engine.victims import NO_WORK, Work
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
@@ -20,10 +21,23 @@ NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]:
     """Return the work on each node with allocations or reservations, by node ID."""
-    hosting = Node.objects.filter(state__in=HOSTING)
-    if pool is not None:
-        hosting = hosting.filter(pool=pool)
-    running = hosting.filter(allocations__isnull=False, allocations__released_at__isnull=True).order_by()
+    if pool is None:
+        running, reserved = RUNNING(now), RESERVED()
+    else:
+        nodes = _hosting_nodes().filter(pool=pool)
+        running, reserved = _running_work(nodes, Value(now)), _reserved_nodes(nodes)
+    work = {node: Work(*columns) for node, *columns in running}
+    for node in reserved:
+        work[node] = _add_work(work.get(node, NO_WORK), Work(pods=1))
+    return work
+
+
+def _hosting_nodes() -> QuerySet[Node]:
+    return Node.objects.filter(state__in=HOSTING).order_by()
+
+
+def _running_work(nodes: QuerySet[Node], now: Value | Parameter) -> QuerySet[Node, tuple[int, ...]]:
+    running = nodes.filter(allocations__isnull=False, allocations__released_at__isnull=True)
     seconds = _seconds_at_risk(now)
     devices = Coalesce(F("allocations__devices__len"), 0)
     sums = running.values("pk").annotate(
@@ -32,20 +46,22 @@ def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]
         cpu=Sum(seconds * F("allocations__cpu_milli") / MILLI, output_field=BigIntegerField()),
         count=Count("allocations"),
     )
-    work = {
-        node: Work(*columns)
-        for node, *columns in sums.values_list("pk", "non_preemptible", "gpu", "cpu", "count")
-    }
-    reserved = hosting.filter(reservations__isnull=False).order_by()
-    for node in reserved.values_list("pk", flat=True):
-        work[node] = _add_work(work.get(node, NO_WORK), Work(pods=1))
-    return work
+    return sums.values_list("pk", "non_preemptible", "gpu", "cpu", "count")
 
 
-def _seconds_at_risk(now: datetime) -> Expression:
+def _reserved_nodes(nodes: QuerySet[Node]) -> QuerySet[Node, int]:
+    """Return a node's ID for each of its reservations."""
+    return nodes.filter(reservations__isnull=False).values_list("pk", flat=True)
+
+
+RUNNING = compiled_once(lambda now: _running_work(_hosting_nodes(), now), planned_once=False)
+RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once=False)
+
+
+def _seconds_at_risk(now: Value | Parameter) -> Expression:
     """Return whole seconds since the pod was bound or since its workload's last checkpoint."""
     since = Greatest("allocations__bound_at", CHECKPOINT)  # ignores a null checkpoint
-    elapsed = Func(Value(now) - since, template="floor(extract(epoch FROM %(expressions)s))")
+    elapsed = Func(now - since, template="floor(extract(epoch FROM %(expressions)s))")
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())
 
 

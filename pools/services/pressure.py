@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Max, Q
 
+from berth.db.compiled import compiled_once
 from pools import history
 from pools.engine.autoscaler import (
     AutoscalerConfig,
@@ -21,6 +22,23 @@ from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 from pools.models.scaling import ScalingKind
 from pools.services.pool_values import pool_node_spec
+
+NODE_COUNTS = compiled_once(
+    lambda pools: (
+        Node.objects.filter(pool_id__any=pools)
+        .order_by()
+        .values_list("pool_id")
+        .annotate(
+            usable=Count("pk", filter=Q(state__in=USABLE)),
+            pending=Count("pk", filter=Q(state__in=PENDING)),
+            newest_ready_at=Max("ready_at", filter=Q(state__in=USABLE)),
+        )
+    )
+)
+POOLS = compiled_once(lambda pools: NodePool.objects.filter(pk__any=pools))
+LOCKED_POOLS = compiled_once(
+    lambda pools: NodePool.objects.select_for_update(no_key=True).filter(pk__any=pools)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +59,7 @@ class NodeCounts:
 
     @classmethod
     def for_pool(cls, pool_id: int) -> "NodeCounts":
-        usable = Q(state__in=USABLE)
-        counts = Node.objects.filter(pool_id=pool_id).aggregate(
-            usable=Count("pk", filter=usable),
-            pending=Count("pk", filter=Q(state__in=PENDING)),
-            newest_ready_at=Max("ready_at", filter=usable),
-        )
-        return cls(**counts)
+        return next((cls(*counts) for _, *counts in NODE_COUNTS([pool_id])), cls(0, 0, None))
 
 
 def report_pressure(
@@ -67,13 +79,10 @@ def report_pressure(
         "queued": queued, "running": running, "capacity": capacity, "nodes": nodes.usable,
         "gang_nodes": gang_nodes, "binding": binding,
     }  # fmt: skip
-    pool = NodePool.objects.get(pk=pool_id)
-    if not _needs_write(pool, pressure, nodes, at):
+    if not any(_needs_write(pool, pressure, nodes, at) for pool in POOLS([pool_id])):
         return False
     with transaction.atomic():
-        return _store_report(
-            NodePool.objects.select_for_update(no_key=True).get(pk=pool_id), pressure, nodes, at
-        )
+        return any(_store_report(pool, pressure, nodes, at) for pool in LOCKED_POOLS([pool_id]))
 
 
 def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:

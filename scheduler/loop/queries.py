@@ -1,6 +1,9 @@
 """Queries shared by several steps of the loop."""
 
 from berth.db.compiled import compiled_once
-from projects.models import Project
+from pools.models import NodePool
+from projects.models import Project, Quota
 
+QUOTAS = compiled_once(lambda: Quota.objects.order_by("pk"))
+POOLS = compiled_once(lambda: NodePool.objects.order_by("name"))
 PROJECTS = compiled_once(lambda keys: Project.objects.select_related("department").filter(pk__any=keys))

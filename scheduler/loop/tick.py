@@ -48,6 +48,7 @@ from scheduler.loop.dispatch.rendezvous import rendezvous_for_plan
 from scheduler.loop.dispatch.reports import Intake
 from scheduler.loop.dispatch.sweep import sweep
 from scheduler.loop.observe.view import ClusterView, observe
+from scheduler.loop.queries import POOLS
 from scheduler.loop.reconcile.demand import report_demand, report_empty_drains
 from scheduler.loop.reconcile.release_nodes import NodeReleases
 from scheduler.schedules import sync_schedules
@@ -241,7 +242,7 @@ class Loop:
             newest = self._runs[-1]
             self._try("demand", self._fenced(lambda: report_demand(newest.view, newest.plan.demand)))
         work = self._try("work to lose", lambda: work_to_lose(now)) or {}
-        for pool in NodePool.objects.order_by("name"):
+        for pool in POOLS():
             if not self.context.leads():
                 break
             yield bool(self._try(f"pool {pool.name}", self._reconcile_step(pool, now, work)))

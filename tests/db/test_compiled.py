@@ -1,10 +1,11 @@
 """Tests for queries that are compiled to SQL once."""
 
+from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
 from django.db import connection
-from django.db.models import Count, Q
+from django.db.models import Count, DurationField, ExpressionWrapper, F, Q
 from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 
@@ -73,3 +74,19 @@ def test_each_thread_uses_its_own_connection(projects: list[Project]) -> None:
     query = compiled_once(lambda: Project.objects.order_by("pk"))
     assert list(query()) == projects
     assert run_on_second_connection(lambda: list(query())) == projects
+
+
+@pytest.mark.parametrize("planned_once", [True, False])
+def test_columns_are_compared_with_single_values(projects: list[Project], planned_once: bool) -> None:
+    times = [row.created_at for row in projects]
+    query = compiled_once(
+        lambda since, pk: (
+            Project.objects.filter(created_at__gte=since, pk__lt=pk)
+            .annotate(age=ExpressionWrapper(since - F("created_at"), DurationField()))
+            .order_by("pk")
+        ),
+        planned_once=planned_once,
+    )
+    assert list(query(times[1], projects[3].pk)) == projects[1:3]
+    assert list(query(times[2], projects[3].pk)) == projects[2:3]
+    assert [row.age for row in query(times[2], projects[3].pk)] == [timedelta()]

@@ -5,13 +5,12 @@ PostgreSQL needs to answer it. PostgreSQL also plans such a query only once per 
 """
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 from django.db import connection, connections
-from django.db.models import Field, ForeignObject, Lookup, Model, QuerySet
+from django.db.models import Expression, Field, ForeignObject, Lookup, Model, QuerySet
 from psycopg.sql import Literal
 
 from berth.db.prepared import fetch_all
@@ -20,11 +19,15 @@ M = TypeVar("M", bound=Model)
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """Placeholder for a list of values in a query that is being compiled."""
+class Parameter(Expression):
+    """Placeholder for a value, or a list of values, in a query that is being compiled."""
 
-    position: int
+    def __init__(self, position: int) -> None:
+        super().__init__()
+        self.position = position
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
+        return "%s", (self,)
 
 
 @ForeignObject.register_lookup
@@ -41,11 +44,16 @@ class AnyOf(Lookup):
         return f"{column} = ANY(%s::{self.lhs.output_field.db_type(connection)}[])", (*parameters, value)
 
 
-def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "QuerySet[M, R]"]:
+def compiled_once(
+    build: Callable[..., "QuerySet[M, R]"], *, planned_once: bool = True
+) -> Callable[..., "QuerySet[M, R]"]:
     """Wrap `build`, which returns a query, so that its SQL is compiled only on the first call.
 
-    Arguments must be lists, which `build` passes to the `any` lookup. The query must not be filtered or
-    ordered further.
+    Arguments are lists, which `build` passes to the `any` lookup, or values that other lookups compare with a
+    column. The query must not be filtered or ordered further.
+
+    With `planned_once=False`, the database plans each call. A join that was planned while its tables were
+    small would be slow once they have grown.
     """
 
     @cache
@@ -57,6 +65,8 @@ def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "Quer
         positions = tuple(each.position for each in values if isinstance(each, Parameter))
         return queryset, compiler, sql % tuple(parts), positions
 
+    fetch = fetch_all if planned_once else _fetch_unprepared
+
     def query(*values: Any) -> "QuerySet[M, R]":
         compiled, template, sql, positions = compile_query(len(values))
         bound = [values[position] for position in positions]
@@ -64,7 +74,7 @@ def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "Quer
         def get_compiler(using: str, **_: Any) -> Any:
             compiler = copy.copy(template)
             compiler.connection = connections[using]  # each thread has its own
-            compiler.execute_sql = lambda *_, **__: [fetch_all(sql, bound)]
+            compiler.execute_sql = lambda *_, **__: [fetch(sql, bound)]
             return compiler
 
         queryset = compiled.all()
@@ -72,6 +82,12 @@ def compiled_once(build: Callable[..., "QuerySet[M, R]"]) -> Callable[..., "Quer
         return queryset
 
     return query
+
+
+def _fetch_unprepared(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return cursor.fetchall()
 
 
 def _literal(value: Any) -> str:

@@ -7,6 +7,7 @@ import logging
 import uuid
 from datetime import datetime, timedelta
 
+from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction
 from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
@@ -15,20 +16,30 @@ from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Workload
 from scheduler.loop.context import SchedulerContext
+from scheduler.loop.queries import POOLS
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = timedelta(seconds=5)
 PHASES = (Phase.RUNNING, Phase.STOPPING)
+RUNNING = compiled_once(
+    lambda: (
+        Workload.objects.filter(phase__in=PHASES, pool__isnull=False)
+        .order_by("pk")
+        .values_list("pk", "pool_id", "last_checkpoint_at")
+    )
+)
 
 
 def record_checkpoints(context: SchedulerContext) -> int:
     """Record new checkpoints of running workloads. Return how many were recorded."""
     assert_no_transaction()
-    pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
-    running = Workload.objects.filter(phase__in=PHASES, pool_id__in=pools)
+    running = list(RUNNING())
+    pools = {pool.pk: pool for pool in POOLS()} if running else {}
     newer: dict[uuid.UUID, datetime] = {}
-    for pk, pool_id, before in running.order_by("pk").values_list("pk", "pool_id", "last_checkpoint_at"):
+    for pk, pool_id, before in running:
+        if pool_id not in pools:  # the workload has left the pool, which was deleted
+            continue
         saved = _fetch_checkpoint_time(pk, pools[pool_id], context)
         if saved is not None and (before is None or saved > before):
             newer[pk] = saved

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from django.db.models import Q
 
+from berth.db.compiled import compiled_once
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
 from pools.models import Node
@@ -25,10 +26,12 @@ from scheduler.models import Eviction
 
 log = logging.getLogger(__name__)
 
+OVERDUE = compiled_once(overdue_drains)
+
 
 def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
     """Evict workloads from nodes whose drain timeout has passed. Return the number of evicted workloads."""
-    overdue = {node.pk: node for node in overdue_drains(now)}
+    overdue = {node.pk: node for node in OVERDUE(now)}
     if not overdue:
         return 0
     with fenced_transaction(context.held_lease):

@@ -18,6 +18,7 @@ from typing import Any
 
 from django.db.models import Max
 
+from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
@@ -33,6 +34,44 @@ START_TIMEOUT = timedelta(minutes=5)
 PULL_TIMEOUT = timedelta(minutes=15)  # time without progress after which an image pull fails
 NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since."
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
+LIVE_PHASES = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
+
+STARTING = compiled_once(
+    lambda since: (
+        Workload.objects.filter(phase=Phase.STARTING, since__lte=since)
+        .order_by("pk")
+        .values_list("pk", flat=True)
+    )
+)
+WITH_MAX_RUNTIME = compiled_once(
+    lambda: (
+        Workload.objects.filter(phase=Phase.RUNNING, max_runtime__isnull=False, started_at__isnull=False)
+        .order_by("pk")
+        .values_list("pk", "max_runtime", "started_at")
+    )
+)
+PAST_DEADLINE = compiled_once(
+    lambda now: (
+        Workload.objects.filter(phase__in=LIVE_PHASES, deadline__lte=now)
+        .order_by("pk")
+        .values_list("pk", "deadline")
+    )
+)
+WITH_IDLE_TIMEOUT = compiled_once(
+    lambda: (
+        Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False)
+        .order_by("pk")
+        .only("pk", "name", "idle_timeout")
+    )
+)
+SESSIONS = compiled_once(
+    lambda: (
+        Session.objects.filter(workload__phase__in=LIVE_PHASES)
+        .order_by("pk")
+        .values_list("pk", "seen_at", "idle_timeout")
+    ),
+    planned_once=False,
+)
 
 
 @dataclass(slots=True)
@@ -68,10 +107,9 @@ class OverdueWorkload:
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
     """Return the workloads that did not start in time. An image pull that makes progress gets more time."""
-    starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
     pks = [
         pk
-        for pk in starting.order_by("pk").values_list("pk", flat=True)
+        for pk in STARTING(now - START_TIMEOUT)
         if not context.start_messages.progressed_since(pk, now - PULL_TIMEOUT)
     ]
     shown = {
@@ -84,6 +122,8 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Return, by workload, the start failure of the lowest-ranked pod that has one."""
+    if not workloads:
+        return {}
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")
     rows = pods.order_by("workload_id", "-rank").values_list(
         "workload_id", "role", "index", "node__name", "message"
@@ -92,32 +132,24 @@ def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
 
 
 def _exceeded_runtimes(now: datetime) -> list[OverdueWorkload]:
-    running = Workload.objects.filter(
-        phase=Phase.RUNNING, max_runtime__isnull=False, started_at__isnull=False
-    )
     return [
         OverdueWorkload(
-            row.pk,
-            "MaxRuntimeExceeded",
-            f"The workload ran longer than its max_runtime of {row.max_runtime} s.",
+            pk, "MaxRuntimeExceeded", f"The workload ran longer than its max_runtime of {max_runtime} s."
         )
-        for row in running.only("pk", "max_runtime", "started_at").order_by("pk")
-        if row.started_at and now >= row.started_at + timedelta(seconds=row.max_runtime or 0)
+        for pk, max_runtime, started_at in WITH_MAX_RUNTIME()
+        if started_at and now >= started_at + timedelta(seconds=max_runtime or 0)
     ]
 
 
 def _missed_deadlines(now: datetime) -> list[OverdueWorkload]:
-    live = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
-    late = Workload.objects.filter(phase__in=live, deadline__lte=now).order_by("pk")
     return [
         OverdueWorkload(pk, "DeadlineExceeded", f"The deadline was {deadline:%Y-%m-%d %H:%M:%S} UTC.")
-        for pk, deadline in late.values_list("pk", "deadline")
+        for pk, deadline in PAST_DEADLINE(now)
     ]
 
 
 def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[OverdueWorkload]:
-    running = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
-    rows = list(running.only("pk", "name", "idle_timeout"))
+    rows = list(WITH_IDLE_TIMEOUT())
     overdue, due = [], []
     checked = {row.pk for row in rows}
     last_visits = _last_visits() if rows else {}
@@ -149,11 +181,9 @@ def _last_visits() -> dict[uuid.UUID, datetime]:
 
 def _abandoned_sessions(now: datetime) -> list[OverdueWorkload]:
     """Return sessions whose clients have stopped sending requests."""
-    live = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
-    rows = Session.objects.filter(workload__phase__in=live).order_by("pk")
     return [
         OverdueWorkload(pk, "IdleTimeout", f"The client sent no request for {timeout} s.", Phase.COMPLETED)
-        for pk, seen_at, timeout in rows.values_list("pk", "seen_at", "idle_timeout")
+        for pk, seen_at, timeout in SESSIONS()
         if (now - seen_at).total_seconds() >= timeout
     ]
 
@@ -162,6 +192,8 @@ def _measure_logs(
     workloads: Collection[Workload], now: datetime, context: SchedulerContext, idle: IdleTracker
 ) -> None:
     assert_no_transaction()
+    if not workloads:
+        return
     pods: dict[uuid.UUID, list[Pod]] = defaultdict(list)
     running = Pod.objects.filter(workload__in=workloads, state=PodState.RUNNING)
     for pod in running.select_related("node__pool").order_by("pk"):

@@ -22,8 +22,8 @@ from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.dispatch.gangs import evaluate_gangs, lock_gangs, workloads_to_evaluate
 from scheduler.loop.dispatch.start_messages import progress_messages, show_messages
 from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY, WORKSPACE_FULL
-from scheduler.loop.observe.view import POOLS
 from scheduler.loop.observe.workloads import PodRow
+from scheduler.loop.queries import POOLS
 from scheduler.loop.reconcile.pod_warnings import find_warnings, record_warnings
 from scheduler.reports.usage.allocation_hours import release_allocations
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from berth.db.crash_points import assert_no_transaction
-from pools.models import NodePool
 from pools.runtimes.base import PodState as Reported
 from pools.runtimes.base import Runtime, RuntimeFailure
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import SchedulerContext
+from scheduler.loop.queries import POOLS
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
     """
     assert_no_transaction()
     swept: set[int] = set()
-    for pool in NodePool.objects.order_by("name"):
+    for pool in POOLS():
         runtime = context.runtimes(pool)
         if id(runtime) in swept:
             continue

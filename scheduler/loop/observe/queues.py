@@ -15,6 +15,7 @@ from projects.models import Department, Project, Quota
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
+from scheduler.loop.queries import QUOTAS
 from scheduler.models import Usage
 from scheduler.reports.usage.decayed import decayed_usage
 from scheduler.reports.usage.window import window_starts
@@ -22,7 +23,6 @@ from scheduler.reports.usage.window import window_starts
 DEPARTMENT_SUFFIX = " (department)"
 DEPARTMENTS = compiled_once(lambda: Department.objects.order_by("name"))
 PROJECTS = compiled_once(lambda: Project.objects.order_by("name"))
-QUOTAS = compiled_once(lambda: Quota.objects.order_by("pk"))
 USAGES = compiled_once(lambda pools: Usage.objects.filter(pool_id__any=pools))
 
 

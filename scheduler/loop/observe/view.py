@@ -17,10 +17,10 @@ from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.workloads import ObservedWorkload
+from scheduler.loop.queries import POOLS
 from scheduler.models import Reservation
 from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_below_threshold
 
-POOLS = compiled_once(lambda: NodePool.objects.order_by("name"))
 RESERVATIONS = compiled_once(
     lambda: Reservation.objects.select_related("node").order_by("workload_id", "role", "index")
 )

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db import connection
 
 from berth.core.amounts import MILLI
+from berth.db.compiled import compiled_once
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 from pools.services import mark_nodes_emptied, report_pressure
@@ -23,6 +24,10 @@ ALLOCATED_BY_POOL = """
      WHERE a.released_at IS NULL
      GROUP BY 1
 """
+RESERVATIONS = compiled_once(lambda: Reservation.objects.select_related("node").order_by("pk"))
+CAPACITIES = compiled_once(
+    lambda: Node.objects.filter(state__in=USABLE).order_by("pk").values_list("pool_id", "gpus")
+)
 
 
 def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
@@ -98,7 +103,7 @@ class ReservedLoad:
 
 def _reserved_by_pool() -> dict[int, ReservedLoad]:
     by_pool: dict[int, ReservedLoad] = {}
-    for row in Reservation.objects.select_related("node").order_by("pk"):
+    for row in RESERVATIONS():
         reserved_load = by_pool.setdefault(row.node.pool_id, ReservedLoad())
         reserved_load.has_reservations = True
         if row.node.state in PENDING:
@@ -110,6 +115,6 @@ def _reserved_by_pool() -> dict[int, ReservedLoad]:
 def _capacity_by_pool() -> dict[int, int]:
     """Return the capacity of usable nodes by pool, in milli-GPU. A node without GPUs counts as one GPU."""
     sums: dict[int, int] = {}
-    for pool_id, gpus in Node.objects.filter(state__in=USABLE).values_list("pool_id", "gpus").order_by("pk"):
+    for pool_id, gpus in CAPACITIES():
         sums[pool_id] = sums.get(pool_id, 0) + (gpus or 1) * MILLI
     return sums

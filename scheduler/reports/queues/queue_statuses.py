@@ -7,10 +7,12 @@ from django.db import connection
 from django.db.models import Sum
 
 from berth.db.bulk_rows import insert_rows, update_rows
+from berth.db.compiled import compiled_once
 from pools.models import Node, NodePool
 from projects.models import Quota
 from scheduler.engine.plan import QueueReport
 from scheduler.loop.observe.view import ClusterView
+from scheduler.loop.queries import POOLS, QUOTAS
 from scheduler.models import QueueStatus, Usage
 from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
@@ -29,6 +31,16 @@ ALLOCATED_BY_QUEUE = """
      WHERE held.released_at IS NULL AND (workload.preemptible = %(preemptible)s OR %(preemptible)s IS NULL)
      GROUP BY 1, 2, 3
 """
+STATUSES = compiled_once(lambda: QueueStatus.objects.select_related("project"))
+LOCKED_USAGES = compiled_once(lambda: Usage.objects.select_for_update().order_by("pk"))
+CAPACITY = compiled_once(
+    lambda: (
+        Node.objects.filter(state__in=("ready", "booting", "requested"))
+        .order_by()
+        .values_list("pool_id")
+        .annotate(Sum("gpus"), Sum("cpu_milli"), Sum("memory_mib"))
+    )
+)
 USAGE_INTERVAL = timedelta(seconds=60)  # minimum interval between writes while only the decayed usage changes
 FIELDS = ["share", "allocated", "requested", "usage", "at"]
 
@@ -41,7 +53,7 @@ def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> i
 
     If only a queue's decayed usage changes, its status is written once per minute.
     """
-    stored = {_queue_key(row): row for row in QueueStatus.objects.all()}
+    stored = {_queue_key(row): row for row in STATUSES()}
     new, changed = [], []
     for report in reports:
         owner = view.queues.owners[report.queue]
@@ -63,8 +75,8 @@ def settle_usage(now: datetime) -> int:
 
     Return the number of rows written.
     """
-    pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
-    rows = {_queue_key(row): row for row in Usage.objects.select_for_update().order_by("pk")}
+    pools = {pool.pk: pool for pool in POOLS()}
+    rows = {_queue_key(row): row for row in LOCKED_USAGES()}
     rates = _rates_by_queue(pools)
     changed, new = [], []
     for key in sorted(rows.keys() | rates.keys(), key=str):
@@ -134,12 +146,12 @@ def _amount_over_quota(allocated: int, quota: int | None) -> int:
 
 
 def _quotas_by_queue() -> dict[Key, tuple[int | None, int | None, int | None]]:
-    return {_queue_key(row): (row.gpu_milli, row.cpu_milli, row.memory_mib) for row in Quota.objects.all()}
+    return {_queue_key(row): (row.gpu_milli, row.cpu_milli, row.memory_mib) for row in QUOTAS()}
 
 
 def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
     """Return the fair share of each queue and that of its parent."""
-    rows = list(QueueStatus.objects.select_related("project"))
+    rows = list(STATUSES())
     department_shares = {
         (row.pool_id, row.department_id): _to_amounts(row.share) for row in rows if row.project is None
     }
@@ -153,9 +165,7 @@ def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
 
 
 def _capacity_by_pool() -> dict[int, Amounts3]:
-    nodes = Node.objects.filter(state__in=("ready", "booting", "requested")).order_by()
-    sums = nodes.values_list("pool_id").annotate(Sum("gpus"), Sum("cpu_milli"), Sum("memory_mib"))
-    return {pool: (gpus * 1000, cpu_milli, memory_mib) for pool, gpus, cpu_milli, memory_mib in sums}
+    return {pool: (gpus * 1000, cpu_milli, memory_mib) for pool, gpus, cpu_milli, memory_mib in CAPACITY()}
 
 
 def _queue_key(row: QueueStatus | Usage | Quota) -> Key:
