@@ -22,14 +22,14 @@ CREATE TRIGGER projects_workload_inserted BEFORE INSERT ON projects_workload
 CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
     FOR EACH ROW WHEN (
         (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.since, OLD.next_phase, OLD.run, OLD.pools,
-         OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.started_at, OLD.last_checkpoint_at,
-         OLD.stale_since, OLD.backoff_until, OLD.max_runtime, OLD.preemptions, OLD.restarts, OLD.held,
-         OLD.changed_in)
+         OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.requeued_at, OLD.edits, OLD.started_at,
+         OLD.last_checkpoint_at, OLD.stale_since, OLD.backoff_until, OLD.max_runtime, OLD.preemptions,
+         OLD.restarts, OLD.held, OLD.changed_in)
         IS DISTINCT FROM
         (NEW.id, NEW.project_id, NEW.name, NEW.version, NEW.phase, NEW.since, NEW.next_phase, NEW.run, NEW.pools,
-         NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.started_at, NEW.last_checkpoint_at,
-         NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions, NEW.restarts, NEW.held,
-         NEW.changed_in)
+         NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.requeued_at, NEW.edits, NEW.started_at,
+         NEW.last_checkpoint_at, NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions,
+         NEW.restarts, NEW.held, NEW.changed_in)
     ) EXECUTE FUNCTION projects_workload_note_change();
 
 CREATE FUNCTION projects_workload_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -532,6 +532,14 @@ class Migration(migrations.Migration):
                 ),
                 ("submitted_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
+                    "requeued_at",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="Last edit that requests more. The queue orders the workload by this time.",
+                        null=True,
+                    ),
+                ),
+                (
                     "started_at",
                     models.DateTimeField(
                         blank=True, help_text="Start of the current or last run.", null=True
@@ -599,6 +607,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("version", models.PositiveBigIntegerField(default=1, editable=False)),
+                (
+                    "edits",
+                    models.PositiveIntegerField(
+                        default=0, editable=False, help_text="Number of times the document was edited."
+                    ),
+                ),
                 (
                     "changed_in",
                     models.BigIntegerField(

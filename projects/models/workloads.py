@@ -89,6 +89,11 @@ class Workload(models.Model):
     )
 
     submitted_at = models.DateTimeField(db_default=Now())
+    requeued_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="Last edit that requests more. The queue orders the workload by this time.",
+    )
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current or last run.")
     first_started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -128,6 +133,9 @@ class Workload(models.Model):
         help_text="Main pending reasons in order, each with its start and end.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
+    edits = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Number of times the document was edited."
+    )
     changed_in = models.BigIntegerField(
         default=0,
         editable=False,

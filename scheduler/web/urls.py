@@ -6,8 +6,8 @@ from projects.web.urls import TENANT
 from scheduler.web import evictions, fair_share, queue
 from scheduler.web.pools import pages as pools
 from scheduler.web.quotas import grid_changes, history, preview, tree
+from scheduler.web.submit import edit, templates
 from scheduler.web.submit import pages as submit
-from scheduler.web.submit import templates
 from scheduler.web.usage import pages as usage
 from scheduler.web.utilization import pages as utilization
 from scheduler.web.workloads import log
@@ -36,6 +36,7 @@ urlpatterns = [
         name="workload-timeline",
     ),
     path("workloads/<uuid:workload_id>/spec", workloads.detail, {"tab": "spec"}, name="workload-spec"),
+    path("workloads/<uuid:workload_id>/edit", edit.edit, name="workload-edit"),
     path("workloads/<uuid:workload_id>/smallest-change", workloads.smallest_change, name="smallest-change"),
     path("workloads/<uuid:workload_id>/log", log.read, name="workload-log"),
     path("workloads/<uuid:workload_id>/log/pods", log.pods, name="workload-log-pods"),

@@ -104,6 +104,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
         "200 200 200 200 422 422 422 401",
     ),
     ("GET", "workloads/{workload}", None, {}, "200 200 200 200 200 404 404 401"),
+    ("PATCH", "workloads/{workload}", {"priority": 60}, {}, "200 200 200 200 403 404 404 401"),
     ("DELETE", "workloads/{ended}", None, {}, "204 204 204 204 403 404 404 401"),
     ("POST", "workloads/{workload}/cancel", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "workloads/{workload}/suspend", None, {}, "200 200 200 200 403 404 404 401"),

@@ -246,6 +246,7 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "workload-spec": lambda ids: f"/workloads/{ids['diffusion-xl']}/spec",
     "workload-idle": lambda ids: f"/workloads/{ids['embedding-refresh']}",
     "workload-waiting": lambda ids: f"/workloads/{ids['asr-pretrain']}",
+    "workload-edit": lambda ids: f"/workloads/{ids['asr-pretrain']}/edit",
     "workload-evicted": lambda ids: f"/workloads/{ids['detr-long']}",
     "workload-timeline": lambda ids: f"/workloads/{ids['detr-long']}/timeline",
     "array": lambda ids: f"/arrays/{ids['array']}",

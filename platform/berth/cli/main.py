@@ -17,10 +17,9 @@ from berth.cli.text import safe
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
     "submit": "submit:submit", "list": "workloads:list_workloads", "describe": "workloads:describe",
-    "why": "workloads:why", "logs": "logs:logs", "open": "workloads:open_port", "cancel": "control:cancel",
-    "retry": "control:retry", "suspend": "control:suspend", "resume": "control:resume",
-    "delete": "control:delete",
-    "events": "history:events",
+    "edit": "edit:edit", "why": "workloads:why", "logs": "logs:logs", "open": "workloads:open_port",
+    "cancel": "control:cancel", "retry": "control:retry", "suspend": "control:suspend",
+    "resume": "control:resume", "delete": "control:delete", "events": "history:events",
 }  # fmt: skip
 Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the command group itself
 

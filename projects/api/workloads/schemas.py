@@ -1,16 +1,17 @@
 """REST models for workloads."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
-from pydantic import Field
+from pydantic import Field, RootModel
 
 from berth.server.api.responses import ProblemResponse, ResponseModel, from_milli
 from projects.models import Pod, PodState, RoleNode, Workload
-from projects.services.workloads import Submission
+from projects.services.workloads import Edit, Submission
 
 PhaseName = Literal[
     "pending", "reserved", "starting", "running", "stopping", "suspended", "completed", "failed", "cancelled"
@@ -79,6 +80,7 @@ class RunImageResponse(ResponseModel):
 
 class WorkloadDetailResponse(WorkloadResponse):
     spec: dict[str, Any]
+    version: int = Field(description="Version for If-Match. Scheduling decisions and edits change it.")
     images: list[RunImageResponse] = Field(
         description=f"Container images of the last {RUNS_SHOWN} runs, newest first; empty without an image."
     )
@@ -88,6 +90,29 @@ class SubmissionResponse(WorkloadDetailResponse):
     warnings: list[str] = Field(
         description="Advice for the submitter, for example about limits that are not enforced."
     )
+
+
+class WorkloadPatch(RootModel[dict[str, Any]]):
+    """JSON merge patch of a workload document: the keys to change. A null removes a key."""
+
+
+class DocumentChangeResponse(ResponseModel):
+    """Changed value in the document; null if it is not set."""
+
+    path: str = Field(description="Location of the value, such as `roles[0].gpu`.")
+    before: Any
+    after: Any
+
+
+class EditResponse(WorkloadDetailResponse):
+    """The workload after the edit; after a dry run, as it is."""
+
+    changes: list[DocumentChangeResponse]
+    increases: list[str] = Field(
+        description="Each larger amount with the previous one. If there are any, the queue orders the "
+        "workload by the time of the edit instead of its submission."
+    )
+    warnings: list[str] = Field(description="Warnings that a submission would return.")
 
 
 class BlockerResponse(ResponseModel):
@@ -155,10 +180,20 @@ def serialize_list_row(row: Workload) -> WorkloadResponse:
 
 def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     """Serialize a workload with its parsed document."""
-    row = annotate_pod_counts(
-        Workload.objects.select_related("project__department", "submitted_by", "pool")
-    ).get(pk=workload.pk)
+    row = _read_row(workload)
     return WorkloadDetailResponse.from_row(row, images=_run_images(row), **_workload_values(row))
+
+
+def serialize_edit(edit: Edit) -> EditResponse:
+    row = _read_row(edit.workload)
+    return EditResponse.from_row(
+        row,
+        images=_run_images(row),
+        changes=[DocumentChangeResponse(**asdict(change)) for change in edit.changes],
+        increases=edit.increases,
+        warnings=edit.warnings,
+        **_workload_values(row),
+    )
 
 
 def serialize_new_row(submitted: Submission) -> WorkloadResponse:
@@ -174,6 +209,11 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     row.pods_running = 0
     row.pods_maximum = submitted.replicas_max
     return SubmissionResponse.from_row(row, images=[], warnings=submitted.warnings, **_workload_values(row))
+
+
+def _read_row(workload: Workload) -> Workload:
+    rows = Workload.objects.select_related("project__department", "submitted_by", "pool")
+    return annotate_pod_counts(rows).get(pk=workload.pk)
 
 
 def _run_images(workload: Workload) -> list[RunImageResponse]:

@@ -16,6 +16,8 @@ from berth.server.api.requests import (
     Body,
     NoBody,
     Query,
+    etag,
+    optional_version,
     parse_body,
     parse_document,
     parse_query,
@@ -27,10 +29,13 @@ from projects import selectors
 from projects.api.workloads.filters import WorkloadsQuery, filter_workloads, sort_order
 from projects.api.workloads.schemas import (
     DryRunResponse,
+    EditResponse,
     SubmissionResponse,
     WorkloadDetailResponse,
+    WorkloadPatch,
     WorkloadResponse,
     annotate_pod_counts,
+    serialize_edit,
     serialize_list_row,
     serialize_submission,
     serialize_workload,
@@ -44,6 +49,10 @@ WORKLOAD_NOT_FOUND = "There is no workload with that ID."
 
 class SubmitQuery(Query):
     dry_run: Annotated[bool, Field(description="Predict the outcome without storing anything.")] = False
+
+
+class EditQuery(Query):
+    dry_run: Annotated[bool, Field(description="Preview the changes without storing them.")] = False
 
 
 class Workloads(ApiView):
@@ -76,7 +85,23 @@ class Workloads(ApiView):
 class WorkloadDetail(ApiView):
     @operation("Get a workload", answer=WorkloadDetailResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        return Response(serialize_workload(selectors.find_workload(self.actor, workload_id)))
+        response = serialize_workload(selectors.find_workload(self.actor, workload_id))
+        return Response(response, headers={"ETag": etag(response.version)})
+
+    @operation(
+        "Edit a pending or suspended workload, or preview the edit", query=EditQuery, body=WorkloadPatch,
+        answer=EditResponse, headers=("If-Match",),
+    )  # fmt: skip
+    def patch(self, request: Request, workload_id: UUID) -> Response:
+        query, workload = parse_query(request, EditQuery), selectors.find_workload(self.actor, workload_id)
+        edit = workloads.edit(
+            actor=self.actor,
+            workload=workload,
+            patch=parse_document(request),
+            version=optional_version(request, workload.version),
+            dry_run=query.dry_run,
+        )
+        return Response(serialize_edit(edit), headers={"ETag": etag(edit.workload.version)})
 
     @operation("Delete a workload that has ended", status=204)
     def delete(self, request: Request, workload_id: UUID) -> Response:

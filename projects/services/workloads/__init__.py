@@ -1,6 +1,7 @@
-"""Write operations on workloads: submission, control, templates and ports."""
+"""Write operations on workloads: submission, edits, control, templates and ports."""
 
 from projects.services.workloads.control import BulkCancellation, bulk_cancel, cancel, delete, resume, suspend
+from projects.services.workloads.editing import DocumentChange, Edit, edit, is_editable
 from projects.services.workloads.submission import (
     Submission,
     name_taken_error,
@@ -10,10 +11,14 @@ from projects.services.workloads.submission import (
 
 __all__ = [
     "BulkCancellation",
+    "DocumentChange",
+    "Edit",
     "Submission",
     "bulk_cancel",
     "cancel",
     "delete",
+    "edit",
+    "is_editable",
     "name_taken_error",
     "resume",
     "submit",

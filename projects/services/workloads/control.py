@@ -35,7 +35,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
     require(actor, Action.OPERATE, workload)
     at = now or timezone.now()
     with transaction.atomic():
-        locked = _lock_workload(workload)
+        locked = lock_workload(workload)
         if locked.phase == Phase.SUSPENDED:
             is_task = locked.array_id is not None
             moved = move(
@@ -58,7 +58,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
             raise Conflict(f"This workload has ended ({locked.phase}). Submit it again.")
         else:
             return locked
-        _audit(actor, "resume", locked, after=(fresh := _reload_workload(workload)))
+        _audit(actor, "resume", locked, after=(fresh := reload_workload(workload)))
         wake("scheduler")
     return fresh
 
@@ -67,7 +67,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
     """Delete an ended workload with its logs and files. Events and evictions are kept."""
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
-        locked = _lock_workload(workload)
+        locked = lock_workload(workload)
         if locked.phase not in lifecycle.ENDED:
             raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
         services.require_no_live_engines(locked)
@@ -104,7 +104,7 @@ def _cancel_or_suspend(
     at = now or timezone.now()
     message = f"{reason} by {actor.name}."
     with transaction.atomic():
-        locked = _lock_workload(workload)
+        locked = lock_workload(workload)
         if locked.phase == to or (locked.phase == Phase.STOPPING and locked.next_phase == to):
             return locked
         if locked.phase in lifecycle.ENDED:
@@ -133,7 +133,7 @@ def _cancel_or_suspend(
                 now=at,
                 explanation=None,
             )
-        _audit(actor, reason.lower(), locked, after=(fresh := _reload_workload(workload)))
+        _audit(actor, reason.lower(), locked, after=(fresh := reload_workload(workload)))
         wake("scheduler")
     return fresh
 
@@ -153,7 +153,8 @@ def _update_and_bump_version(locked: Workload, **columns: Any) -> None:
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 
-def _lock_workload(workload: Workload) -> Workload:
+def lock_workload(workload: Workload) -> Workload:
+    """Return the locked row. Raises NotFound if the workload was deleted."""
     fresh = (
         Workload.objects.select_for_update(of=("self",))
         .select_related("project__department")
@@ -165,7 +166,8 @@ def _lock_workload(workload: Workload) -> Workload:
     return fresh
 
 
-def _reload_workload(workload: Workload) -> Workload:
+def reload_workload(workload: Workload) -> Workload:
+    """Return the row with the rows that responses name."""
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 

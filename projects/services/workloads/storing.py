@@ -88,6 +88,17 @@ def store(
     return {row[0] for row in prepared.fetch_all(INSERT, parameters)}
 
 
+def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
+    """Replace the rows of a workload's role tree."""
+    RoleNode.objects.filter(workload=workload_id).delete()
+    stored: list[RoleNode] = []  # by position
+    for values in _nodes(workload_id, tree):
+        parent = values.pop("parent_id")
+        row = RoleNode(**values, parent=None if parent is None else stored[parent])
+        row.save(force_insert=True)
+        stored.append(row)
+
+
 def _values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return the values of each row by column. Columns are named after attributes."""
     values = attrgetter(*columns)

@@ -77,7 +77,7 @@ class LiveWorkloads:
             else:
                 self._remove(pk)
         names = {row.pk: f"{around.queues.project_names[row.project_id]}/{row.name}" for row in due_rows}
-        parsed = around.specs.get_all(names)
+        parsed = around.specs.get_all({row.pk: row.edits for row in due_rows})
         around.specs.keep_only(rows)
         dependencies = self._find_dependencies(due_rows, names, parsed, around.queues)
         self.stand_ins, self._unsettled = dependencies.stand_ins, set()

@@ -42,6 +42,8 @@ class WorkloadRow(NamedTuple):
     priority: int
     preemptible: bool
     submitted_at: datetime
+    requeued_at: datetime | None
+    edits: int
     started_at: datetime | None
     last_checkpoint_at: datetime | None
     stale_since: datetime | None

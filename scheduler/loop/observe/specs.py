@@ -1,6 +1,6 @@
 """Cache the parsed document of each live workload.
 
-A stored document never changes, so the workload's ID is a sufficient key.
+A stored document changes only when it is edited, and the workload counts its edits.
 """
 
 import uuid
@@ -57,26 +57,34 @@ class SpecCache:
     """Parsed documents of live workloads, by workload ID."""
 
     def __init__(self) -> None:
-        self._specs: dict[uuid.UUID, ParsedSpec] = {}
+        self._specs: dict[uuid.UUID, tuple[int, ParsedSpec]] = {}  # with the number of edits
 
     def get(self, workload: Workload) -> ParsedSpec:
-        spec = self._specs.get(workload.pk)
-        if spec is None:
-            spec = self._specs[workload.pk] = parse_spec(workload.spec)
+        edits, spec = self._specs.get(workload.pk, (None, None))
+        if spec is None or edits != workload.edits:
+            spec = parse_spec(workload.spec)
+            self._specs[workload.pk] = workload.edits, spec
         return spec
 
-    def get_all(self, ids: Collection[uuid.UUID]) -> Mapping[uuid.UUID, ParsedSpec]:
-        """Return the parsed documents by workload ID. Read only documents that are not cached."""
-        missing = [pk for pk in ids if pk not in self._specs]
-        for pk, document in _documents(missing):
-            self._specs[pk] = parse_spec(document)
-        return self._specs
+    def get_all(self, edits: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, ParsedSpec]:
+        """Return the parsed documents of workloads, given their numbers of edits, by workload ID.
+
+        Read only documents that are not cached. A document may be newer than the given number.
+        """
+        missing = [pk for pk, number in edits.items() if self._cached_edits(pk) != number]
+        for pk, number, document in _documents(missing):
+            self._specs[pk] = number, parse_spec(document)
+        return {pk: self._specs[pk][1] for pk in edits}
 
     def keep_only(self, ids: Collection[uuid.UUID]) -> None:
         """Forget workloads that have ended."""
         if len(self._specs) > 2 * len(ids) + 1000:
             self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}
 
+    def _cached_edits(self, pk: uuid.UUID) -> int | None:
+        cached = self._specs.get(pk)
+        return None if cached is None else cached[0]
 
-def _documents(ids: list[uuid.UUID]) -> Iterable[tuple[uuid.UUID, object]]:
-    return Workload.objects.filter(pk__in=ids).values_list("pk", "spec") if ids else ()
+
+def _documents(ids: list[uuid.UUID]) -> Iterable[tuple[uuid.UUID, int, object]]:
+    return Workload.objects.filter(pk__in=ids).values_list("pk", "edits", "spec") if ids else ()

@@ -112,7 +112,7 @@ def convert(
         pools=tuple(pools or row.pools),
         priority=row.priority,
         preemptible=row.preemptible,
-        submitted=to_timestamp(row.submitted_at),
+        submitted=to_timestamp(row.requeued_at or row.submitted_at),
         max_runtime=row.max_runtime,
         started=to_timestamp(row.started_at) if runs and row.started_at else None,
         last_checkpoint=to_timestamp(row.last_checkpoint_at) if row.last_checkpoint_at else None,

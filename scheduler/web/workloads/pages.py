@@ -20,7 +20,7 @@ from projects.actor import Actor
 from projects.idle_gpus import idle_since
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
-from projects.services.workloads import ports
+from projects.services.workloads import is_editable, ports
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
 from scheduler.reports.explanations.workload import PENDING_PHASES
@@ -88,6 +88,7 @@ def _header_context(request: Request, workload: Workload) -> Context:
         "workload": workload,
         "replicas": load_replicas([workload]).get(workload.pk),
         "steps": steps_for(workload) if may(request.actor, Action.OPERATE, workload) else [],
+        "is_editable": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
     }
 

@@ -51,7 +51,7 @@ def all_paths(scene: Scene) -> list[str]:
     assert scene.array is not None
     array = f"/arrays/{scene.array.pk}"
     arrays = [array, f"{array}/cancel", f"{array}/retry", f"{array}/delete"]
-    return [*PATHS, *workloads, *arrays, f"/evictions/{scene.eviction.pk}"]
+    return [*PATHS, *workloads, f"{workloads[1]}/edit", *arrays, f"/evictions/{scene.eviction.pk}"]
 
 
 def layout_faults(page: Page) -> list[str]:

@@ -27,6 +27,8 @@ OTHER_VALUES = {
     "pools": "'{elsewhere}'",
     "preemptible": "NOT preemptible",
     "submitted_at": "submitted_at + interval '1 second'",
+    "requeued_at": "now()",
+    "edits": "edits + 1",
     "started_at": "now()",
     "last_checkpoint_at": "now()",
     "stale_since": "now()",

@@ -14,6 +14,7 @@ from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
     Batch,
     DryRun,
+    Edit,
     Event,
     Explanation,
     LogMatches,
@@ -74,6 +75,18 @@ class AsyncWorkloads(AsyncResource):
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         matching = [workload async for workload in listed] if name else []
         return await self.get(require_unique_match(reference, select_candidates(name, matching)).id)
+
+    async def edit(
+        self, workload_id: str, changes: Document, *, version: int | None = None, dry_run: bool = False
+    ) -> Edit:
+        """Change keys of a pending or suspended workload's document. A value of None removes the key.
+
+        Keys of a mapping such as `labels` are changed one by one; a list is replaced. With `dry_run`, nothing
+        is stored. Raises Conflict if the workload cannot be edited, or if it has changed since `version`.
+        """
+        tag = "*" if version is None else f'"{version}"'
+        path, params = f"workloads/{workload_id}", {"dry_run": dry_run}
+        return await self._send(Edit, "PATCH", path, params=params, body=changes, headers={"If-Match": tag})
 
     async def cancel(self, workload_id: str) -> WorkloadDetail:
         return await self._act(workload_id, "cancel")

@@ -138,6 +138,45 @@ class Batch(Model):
     items: list[BatchItem] = []
 
 
+class RunImage(Model):
+    run: int = 0
+    image: str = ""
+    """Reference in the document."""
+    digest: str | None = None
+    """Digest that all pods of the run use; None until it is known."""
+    resolved_at: datetime | None = None
+    error: str | None = None
+    """Error of the last failed attempt to resolve the tag."""
+
+
+class WorkloadDetail(Workload):
+    spec: dict[str, Any] = {}
+    version: int = 0
+    """Version for If-Match. Scheduling decisions and edits change it."""
+    images: list[RunImage] = []
+    """Container images of the last 20 runs, newest first; empty without an image."""
+
+
+class DocumentChange(Model):
+    """Changed value in the document; None if it is not set."""
+
+    path: str = ""
+    """Location of the value, such as `roles[0].gpu`."""
+    before: Any = None
+    after: Any = None
+
+
+class Edit(WorkloadDetail):
+    """The workload after the edit; after a dry run, as it is."""
+
+    changes: list[DocumentChange] = []
+    increases: list[str] = []
+    """Each larger amount with the previous one. If there are any, the queue orders the workload by the
+    time of the edit instead of its submission."""
+    warnings: list[str] = []
+    """Warnings that a submission would return."""
+
+
 class Event(Model):
     id: int
     at: datetime
@@ -270,23 +309,6 @@ class SmallestChange(Model):
     """Other workloads that the start would evict."""
     scaled_down_workloads: int = 0
     moved_workloads: int = 0
-
-
-class RunImage(Model):
-    run: int = 0
-    image: str = ""
-    """Reference in the document."""
-    digest: str | None = None
-    """Digest that all pods of the run use; None until it is known."""
-    resolved_at: datetime | None = None
-    error: str | None = None
-    """Error of the last failed attempt to resolve the tag."""
-
-
-class WorkloadDetail(Workload):
-    spec: dict[str, Any] = {}
-    images: list[RunImage] = []
-    """Container images of the last 20 runs, newest first; empty without an image."""
 
 
 class Submission(WorkloadDetail):

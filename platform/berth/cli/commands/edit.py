@@ -1,0 +1,148 @@
+"""Command `berth edit`, which changes the document of a pending or suspended workload."""
+
+import sys
+from collections.abc import Iterable
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.documents import apply_settings, documents_from_files
+from berth.cli.exits import BadInput
+from berth.cli.output import Output, OutputOption, show_data
+from berth.cli.text import safe
+
+if TYPE_CHECKING:
+    from berth.client.models.workloads import Edit, WorkloadDetail
+
+
+def edit(
+    *,
+    workload: WorkloadArgument,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PART=VALUE", help="Value to set in the document; repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help="Part to remove from the document; repeatable."),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="File with the new document; - reads stdin."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change, without changing it.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Edit a pending or suspended workload. Without options, open its document in $EDITOR.
+
+    \b
+    berth edit vision/train --set priority=high
+    berth edit train --set roles[0].gpu=2 --set labels.team=nlp --unset deadline
+    berth edit train -f train.yaml --dry-run
+    berth edit train
+
+    A workload keeps its place in the queue unless it requests more than before.
+    """
+    if file is not None and (setting or unset):
+        raise BadInput("--file cannot be combined with --set or --unset")
+    with open_client() as client:
+        target = client.workloads.find(workload)
+        before = target.spec
+        text = ""
+        if setting or unset:
+            ((_, after),) = apply_settings([("", _without(before, unset or ()))], setting or ())
+        elif file is not None:
+            after = _read_file(file)
+        else:
+            text, after = _open_editor(target)
+        try:
+            patch = _find_patch(before, {"project": before.get("project"), **after})
+            edited = client.workloads.edit(target.id, patch, version=target.version, dry_run=dry_run)
+        except Exception:
+            if text:
+                _keep(text, target)
+            raise
+    if output.is_data:
+        show_data(edited.plain(), output)
+    else:
+        print("\n".join(safe(line) for line in _describe(edited, dry_run=dry_run)))
+
+
+def _without(document: dict[str, Any], parts: Iterable[str]) -> dict[str, Any]:
+    """Return the document without parts such as `labels.team`. Raises BadInput if it lacks one of them."""
+    from berth.documents.values import parse_location, remove_value, value_at
+
+    for part in parts:
+        at = parse_location(part)
+        if not at or value_at(document, at) is None:
+            raise BadInput(f"--unset: the document does not contain {part}; it has {', '.join(document)}")
+        document = remove_value(document, at)
+    return document
+
+
+def _read_file(file: str) -> dict[str, Any]:
+    documents = documents_from_files([file])
+    if len(documents) != 1:
+        raise BadInput(f"{file} contains {len(documents)} documents; expected one")
+    return documents[0][1]
+
+
+def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
+    """Return the edited text and its document. Raises BadInput if the text was not saved or is invalid."""
+    import click
+
+    from berth.core.errors import BerthError
+    from berth.documents import read_document
+    from berth.documents.ordered import dump_workload
+
+    if not sys.stdin.isatty():
+        raise BadInput(
+            "edit: specify --set, --unset or --file, or run the command in a terminal to open an editor"
+        )
+    text = click.edit(dump_workload(workload.spec), extension=".yaml")
+    if text is None:
+        raise BadInput("the document was not saved, so nothing was changed")
+    try:
+        return text, read_document(text)
+    except BerthError as error:
+        _keep(text, workload)
+        raise BadInput(error.detail) from None
+
+
+def _keep(text: str, workload: "WorkloadDetail") -> None:
+    """Store a document that was refused, so that the user does not lose it."""
+    with NamedTemporaryFile("w", prefix=f"{workload.name}-", suffix=".yaml", delete=False) as copy:
+        copy.write(text)
+    print(
+        f"berth: your document is in {copy.name}. After correcting it, run: "
+        f"berth edit {workload.handle} -f {copy.name}",
+        file=sys.stderr,
+    )
+
+
+def _find_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes as a merge patch. Raises SpecError for an invalid document."""
+    from berth.core.merge_patch import apply_patch, find_patch
+    from berth.core.spec import parse_workload
+    from berth.core.spec.manifest import is_manifest
+
+    document = after if is_manifest(after) else apply_patch(before, find_patch(before, after))
+    return find_patch(before, parse_workload(document).document())
+
+
+def _describe(edited: "Edit", *, dry_run: bool) -> list[str]:
+    from berth.core.merge_patch import format_difference
+
+    if not edited.changes:
+        return [f"{edited.handle} already has these values."]
+    lines = [f"{edited.handle} {'would be edited' if dry_run else 'edited'}:"]
+    lines += [f"  {format_difference(item.path, item.before, item.after)}" for item in edited.changes]
+    if edited.increases:
+        lines.append(f"It requests {' and '.join(edited.increases)}, so it queues as if submitted now.")
+    else:
+        lines.append("It keeps its place in the queue.")
+    return [*lines, *(f"Warning: {warning}" for warning in edited.warnings)]

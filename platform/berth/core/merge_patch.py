@@ -1,0 +1,63 @@
+"""JSON merge patches (RFC 7396), and the differences between two documents."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+VALUE_MAX = 60
+
+
+def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document with the patch applied. A null removes its key, and a list replaces a list."""
+    merged = dict(document)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            below = merged.get(key)
+            merged[key] = apply_patch(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def find_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the smallest patch that turns `before` into `after`. A key with the value None is absent."""
+    patch: dict[str, Any] = {}
+    for key in {**before, **after}:
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if below := find_patch(old, new):
+                patch[key] = below
+        elif old != new:
+            patch[key] = new
+    return patch
+
+
+def differences(
+    before: Any, after: Any, *path: str | int
+) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
+    """Yield each changed value as its path, its previous and its new value. None means that it is absent.
+
+    Lists of different lengths are one value.
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({**before, **after}):
+            yield from differences(before.get(key), after.get(key), *path, key)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from differences(old, new, *path, index)
+    elif before != after:
+        yield path, before, after
+
+
+def format_difference(path: str, before: Any, after: Any) -> str:
+    """Format a changed value on one line, such as `priority: 50 -> 60`."""
+    return f"{path}: {_format(before)} -> {_format(after)}"
+
+
+def _format(value: Any) -> str:
+    if value is None:
+        return "not set"
+    text = value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+    return text if len(text) <= VALUE_MAX else f"{text[: VALUE_MAX - 3]}..."

@@ -1,0 +1,52 @@
+"""Rules for edits of pending workloads."""
+
+from collections.abc import Callable, Mapping
+
+from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
+from berth.core.words import format_amount, format_count
+
+# How a workload is stored, named and controlled depends on these keys, so an edit cannot change them.
+FIXED_KEYS = ("name", "project", "kind", "submitted", "array", "service")
+RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
+    "gpu": lambda role: role.gpu * role.devices,
+    "gpu_memory_mib": lambda role: role.gpu_memory_mib * role.devices,
+    "cpu": lambda role: role.cpu,
+    "memory_mib": lambda role: role.memory_mib,
+}
+
+
+def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
+    """Return a description of each amount that an edit increases, or none if it requests at most as much.
+
+    A workload that requests more is ordered by the time of the edit. Otherwise its place in the queue would
+    be that of a smaller request.
+    """
+    old_tree, new_tree = build_tree(before), build_tree(after)
+    increases: list[str] = []
+    for resource, amount in RESOURCES.items():
+        for total in (_smallest_gang, _all_replicas):
+            old, new = total(old_tree, amount), total(new_tree, amount)
+            if new > old:
+                increases.append(f"{format_amount(resource, new)} instead of {format_amount(resource, old)}")
+                break
+    old_runtime, new_runtime = before.max_runtime, after.max_runtime
+    if old_runtime is not None and (new_runtime is None or new_runtime > old_runtime):
+        runtime = (
+            "an unlimited run time"
+            if new_runtime is None
+            else f"a run time of {format_count(new_runtime, 'second')}"
+        )
+        increases.append(f"{runtime} instead of {format_count(old_runtime, 'second')}")
+    return increases
+
+
+def _smallest_gang(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
+    if isinstance(node, RoleShape):
+        return amount(node) * node.min
+    return sum(sorted(_smallest_gang(child, amount) for child in node.children)[: node.need])
+
+
+def _all_replicas(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
+    if isinstance(node, RoleShape):
+        return amount(node) * node.max
+    return sum(_all_replicas(child, amount) for child in node.children)

@@ -1,0 +1,165 @@
+"""Edit the documents of workloads that wait to start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Invalid, PreconditionFailed
+from berth.core.merge_patch import apply_patch, differences, find_patch, format_difference
+from berth.core.problems import Problem, format_value, join_path
+from berth.core.spec import WorkloadSpec, parse_workload
+from berth.db.wake import wake
+from projects.access import Action, require
+from projects.actor import Actor
+from projects.engine import edits
+from projects.models import InferenceEngine, Phase, Pod, PodState, Service, Session, Workload
+from projects.services import announce, audit, events
+from projects.services.workloads.control import lock_workload, reload_workload
+from projects.services.workloads.storing import replace_roles
+from projects.services.workloads.submission import Draft, collect_warnings, prepare
+from projects.services.workloads.submission_view import SubmissionView
+
+EDITABLE_PHASES = (Phase.PENDING, Phase.SUSPENDED)
+TREE_KEYS = ("roles", "groups", "need")
+EDITED_COLUMNS = (
+    "spec", "labels", "pools", "priority", "preemptible", "max_runtime", "deadline", "idle_timeout",
+    "gpu_milli_min",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentChange:
+    """Changed value in the document, such as `roles[0].gpu`. None means that it is not set."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Outcome of an edit. `increases` describes each larger amount, such as `3 GPUs instead of 2 GPUs`."""
+
+    workload: Workload
+    changes: list[DocumentChange]
+    increases: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def edit(
+    *,
+    actor: Actor,
+    workload: Workload,
+    patch: Mapping[str, Any],
+    version: int | None = None,
+    dry_run: bool = False,
+    now: datetime | None = None,
+) -> Edit:
+    """Apply a JSON merge patch to the document of a pending or suspended workload.
+
+    The new document is checked like a submission. The workload keeps its place in the queue unless it
+    requests more than before. With `dry_run`, nothing is stored. Raises Invalid for a document that a
+    submission would refuse, Conflict if the workload cannot be edited now or at all, and PreconditionFailed
+    if it is no longer at `version`.
+    """
+    require(actor, Action.OPERATE, workload)
+    at = now or timezone.now()
+    with transaction.atomic():
+        view = SubmissionView(actor, locks=True)
+        view.refresh_project(workload.project)
+        locked = lock_workload(workload)
+        if version is not None and version != locked.version:
+            raise PreconditionFailed("The workload has changed since you read it. Read it again.")
+        if refusal := _refusal(locked):
+            raise Conflict(refusal)
+        before = parse_workload(locked.spec)
+        draft = _prepare(view, locked, before, patch, at)
+        changes = _find_changes({**before.document(), "project": locked.project.name}, draft.workload.spec)
+        increases = edits.find_increases(before, draft.spec) if changes else []
+        (warnings,) = collect_warnings(view, [draft])
+        if changes and not dry_run:
+            _store(actor, locked, draft, changes, increases, at)
+        fresh = reload_workload(locked)
+    return Edit(fresh, changes, increases, warnings)
+
+
+def is_editable(workload: Workload) -> bool:
+    return _refusal(workload) == ""
+
+
+def _refusal(workload: Workload) -> str:
+    """Return why a workload cannot be edited, or an empty text."""
+    if workload.array_id is not None:
+        return "This workload is a task of an array. All tasks of an array run the same document."
+    if Session.objects.filter(workload=workload).exists():
+        return "This workload belongs to a Python session, which sets its document."
+    is_service = Service.objects.filter(workload=workload).exists()
+    if is_service or InferenceEngine.objects.filter(workload=workload).exists():
+        return "This workload serves requests. Scale its service, or submit a new one."
+    if workload.phase in EDITABLE_PHASES:
+        return ""
+    if workload.phase == Phase.RESERVED:
+        return "GPUs are being freed for this workload, so it cannot be edited. Suspend it first."
+    if workload.ended_at is not None:
+        return f"This workload has ended ({workload.phase}). Submit a new one."
+    return f"This workload is {workload.phase}. Suspend it to edit it."
+
+
+def _prepare(
+    view: SubmissionView, locked: Workload, before: WorkloadSpec, patch: Mapping[str, Any], at: datetime
+) -> Draft:
+    """Check the edited document like a submission, and return the workload as it would be stored."""
+    document = apply_patch(locked.spec, patch)
+    spec = parse_workload(document)
+    fixed = [key for key in edits.FIXED_KEYS if getattr(spec, key) != getattr(before, key)]
+    if fixed:
+        raise Invalid(
+            Problem(key, "cannot be edited", format_value(patch.get(key)), "a new workload") for key in fixed
+        )
+    draft = prepare(view, document, spec, project=locked.project, now=at)
+    if set(find_patch(locked.spec, draft.workload.spec)) & {*TREE_KEYS} and _has_completed_replicas(locked):
+        raise Conflict("Replicas of this run have completed, so its roles and groups cannot be edited.")
+    return draft
+
+
+def _has_completed_replicas(locked: Workload) -> bool:
+    return Pod.objects.filter(workload=locked, run=locked.run, state=PodState.SUCCEEDED).exists()
+
+
+def _find_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[DocumentChange]:
+    return [DocumentChange(join_path(path), old, new) for path, old, new in differences(before, after)]
+
+
+def _store(
+    actor: Actor,
+    locked: Workload,
+    draft: Draft,
+    changes: list[DocumentChange],
+    increases: list[str],
+    at: datetime,
+) -> None:
+    columns = {name: getattr(draft.workload, name) for name in EDITED_COLUMNS}
+    if increases:
+        columns["requeued_at"] = at
+    Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, edits=F("edits") + 1, **columns)
+    replace_roles(locked.pk, draft.tree)
+    before = {change.path: change.before for change in changes}
+    after = {change.path: change.after for change in changes}
+    data = {"before": before, "after": after, "increases": increases}
+    events.record("edited", locked, _message(actor, changes, increases), actor=actor.name, data=data)
+    audit.write_entry(actor, "edit", locked, before=before, after=after, project=locked.project)
+    announce.workload_changed(locked)
+    wake("scheduler")
+
+
+def _message(actor: Actor, changes: list[DocumentChange], increases: list[str]) -> str:
+    edited = "; ".join(format_difference(change.path, change.before, change.after) for change in changes)
+    message = f"Edited by {actor.name}: {edited}."
+    if increases:
+        message += f" It requests {' and '.join(increases)}, so it queues as if submitted now."
+    return message

@@ -1,0 +1,122 @@
+"""Page that edits the document of a pending or suspended workload."""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import BerthError, Invalid, PreconditionFailed
+from berth.core.merge_patch import find_patch, format_difference
+from berth.core.problems import Problem
+from berth.documents import read_document
+from berth.documents.ordered import dump_workload
+from berth.server.web.pages import Request, done, page, signed_in
+from projects.access import Action, require
+from projects.models import Workload
+from projects.selectors import find_workload
+from projects.services import workloads
+from projects.services.workloads import DocumentChange, Edit
+from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.presentation import prepare_form
+from scheduler.web.submit.form_choices import choices_for
+
+SAVE = "save"
+
+
+@dataclass
+class EditPage:
+    """Contents of the page: the edit as it would be stored, or why it is refused."""
+
+    workload: Workload
+    version: int
+    edit: Edit | None = None
+    problems: list[Problem] = field(default_factory=list)
+    refused: str = ""
+
+    @property
+    def changes(self) -> list[str]:
+        """One line for each changed value."""
+        changes: list[DocumentChange] = self.edit.changes if self.edit else []
+        return [format_difference(change.path, change.before, change.after) for change in changes]
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    workload = find_workload(request.actor, workload_id)
+    require(request.actor, Action.OPERATE, workload)
+    edit_page = EditPage(workload, workload.version)
+    if request.method == "GET":
+        _apply(request, edit_page, dict(workload.spec), dry_run=True)
+        return _page(request, open_draft(dump_workload(workload.spec)), edit_page)
+    draft = read_draft(request.POST, choices_for(request.actor))
+    edit_page.version = _parse_version(request.POST.get("version")) or workload.version
+    saves = request.POST.get("step") == SAVE
+    if not saves:
+        apply_step(draft, request.POST.get("step", ""))
+    try:
+        if draft.problems:
+            raise Invalid(draft.problems)
+        document = read_document(draft.text)
+    except BerthError as error:
+        _add_error(edit_page, error)
+    else:
+        _apply(request, edit_page, document, dry_run=not saves)
+    if saves and edit_page.edit is not None:
+        message = (
+            f"{workload.name} edited." if edit_page.edit.changes else f"{workload.name} has not changed."
+        )
+        return done(request, message, to=reverse("workload", args=[workload.pk]), leave=True)
+    return _page(request, draft, edit_page, status=422 if saves else 200)
+
+
+def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, dry_run: bool) -> None:
+    workload = edit_page.workload
+    patch = find_patch(workload.spec, {"project": workload.project.name, **document})
+    version = None if dry_run else edit_page.version
+    try:
+        edit_page.edit = workloads.edit(
+            actor=request.actor, workload=workload, patch=patch, version=version, dry_run=dry_run
+        )
+    except PreconditionFailed:
+        edit_page.version = workload.version
+        edit_page.refused = (
+            f"The workload changed while you were editing; it is now {workload.phase}. "
+            "Your text is unchanged. Save again to apply it."
+        )
+    except BerthError as error:
+        _add_error(edit_page, error)
+
+
+def _add_error(edit_page: EditPage, error: BerthError) -> None:
+    if isinstance(error, Invalid):
+        edit_page.problems = list(error.problems)
+    else:
+        edit_page.refused = error.detail
+
+
+def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
+    offer = choices_for(request.actor)
+    context = {
+        "text": draft.text,
+        "draft": draft,
+        "shown": prepare_form(draft, offer, edit_page.problems),
+        "edit_page": edit_page,
+        "workload": edit_page.workload,
+        "offer": offer,
+        "post_to": request.path,
+    }
+    return page(
+        request,
+        "scheduler/submit/edit.html",
+        context,
+        inner="scheduler/submit/edit_inner.html",
+        status=status,
+    )
+
+
+def _parse_version(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else 0

@@ -1,0 +1,162 @@
+"""Tests for edits of pending and suspended workloads."""
+
+from typing import Any
+
+import pytest
+
+from projects.models import Audit, Event, Phase, Workload
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+GANG = {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}
+
+
+@pytest.fixture
+def pending(cast: Cast, dave: Caller) -> str:
+    document = training(project="vision", priority=50, max_runtime=3600, labels={"team": "a", "stage": "b"})
+    answer = dave.post("workloads", document)
+    assert answer.status_code == 201, answer.json()
+    return str(answer.json()["id"])
+
+
+def patch(caller: Caller, workload: str, changes: Any, **headers: str) -> Any:
+    return caller("PATCH", f"workloads/{workload}", changes, headers=headers)
+
+
+def problems(answer: Any) -> dict[str, str]:
+    assert answer.status_code == 422, answer.json()
+    return {problem["path"]: problem["message"] for problem in answer.json()["errors"]}
+
+
+def test_edit_changes_document_and_columns_and_is_on_record(dave: Caller, pending: str) -> None:
+    changes = {
+        "priority": "high",
+        "labels": {"stage": None, "owner": "me"},
+        "deadline": "2099-01-01T00:00:00Z",
+    }
+    answer = patch(dave, pending, changes)
+    assert answer.status_code == 200, answer.json()
+    edited = answer.json()
+    assert edited["priority"] == edited["spec"]["priority"] > 50
+    assert edited["labels"] == edited["spec"]["labels"] == {"team": "a", "owner": "me"}
+    paths = [change["path"] for change in edited["changes"]]
+    assert paths == ["deadline", "labels.owner", "labels.stage", "priority"]
+    assert edited["increases"] == []
+    row = Workload.objects.get(pk=pending)
+    assert (row.deadline is not None, row.edits, row.requeued_at) == (True, 1, None)
+    event = Event.objects.get(workload_id=pending, kind="edited")
+    assert event.message.startswith("Edited by dave: deadline: not set -> 2099-01-01")
+    assert "labels.stage: b -> not set; priority: 50 -> " in event.message
+    entry = Audit.objects.get(object_id=pending, action="edit")
+    assert entry.before["priority"] == 50
+    assert entry.after["priority"] == edited["priority"]
+    assert dave.get(f"workloads/{pending}").json()["spec"] == edited["spec"]
+
+
+def test_null_removes_a_key(dave: Caller, pending: str) -> None:
+    answer = patch(dave, pending, {"max_runtime": None}).json()
+    assert "max_runtime" not in answer["spec"]
+    assert Workload.objects.get(pk=pending).max_runtime is None
+    assert answer["increases"] == ["an unlimited run time instead of 3600 seconds"]
+
+
+def test_larger_request_is_queued_by_the_time_of_the_edit(dave: Caller, pending: str) -> None:
+    answer = patch(dave, pending, {"roles": [{"name": "worker", "replicas": 3, "gpu": 1, "cpu": 2}]}).json()
+    assert answer["increases"] == ["3 GPUs instead of 2 GPUs", "6 CPUs instead of no CPU"]
+    row = Workload.objects.get(pk=pending)
+    assert row.requeued_at is not None
+    assert row.requeued_at > row.submitted_at
+    assert row.gpu_milli_min == 3000
+    assert answer["pods"]["maximum"] == 3
+    assert "so it queues as if submitted now" in Event.objects.get(workload_id=pending, kind="edited").message
+
+
+def test_smaller_request_keeps_its_place(dave: Caller, pending: str) -> None:
+    answer = patch(dave, pending, {"roles": [{"name": "worker", "gpu": 0.5}], "max_runtime": 60}).json()
+    assert answer["increases"] == []
+    assert Workload.objects.get(pk=pending).requeued_at is None
+
+
+def test_preview_of_an_edit_stores_nothing(dave: Caller, pending: str) -> None:
+    before = Workload.objects.values().get(pk=pending)
+    answer = dave(
+        "PATCH", f"workloads/{pending}", {"priority": 70, "max_runtime": 7200}, dry_run="true"
+    ).json()
+    assert [change["path"] for change in answer["changes"]] == ["max_runtime", "priority"]
+    assert answer["increases"] == ["a run time of 7200 seconds instead of 3600 seconds"]
+    assert answer["priority"] == 50
+    assert Workload.objects.values().get(pk=pending) == before
+    assert not Event.objects.filter(workload_id=pending, kind="edited").exists()
+
+
+def test_edit_without_changes_stores_nothing(dave: Caller, pending: str) -> None:
+    assert patch(dave, pending, {"priority": 50}).json()["changes"] == []
+    assert Workload.objects.get(pk=pending).edits == 0
+
+
+def test_stale_version_is_refused(dave: Caller, pending: str) -> None:
+    read = dave.get(f"workloads/{pending}")
+    assert read["ETag"] == f'"{read.json()["version"]}"'
+    assert patch(dave, pending, {"priority": 60}, If_Match=read["ETag"]).status_code == 200
+    answer = patch(dave, pending, {"priority": 70}, If_Match=read["ETag"])
+    assert answer.status_code == 412
+    assert Workload.objects.get(pk=pending).priority == 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "message"),
+    [
+        ({"name": "other"}, "name", "cannot be edited"),
+        ({"project": "speech"}, "project", "cannot be edited"),
+        ({"kind": "elastic"}, "kind", "cannot be edited"),
+        ({"array": {"tasks": 3}}, "array", "cannot be edited"),
+        ({"priority": 5000}, "priority", ""),
+        ({"pools": ["nowhere"]}, "pools[0]", "does not exist"),
+        ({"deadline": "2001-01-01T00:00:00Z"}, "deadline", "has passed"),
+        ({"prioritty": 60}, "prioritty", "unknown key"),
+        ({"roles": None}, "roles", ""),
+        ({"labels": 3}, "labels", ""),
+    ],
+)
+def test_invalid_edit_is_refused(
+    dave: Caller, pending: str, changes: dict[str, Any], path: str, message: str
+) -> None:
+    before = Workload.objects.values().get(pk=pending)
+    errors = problems(patch(dave, pending, changes))
+    assert path in errors, errors
+    assert message in errors[path]
+    assert Workload.objects.values().get(pk=pending) == before
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "words"),
+    [
+        (Phase.SUSPENDED, 200, ""),
+        (Phase.RESERVED, 409, "GPUs are being freed for this workload"),
+        (Phase.RUNNING, 409, "Suspend it to edit it"),
+        (Phase.COMPLETED, 409, "has ended"),
+    ],
+)
+def test_only_pending_and_suspended_workloads_are_editable(
+    dave: Caller, pending: str, phase: str, status: int, words: str
+) -> None:
+    ended = {"ended_at": "2026-01-01T00:00:00Z"} if phase == Phase.COMPLETED else {}
+    Workload.objects.filter(pk=pending).update(phase=phase, **ended)
+    answer = patch(dave, pending, {"priority": 60})
+    assert answer.status_code == status
+    assert words in answer.json().get("detail", "")
+
+
+def test_task_of_an_array_is_not_editable(dave: Caller, cast: Cast) -> None:
+    array = dave.post("arrays", training("sweep", project="vision", array={"tasks": 2})).json()
+    (task, *_) = dave.get("workloads", array=array["id"]).json()["items"]
+    answer = patch(dave, task["id"], {"priority": 60})
+    assert answer.status_code == 409
+    assert "task of an array" in answer.json()["detail"]
+
+
+def test_others_cannot_edit(erin: Caller, caller: Any, pending: str) -> None:
+    assert patch(erin, pending, {"priority": 60}).status_code == 403
+    assert patch(caller("grace"), pending, {"priority": 60}).status_code == 404
+    assert patch(caller("dave", "read"), pending, {"priority": 60}).status_code == 403
+    assert Workload.objects.get(pk=pending).priority == 50

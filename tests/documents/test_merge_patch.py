@@ -1,0 +1,40 @@
+"""Tests for merge patches and differences of documents."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.core.merge_patch import apply_patch, differences, find_patch, format_difference
+from berth.core.problems import join_path
+
+SCALARS = st.booleans() | st.integers(0, 3) | st.text("ab", max_size=2)
+DOCUMENTS = st.recursive(
+    st.dictionaries(st.sampled_from("abc"), SCALARS | st.lists(SCALARS, max_size=2), max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), SCALARS | inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def without_empty(value: object) -> object:
+    """Return the value without empty mappings, which a patch cannot tell from missing keys."""
+    if not isinstance(value, dict):
+        return value
+    return {key: inner for key, each in value.items() if (inner := without_empty(each)) != {}}
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_patch_turns_one_document_into_the_other(before: dict[str, object], after: dict[str, object]) -> None:
+    patch = find_patch(before, after)
+    assert without_empty(apply_patch(before, patch)) == without_empty(after)
+    assert find_patch(after, after) == {}
+    assert bool(list(differences(before, after))) == (before != after)
+
+
+def test_differences_name_the_location_of_each_value() -> None:
+    before = {"roles": [{"gpu": 1, "cpu": 2}], "labels": {"team": "a"}, "depends_on": ["x"]}
+    after = {"roles": [{"gpu": 2, "cpu": 2}], "depends_on": ["x", "y"], "command": "a\nb"}
+    assert [format_difference(join_path(path), *values) for path, *values in differences(before, after)] == [
+        'command: not set -> "a\\nb"',
+        'depends_on: ["x"] -> ["x", "y"]',
+        'labels: {"team": "a"} -> not set',
+        "roles[0].gpu: 1 -> 2",
+    ]

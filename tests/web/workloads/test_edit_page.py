@@ -1,0 +1,92 @@
+"""Tests for the page that edits a pending workload."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from projects.models import Workload
+from projects.services.workloads import submission
+from scheduler.web.submit.form.draft import PREFIX
+from tests.cast import Cast, training
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+
+
+@pytest.fixture
+def train(cast: Cast) -> Workload:
+    document = training("train", priority=50, max_runtime=3600)
+    return submission.submit(actor=cast.dave, project=cast.vision, document=document)
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: Any) -> Client:
+    return sign_in("dave")
+
+
+def address(workload: Workload) -> str:
+    return f"/workloads/{workload.pk}/edit"
+
+
+def form_of(answer: Any) -> dict[str, Any]:
+    """Return the values of the page's form as a browser would send them."""
+    return {
+        "document": answer.context["text"],
+        "agreed": answer.context["draft"].agreed,
+        "version": answer.context["edit_page"].version,
+    }
+
+
+def test_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
+    assert f'href="{address(train)}"' in dave.get(f"/workloads/{train.pk}").content.decode()
+    opened = dave.get(address(train))
+    assert "No changes yet" in opened.content.decode()
+    form = form_of(opened)
+    form["document"] = form["document"].replace("priority: 50", "priority: 60")
+    previewed = dave.post(address(train), {**form, "step": "look"}, **HTMX).content.decode()
+    assert "Keeps its place" in previewed
+    train.refresh_from_db()
+    assert train.priority == 50
+    assert dave.post(address(train), {**form, "step": "save"}, **HTMX).status_code == 204
+    train.refresh_from_db()
+    assert (train.priority, train.max_runtime) == (60, 3600)
+
+
+def test_form_field_and_document_are_edited_alike(dave: Client, train: Workload) -> None:
+    form = form_of(dave.get(address(train)))
+    answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, **HTMX)
+    assert "max_runtime: 7200" in answer.context["text"]
+    shown = answer.content.decode()
+    assert "Loses its place" in shown
+    assert "a run time of 7200 seconds instead of 3600 seconds" in shown
+
+
+def test_errors_are_shown_and_nothing_is_lost(dave: Client, train: Workload) -> None:
+    form = form_of(dave.get(address(train)))
+    form["document"] = form["document"].replace("priority: 50", "priority: 5000")
+    answer = dave.post(address(train), {**form, "step": "save"}, **HTMX)
+    assert answer.status_code == 422
+    assert "priority: 5000" in answer.context["text"]
+    assert "1 error" in answer.content.decode()
+    train.refresh_from_db()
+    assert train.priority == 50
+
+
+def test_change_during_the_edit_is_shown_before_it_is_overwritten(dave: Client, train: Workload) -> None:
+    form = form_of(dave.get(address(train)))
+    Workload.objects.filter(pk=train.pk).update(version=7)
+    form["document"] = form["document"].replace("priority: 50", "priority: 60")
+    answer = dave.post(address(train), {**form, "step": "save"}, **HTMX)
+    assert answer.status_code == 422
+    assert "changed while you were editing" in answer.content.decode()
+    assert dave.post(address(train), {**form_of(answer), "step": "save"}, **HTMX).status_code == 204
+    train.refresh_from_db()
+    assert train.priority == 60
+
+
+def test_page_refuses_running_workloads_and_other_users(dave: Client, sign_in: Any, train: Workload) -> None:
+    assert sign_in("erin").get(address(train)).status_code == 403
+    assert sign_in("grace").get(address(train)).status_code == 404
+    Workload.objects.filter(pk=train.pk).update(phase="running")
+    assert "Suspend it to edit it" in dave.get(address(train)).content.decode()
+    assert "Edit workload" not in dave.get(f"/workloads/{train.pk}").content.decode()
