@@ -96,11 +96,11 @@ def draw_panel(
     top = TOP + place * (PANEL + GAP)
     yield f'<path d="M{LEFT} {top}V{top + PANEL}H{WIDTH - RIGHT}" fill="none" stroke="{GRID}"/>'
     for mark in axis_marks(most):
-        y = height_of(place, mark, most)
+        y = y_position(place, mark, most)
         yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="{GRID}" stroke-width="0.5"/>'
         yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{mark:g}</text>'
     for mark in range(0, int(end) + 1, 10):
-        x = x_of(mark, end)
+        x = x_position(mark, end)
         yield f'<text x="{x}" y="{top + PANEL + 16}" text-anchor="middle">{mark} s</text>'
     for number, (name, colour, points) in enumerate(lines):
         yield f'<text x="{LEFT + 10 + 170 * number}" y="{top - 10}" fill="{colour}">{name}</text>'
@@ -111,14 +111,14 @@ def draw_panel(
 
 def draw_dots(place: int, end: float, most: float, requests: Iterable[tuple[float, float]]) -> Iterable[str]:
     for at, seconds in requests:
-        x, y = x_of(at, end), height_of(place, seconds, most)
+        x, y = x_position(at, end), y_position(place, seconds, most)
         yield f'<circle cx="{x}" cy="{y}" r="1.6" fill="{TIMES}" fill-opacity="0.55"/>'
 
 
 def draw_steps(place: int, end: float, most: float, points: Points) -> str:
-    parts = [f"M{x_of(points[0][0], end)} {height_of(place, points[0][1], most)}"]
+    parts = [f"M{x_position(points[0][0], end)} {y_position(place, points[0][1], most)}"]
     for at, value in points[1:]:
-        parts.append(f"H{x_of(at, end)}V{height_of(place, value, most)}")
+        parts.append(f"H{x_position(at, end)}V{y_position(place, value, most)}")
     return "".join(parts)
 
 
@@ -127,11 +127,11 @@ def axis_marks(most: float) -> list[float]:
     return [step * number for number in range(int(most / step) + 1)]
 
 
-def x_of(seconds: float, end: float) -> float:
+def x_position(seconds: float, end: float) -> float:
     return round(LEFT + (WIDTH - LEFT - RIGHT) * seconds / end, 1)
 
 
-def height_of(place: int, value: float, most: float) -> float:
+def y_position(place: int, value: float, most: float) -> float:
     return round(TOP + place * (PANEL + GAP) + PANEL * (1 - value / most), 1)
 
 

@@ -82,7 +82,7 @@ def main() -> None:
 def run(scale: float, settings: dict[str, str]) -> dict[str, Any]:
     """Run the benchmark in the current database. Print and return its measurements."""
     token, projects = create_cluster(Cluster())
-    arrivals = sorted(arrivals_of(projects, scale), key=lambda arrival: arrival[0])
+    arrivals = sorted(generate_arrivals(projects, scale), key=lambda arrival: arrival[0])
     with server_processes(settings) as processes, processes.client(token) as http:
         await_nodes()
         before = processes.cpu_seconds()
@@ -106,7 +106,7 @@ def _per_workload(report: dict[str, Any], count: int) -> dict[str, Any]:
     }
 
 
-def arrivals_of(projects: Sequence[str], scale: float) -> Iterator[tuple[float, dict[str, Any]]]:
+def generate_arrivals(projects: Sequence[str], scale: float) -> Iterator[tuple[float, dict[str, Any]]]:
     """Yield the time in seconds and the document of each submission."""
     for size in CLASSES:
         for number in range(max(1, round(size.count * scale))):

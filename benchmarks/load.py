@@ -142,7 +142,9 @@ def edits(count: int, settings: dict[str, str]) -> Row:
         for label, prefix in (("without_edits", "a-"), ("with_edits", "b-")):
             arrivals = [
                 (at, {**sent, "name": prefix + sent["name"]})
-                for at, sent in sorted(kueue.arrivals_of(projects, scale), key=lambda arrival: arrival[0])
+                for at, sent in sorted(
+                    kueue.generate_arrivals(projects, scale), key=lambda arrival: arrival[0]
+                )
             ]
             edited: list[float] = []
             editor = threading.Thread(target=edit, args=(processes, token, projects, count, edited))

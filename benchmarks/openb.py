@@ -76,7 +76,9 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
     row = {
         "list": name,
         "placement": strategy.value,
-        "allocated": [round(statistics.mean(at(curve, point) for curve in curves), 2) for point in POINTS],
+        "allocated": [
+            round(statistics.mean(allocation_at(curve, point) for curve in curves), 2) for point in POINTS
+        ],
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "seconds": round(time.perf_counter() - started, 1),
         "moves": moved,
@@ -144,7 +146,7 @@ def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
     return {x: statistics.mean(values) for x, values in points.items()}
 
 
-def at(allocated: dict[int, float], point: int) -> float:
+def allocation_at(allocated: dict[int, float], point: int) -> float:
     """Return the percentage of GPUs that are allocated after the last arrival up to `point`."""
     return allocated[max((arrived for arrived in allocated if arrived <= point), default=min(allocated))]
 

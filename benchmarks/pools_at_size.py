@@ -72,10 +72,10 @@ def main() -> None:
 
 
 def measured(size: int) -> Figures:
-    from benchmarks.setup.clouds import Cloud, Luck
+    from benchmarks.setup.clouds import Cloud, FaultRates
 
     figures = Figures(nodes=size, gangs=size * 3 // 4)
-    play = Play(size, figures, Cloud(START, Luck(), SEED))
+    play = Play(size, figures, Cloud(START, FaultRates(), SEED))
     while not play.is_over():
         play.step()
         if play.cloud.now - START > PATIENCE:

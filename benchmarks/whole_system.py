@@ -60,11 +60,11 @@ def first_page(berth: Installation, label: str) -> Row:
 def at_rest(berth: Installation, seconds: float) -> Row:
     until(lambda: berth.children().keys() == berth.names.keys())
     time.sleep(seconds)
-    sizes = {pid: share_of(pid) for pid in berth.processes()}
+    sizes = {pid: memory_share_kib(pid) for pid in berth.processes()}
     return {"what": "memory at rest", "processes": len(sizes), "mib": round(sum(sizes.values()) / 1024)}
 
 
-def share_of(pid: int) -> int:
+def memory_share_kib(pid: int) -> int:
     """Return the process's proportional share of memory in KiB."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()

@@ -15,10 +15,10 @@ class GroupScheduling(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return group_of(nodeid)
+        return find_group(nodeid)
 
 
-def group_of(nodeid: str) -> str:
+def find_group(nodeid: str) -> str:
     """Return the file of a test, or its folder if the folder's tests share a server or a browser."""
     path = PurePosixPath(nodeid.split("::", 1)[0])
     folder = path.parts[1]  # below tests/
@@ -27,4 +27,4 @@ def group_of(nodeid: str) -> str:
 
 def starts_last(nodeid: str) -> bool:
     """Return whether the test's group is one file. Whole folders take longest, so they start first."""
-    return group_of(nodeid) not in SHARED_SETUP
+    return find_group(nodeid) not in SHARED_SETUP

@@ -23,7 +23,7 @@ WARNING = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
-class Luck:
+class FaultRates:
     """Probabilities of faults per call or machine. `taken_back` and `vanishes` are per machine and hour."""
 
     refused: float = 0.05
@@ -48,7 +48,7 @@ class Cloud:
 
     machines_join = False
 
-    def __init__(self, now: datetime, luck: Luck, seed: int) -> None:
+    def __init__(self, now: datetime, luck: FaultRates, seed: int) -> None:
         self.now, self._luck, self._chance = now, luck, random.Random(seed)
         self.calls: Counter[str] = Counter()
         self.fates: Counter[str] = Counter()

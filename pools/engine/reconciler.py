@@ -118,7 +118,7 @@ def next_step(
     if fleet.desired > len(fleet.current) and fleet.draining:
         fleet, reverted = _undo_drains(fleet)
         commands.append(reverted)
-    if _lacks_nodes(fleet) and not fleet.in_flight and fleet.may_order:
+    if _needs_nodes(fleet) and not fleet.in_flight and fleet.may_order:
         order = _next_order(fleet)
         fleet = fleet.after_order(order)
         commands.append(order)
@@ -168,7 +168,7 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
     return fleet, UndoDrain(ordinals)
 
 
-def _lacks_nodes(fleet: Fleet) -> bool:
+def _needs_nodes(fleet: Fleet) -> bool:
     """Return whether the pool needs more nodes or a head. Without a head, the other nodes are useless."""
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 

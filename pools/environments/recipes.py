@@ -5,7 +5,7 @@ from pools.joining.sealed import UnsealError
 from pools.models import Environment, Node, NodePool
 from pools.models.node import ALIVE, PENDING
 from pools.providers.base import ProviderError, ProviderErrorKind
-from pools.services.environments import secrets_for
+from pools.services.environments import environment_secrets
 
 
 def load_recipe(pool_name: str, digest: str) -> Recipe:
@@ -34,6 +34,6 @@ def digests_in_use() -> frozenset[str]:
 
 def _recipe(pool: NodePool, environment: Environment) -> Recipe:
     try:
-        return Recipe(environment.digest, environment.script, secrets_for(pool, environment))
+        return Recipe(environment.digest, environment.script, environment_secrets(pool, environment))
     except UnsealError as error:
         raise ProviderError(ProviderErrorKind.SETTINGS, f"plugin secret: {error}") from error

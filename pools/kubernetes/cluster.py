@@ -42,7 +42,7 @@ class PoolAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable:
+class UnusableCluster:
     """Reason that a pool's cluster cannot be called, for example missing credentials."""
 
     reason: str

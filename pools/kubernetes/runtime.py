@@ -10,7 +10,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pools.kubernetes.cluster import PoolAccess, Unusable
+from pools.kubernetes.cluster import PoolAccess, UnusableCluster
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import POOL_LABEL, namespace_name
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
@@ -46,7 +46,7 @@ class KubernetesRuntime:
     other state is in the clusters, so a new process finds all pods again.
     """
 
-    def __init__(self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | Unusable]]) -> None:
+    def __init__(self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | UnusableCluster]]) -> None:
         self.ledger = Ledger(root)
         self._copies = LogCopies(root / "copies")
         self._pods = PodCalls(self.ledger, self._copies, self.notify)
@@ -63,7 +63,7 @@ class KubernetesRuntime:
         if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
             return
         validate_name(order.workspace)
-        access = self._access(order.pool)
+        access = self._find_access(order.pool)
         namespace = namespace_name(access.cluster.installation, order.project)
         self.ledger.place(order.pod_id, _place(order.pool, namespace), order.workspace, received=False)
         self._call(order.pod_id, access, "start", partial(self._pods.start, order, access, namespace))
@@ -77,7 +77,7 @@ class KubernetesRuntime:
             self.notify()
             return
         if entry.ended is None:
-            access, path = self._access_of(entry), _path(entry, pod_id)
+            access, path = self._entry_access(entry), _path(entry, pod_id)
             call = partial(self._pods.stop, pod_id, access.cluster, path, grace_seconds)
             self._call(pod_id, access, f"stop in {grace_seconds} s", call)
 
@@ -129,7 +129,7 @@ class KubernetesRuntime:
             return entry.ended
         if entry is None or not entry.received:
             return PodReport(PodState.UNKNOWN)  # `start` resumes the pod
-        access, path = self._access_of(entry), _path(entry, pod_id)
+        access, path = self._entry_access(entry), _path(entry, pod_id)
         try:
             pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))
         except StillRunning:
@@ -142,7 +142,7 @@ class KubernetesRuntime:
         """End a pod that the cluster's scheduler cannot place. Return None while this is in progress."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
-        access, path = self._access_of(entry), _path(entry, pod_id)
+        access, path = self._entry_access(entry), _path(entry, pod_id)
         call = partial(self._pods.give_up, pod_id, access.cluster, path, message)
         try:
             return access.cluster.worker.run(pod_id, "give up", call)
@@ -180,10 +180,10 @@ class KubernetesRuntime:
         if entry is None or self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return
         if entry.received:
-            access, path = self._access_of(entry), _path(entry, pod_id)
+            access, path = self._entry_access(entry), _path(entry, pod_id)
             self._call(pod_id, access, "forget", partial(self._pods.forget, pod_id, access.cluster, path))
         if not self.ledger.log_path(pod_id).exists():
-            self._copies.take(pod_id, self.ledger.log_path(pod_id))
+            self._copies.move_to(pod_id, self.ledger.log_path(pod_id))
         self.ledger.forget(pod_id)
 
     def drop_log(self, pod_id: str) -> None:
@@ -210,7 +210,7 @@ class KubernetesRuntime:
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:
             return final, True
-        access = self._access_of(entry)
+        access = self._entry_access(entry)
         run(access, partial(self._pods.update_log, pod_id, access.cluster, _path(entry, pod_id)))
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
@@ -245,18 +245,18 @@ class KubernetesRuntime:
 
     # --- pools
 
-    def _access(self, pool: str) -> PoolAccess:
+    def _find_access(self, pool: str) -> PoolAccess:
         access = self._pools().get(pool)
         if not isinstance(access, PoolAccess):
             reason = "it is not a pool on Kubernetes" if access is None else access.reason
             raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")
         return access
 
-    def _access_of(self, entry: Entry) -> PoolAccess:
-        return self._access(_pool(entry))
+    def _entry_access(self, entry: Entry) -> PoolAccess:
+        return self._find_access(_pool(entry))
 
     def _own_pods(self, pool: str) -> dict[str, Mapping[str, Any]]:
-        cluster = self._access(pool).cluster
+        cluster = self._find_access(pool).cluster
         with failures(pool):
             pods = cluster.mirror.own_pods(cluster.worker.patience)
         return {name: pod for name, pod in pods.items() if pod["metadata"]["labels"].get(POOL_LABEL) == pool}

@@ -82,7 +82,7 @@ class LocalRuntime:
         if self._saved_log(order.pod_id).exists():
             return
         try:
-            pod.make(durable=False)
+            pod.create(durable=False)
             if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.has_shim():
                 return
             if not pod.has("order"):
@@ -144,7 +144,7 @@ class LocalRuntime:
         if pod.has("exit") or self._saved_log(pod_id).exists():
             return
         try:
-            pod.make()
+            pod.create()
             pod.write_stop(max(grace_seconds, 0))
             pod.notify_shim()
         except OSError as error:

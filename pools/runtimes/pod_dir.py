@@ -58,7 +58,7 @@ class PodDir:
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
 
-    def make(self, durable: bool = True) -> None:
+    def create(self, durable: bool = True) -> None:
         if not self.exists:
             self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
             if durable:

@@ -12,7 +12,7 @@ from pools.joining.sealed import UnsealError
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, NodeState
 from pools.models.scaling import ScalingKind
-from pools.services.environments import secrets_for
+from pools.services.environments import environment_secrets
 from pools.services.failed_boots import record_failed_boot
 
 
@@ -90,7 +90,7 @@ def load_environment_setup(node: Node) -> EnvironmentSetup:
     if node.environment is None or node.prepared_at is not None or node.state not in PENDING:
         return EnvironmentSetup()
     try:
-        secrets = secrets_for(node.pool, node.environment)
+        secrets = environment_secrets(node.pool, node.environment)
     except UnsealError:
         return (
             EnvironmentSetup()

@@ -71,7 +71,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
     ), at)  # fmt: skip
 
 
-def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, str]:
+def environment_secrets(pool: NodePool, environment: Environment | None) -> dict[str, str]:
     """Return the environment's secrets by variable. Raises UnsealError if a secret cannot be decrypted."""
     names = environment.image["secrets"] if environment else ()
     rows = PluginSecret.objects.filter(pool=pool, variable__in=names) if names else ()

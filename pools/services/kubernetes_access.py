@@ -9,7 +9,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from pools.joining.sealed import UnsealError, seal, unseal
 from pools.kubernetes.api import Api
-from pools.kubernetes.cluster import Clusters, PoolAccess, Unusable
+from pools.kubernetes.cluster import Clusters, PoolAccess, UnusableCluster
 from pools.kubernetes.credentials import Connection, in_cluster, parse_kubeconfig
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from pools.models import NodePool
@@ -48,20 +48,20 @@ class KubernetesAccess:
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
 
-    def all_pools(self) -> Mapping[str, PoolAccess | Unusable]:
+    def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return the cluster of each pool, or the reason that it cannot be used.
 
         Clusters that no pool uses any more are closed.
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
-        pools = {name: self._access(json.dumps(settings), sealed) for name, settings, sealed in rows}
+        pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}
         self._clusters.retain([access.cluster for access in pools.values() if isinstance(access, PoolAccess)])
         return pools
 
     def for_pool(self, pool: NodePool) -> PoolAccess:
         """Return the pool's cluster. Raises ProviderError if it cannot be used."""
-        access = self._access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
-        if isinstance(access, Unusable):
+        access = self._open_access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
+        if isinstance(access, UnusableCluster):
             raise ProviderError(ProviderErrorKind.CREDENTIALS, access.reason)
         return access
 
@@ -75,12 +75,12 @@ class KubernetesAccess:
         with self._clusters.open(connection) as cluster:
             yield PoolAccess(cluster, settings)
 
-    def _access(self, settings_json: str, sealed: str) -> PoolAccess | Unusable:
+    def _open_access(self, settings_json: str, sealed: str) -> PoolAccess | UnusableCluster:
         try:
             settings, connection = _parse(settings_json, sealed)
             return PoolAccess(self._clusters.get(connection), settings)
         except UNUSABLE as error:
-            return Unusable(str(error))
+            return UnusableCluster(str(error))
 
 
 @lru_cache(maxsize=256)

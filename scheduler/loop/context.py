@@ -17,7 +17,7 @@ Runtimes = Callable[[NodePool], Runtime]
 
 
 @dataclass(slots=True)
-class SentOrders:
+class SentCommands:
     """Times at which this process sent start and stop orders, so that ticks do not repeat them."""
 
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
@@ -73,6 +73,6 @@ class SchedulerContext:
     specs: SpecCache = field(default_factory=SpecCache)
     cache: ObservationCache = field(default_factory=ObservationCache)
     layout: LayoutCache = field(default_factory=LayoutCache)
-    sent: SentOrders = field(default_factory=SentOrders)
+    sent: SentCommands = field(default_factory=SentCommands)
     images: DigestResolver = field(default_factory=HttpResolver)
     start_messages: StartMessages = field(default_factory=StartMessages)

@@ -45,7 +45,7 @@ from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
 from scheduler.loop.dispatch.limits import IdleTracker, end_overdue
 from scheduler.loop.dispatch.rendezvous import rendezvous_for_plan
-from scheduler.loop.dispatch.reports import Intake
+from scheduler.loop.dispatch.reports import ReportSummary
 from scheduler.loop.dispatch.sweep import sweep
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.loop.queries import POOLS
@@ -104,7 +104,9 @@ class Loop:
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
         """Record pod reports, then read the rows. Return None on failure or if there is nothing to decide."""
         self._timer = CycleTimer(now, trigger)
-        intake = self._try("recording pod reports", lambda: record_reports(now, self.context)) or Intake()
+        intake = (
+            self._try("recording pod reports", lambda: record_reports(now, self.context)) or ReportSummary()
+        )
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))

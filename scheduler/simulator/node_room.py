@@ -26,7 +26,7 @@ class FreeResources:
             and self.pods > 0
         )
 
-    def take(self, pod: Pod, amounts: Amounts, sign: int = 1) -> None:
+    def allocate(self, pod: Pod, amounts: Amounts, sign: int = 1) -> None:
         for device in pod.devices:
             self.devices[device] -= sign * pod.milli
         self.cpu -= sign * amounts.cpu
@@ -42,7 +42,7 @@ def free_resources_by_node(nodes: Iterable[Node], workloads: Iterable[Workload])
             amounts = _amounts(workload)
             for pod in workload.pods:
                 if pod.state in ALLOCATED_STATES and pod.node in free_resources:
-                    free_resources[pod.node].take(pod, amounts[pod.role])
+                    free_resources[pod.node].allocate(pod, amounts[pod.role])
     return free_resources
 
 
@@ -56,9 +56,9 @@ def allocate_all(
         room = free_resources.get(pod.node)
         if room is None or not room.fits(pod, amounts[pod.role]):
             for placed in allocated:
-                free_resources[placed.node].take(placed, amounts[placed.role], -1)
+                free_resources[placed.node].allocate(placed, amounts[placed.role], -1)
             return False
-        room.take(pod, amounts[pod.role])
+        room.allocate(pod, amounts[pod.role])
         allocated.append(pod)
     return True
 

@@ -22,11 +22,11 @@ ALLOWED_LIBRARIES = {"cronsim", "numpy", "pydantic", "typing_extensions", "yaml"
 ALLOWED_IN_CORE = {"pydantic", "pydantic_core"}
 
 
-def modules_of(engine: str) -> list[Path]:
+def engine_modules(engine: str) -> list[Path]:
     return sorted((ROOT / engine.replace(".", "/")).rglob("*.py"))
 
 
-def imports_of(file: Path) -> set[str]:
+def imported_modules(file: Path) -> set[str]:
     """Return the full name of every module that the file imports."""
     package = file.relative_to(ROOT).parent.parts
     names: set[str] = set()
@@ -52,8 +52,8 @@ def is_allowed(name: str, *packages: str) -> bool:
 def test_engine_imports_only_shared_types_and_modules_without_side_effects(engine: str) -> None:
     broken = {
         f"{file.relative_to(ROOT)} imports {name}"
-        for file in modules_of(engine)
-        for name in imports_of(file)
+        for file in engine_modules(engine)
+        for name in imported_modules(file)
         if not is_allowed(name, engine)
     }
     assert not broken
@@ -62,8 +62,8 @@ def test_engine_imports_only_shared_types_and_modules_without_side_effects(engin
 def test_simulator_imports_only_the_engine_and_file_access() -> None:
     broken = {
         f"{file.relative_to(ROOT)} imports {name}"
-        for file in modules_of(SIMULATOR)
-        for name in imports_of(file)
+        for file in engine_modules(SIMULATOR)
+        for name in imported_modules(file)
         if not is_allowed(name, SIMULATOR, "scheduler.engine") and name not in ALLOWED_TO_SIMULATOR
     }
     assert not broken
@@ -71,7 +71,7 @@ def test_simulator_imports_only_the_engine_and_file_access() -> None:
 
 @pytest.mark.parametrize("package", [*ENGINES, SIMULATOR])
 def test_package_loads_no_django_and_no_network_library(package: str) -> None:
-    paths = [file.relative_to(ROOT).with_suffix("").parts for file in modules_of(package)]
+    paths = [file.relative_to(ROOT).with_suffix("").parts for file in engine_modules(package)]
     names = [".".join(path).removesuffix(".__init__") for path in paths]
     assert names
     code = (
@@ -88,7 +88,7 @@ def test_core_imports_only_pydantic_and_the_standard_library() -> None:
     broken = {
         f"{file.relative_to(ROOT)} imports {name}"
         for file in sorted((ROOT / "platform" / "berth" / "core").rglob("*.py"))
-        for name in imports_of(file)
+        for name in imported_modules(file)
         if (top := name.partition(".")[0]) not in sys.stdlib_module_names | ALLOWED_IN_CORE
         and not (top == "berth" and name.startswith("berth.core"))
     }

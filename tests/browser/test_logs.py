@@ -24,7 +24,7 @@ def pods(scene: Scene, home: Path) -> list[Pod]:
     rows = list(workload.pods.order_by("rank"))
     for pod in rows:
         shutil.rmtree(home / "run" / "pods" / str(pod.pk), ignore_errors=True)
-        PodDir(home / "run" / "pods" / str(pod.pk)).make()
+        PodDir(home / "run" / "pods" / str(pod.pk)).create()
     return rows
 
 

@@ -69,12 +69,12 @@ class RayCluster:
     def raylet(self, instance_id: str) -> int:
         """Return the process ID of the node's raylet."""
         below = descendants(self._processes[instance_id].pid)
-        return next(pid for pid in below if name_of(pid) == "raylet")
+        return next(pid for pid in below if process_name(pid) == "raylet")
 
     def store(self) -> int:
         """Return the process ID of the head's store, without which Ray ends on every node."""
         head = next(iter(self._processes.values()))
-        return next(pid for pid in descendants(head.pid) if name_of(pid) == "gcs_server")
+        return next(pid for pid in descendants(head.pid) if process_name(pid) == "gcs_server")
 
     def ports_on_all_addresses(self) -> list[int]:
         """Return the ports on which the cluster listens on every address of this machine."""
@@ -132,7 +132,7 @@ def ray_cluster(root: Path) -> Iterator[RayCluster]:
         cluster.end()
 
 
-def name_of(pid: int) -> str:
+def process_name(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""  # the process has already exited

@@ -15,7 +15,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((CONTAINER / "compose.yaml").read_text(
 BERTH = {name: service for name, service in COMPOSE["services"].items() if name != "db"}
 
 
-def module_of(command: list[str]) -> str:
+def started_module(command: list[str]) -> str:
     """Return the module that a command starts, together with its Django command."""
     assert command[:2] == ["python", "-m"]
     return " ".join(command[2:4] if command[2] == "django" else command[2:3])
@@ -24,7 +24,7 @@ def module_of(command: list[str]) -> str:
 def test_compose_starts_the_processes_of_the_systemd_units() -> None:
     units = [file.read_text() for file in (ROOT / "deploy" / "systemd").glob("*.service")]
     started = re.findall(r"^ExecStart=\S+/python -m (django \S+|\S+)", "\n".join(units), re.MULTILINE)
-    modules = {name: module_of(service["command"]) for name, service in BERTH.items()}
+    modules = {name: started_module(service["command"]) for name, service in BERTH.items()}
     assert sorted(modules.values()) == sorted(started)
     for module in modules.values():
         name, _, command = module.partition(" ")

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.contracts.kubernetes_cluster import missing_parts, real_cluster, with_shipped_role
-from tests.deploy.test_container_files import BERTH, module_of
+from tests.deploy.test_container_files import BERTH, started_module
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 FILES = ("role.yaml", "berth.yaml")
@@ -48,7 +48,7 @@ def test_pod_runs_the_processes_of_the_compose_file(objects: Objects) -> None:
     processes = {each["name"]: each["command"] for each in [*spec["initContainers"], *spec["containers"]]}
     assert processes == {name: service["command"] for name, service in BERTH.items()}
     assert [each["name"] for each in spec["initContainers"]] == ["migrate"]
-    assert all(module_of(command) for command in processes.values())
+    assert all(started_module(command) for command in processes.values())
 
 
 def test_processes_have_no_privileges_and_take_secrets_from_the_secret(objects: Objects) -> None:

@@ -37,19 +37,19 @@ def exported(db: None) -> dict[str, set[str]]:
     return families
 
 
-def board_of(path: Path) -> dict[str, Any]:
+def read_board(path: Path) -> dict[str, Any]:
     board: dict[str, Any] = json.loads(path.read_text())
     return board
 
 
-def panels_of(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def board_panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for panel in board["panels"]:
         yield panel
         yield from panel.get("panels", ())
 
 
-def expressions_of(board: dict[str, Any]) -> list[str]:
-    return [target["expr"] for panel in panels_of(board) for target in panel.get("targets", ())]
+def board_expressions(board: dict[str, Any]) -> list[str]:
+    return [target["expr"] for panel in board_panels(board) for target in panel.get("targets", ())]
 
 
 @cache
@@ -89,11 +89,11 @@ def test_every_alert_uses_exported_metrics_and_has_a_description(exported: dict[
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
 def test_every_panel_uses_exported_metrics(path: Path, exported: dict[str, set[str]]) -> None:
-    board = board_of(path)
-    assert expressions_of(board)
-    for expression in expressions_of(board):
+    board = read_board(path)
+    assert board_expressions(board)
+    for expression in board_expressions(board):
         assert_is_exported(expression, exported)
-    for panel in panels_of(board):
+    for panel in board_panels(board):
         for target in panel.get("targets", ()):
             shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             names = names_in(target["expr"])
@@ -108,13 +108,13 @@ def test_every_panel_uses_exported_metrics(path: Path, exported: dict[str, set[s
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
 def test_dashboard_is_consistent(path: Path) -> None:
-    board = board_of(path)
+    board = read_board(path)
     assert (board["uid"], board["id"]) == (path.stem, None)
     assert board["schemaVersion"] >= 39
-    ids = [panel["id"] for panel in panels_of(board)]
+    ids = [panel["id"] for panel in board_panels(board)]
     assert len(set(ids)) == len(ids)
     variables = {variable["name"] for variable in board["templating"]["list"]}
-    used = set(re.findall(r"\$\{?([a-z]+)\}?", json.dumps([expressions_of(board), board["panels"]])))
+    used = set(re.findall(r"\$\{?([a-z]+)\}?", json.dumps([board_expressions(board), board["panels"]])))
     assert used <= variables
     cells: set[tuple[int, int]] = set()
     for panel in board["panels"]:
@@ -160,7 +160,7 @@ def test_alert_rules_load_and_fire() -> None:
 @needs_promtool
 def test_prometheus_parses_every_panel(tmp_path: Path) -> None:
     """promtool checks expressions only in rules, so each panel becomes a rule."""
-    every = [expression for path in BOARDS for expression in expressions_of(board_of(path))]
+    every = [expression for path in BOARDS for expression in board_expressions(read_board(path))]
     named = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(every)]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": named}]}))

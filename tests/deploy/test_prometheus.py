@@ -18,7 +18,7 @@ from django.db import connection
 from tests.browser.data.scene import busy
 from tests.browser.driver.site import serving
 from tests.deploy.expressions import names_in
-from tests.deploy.test_monitoring_files import BOARDS, RULES, board_of, expressions_of
+from tests.deploy.test_monitoring_files import BOARDS, RULES, board_expressions, read_board
 
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = [
@@ -74,7 +74,7 @@ def test_every_panel_has_data_and_every_rule_loads(prometheus: str) -> None:
     assert {rule["health"] for rule in loaded} == {"ok"}
     empty: set[str] = set()
     for path in BOARDS:
-        for expression in expressions_of(board_of(path)):
+        for expression in board_expressions(read_board(path)):
             plain = expression
             for name in ("pool", "department", "project", "service"):
                 plain = plain.replace(f"${name}", ".*")

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.engine.model import Consolidation, Pool, Reservation
 from scheduler.engine.plan import Kind, Place, Reason
-from tests.engine.world import World, bundle_of, evicted, placed, reasons, stopped
+from tests.engine.world import World, evicted, find_bundle, placed, reasons, stopped
 
 
 def two_projects(quota_a: float, quota_b: float, **nodes: int) -> World:
@@ -16,7 +16,7 @@ def test_reclaim_evicts_the_newest_borrower_and_no_more_than_needed() -> None:
     world = two_projects(2, 2, n=4).running("old", "b", "n n").running("new", "b", "n n", since=60)
     plan = world.queued("owner", "a", replicas=2).decide()
     assert stopped(plan) == {"new"}
-    assert bundle_of(plan, "owner").evictions[0].preemptor == "owner"
+    assert find_bundle(plan, "owner").evictions[0].preemptor == "owner"
 
 
 def test_reserved_workload_starts_once_even_if_an_eviction_repeats_the_actions() -> None:
@@ -25,7 +25,7 @@ def test_reserved_workload_starts_once_even_if_an_eviction_repeats_the_actions()
     world.reservations.append(Reservation("reserved", "worker", 0, "m", (0,)))
     plan = world.decide()
     assert stopped(plan) == {"new"}
-    assert bundle_of(plan, "reserved").kind is Kind.START
+    assert find_bundle(plan, "reserved").kind is Kind.START
     assert placed(plan)["reserved"] == ["m"]
 
 
@@ -61,7 +61,7 @@ def test_project_at_its_limit_preempts_its_own_workloads() -> None:
 def test_consolidation_places_every_moved_workload() -> None:
     world = World(n1=4, n2=4).department("d", None).project("a", "d", 8)
     plan = world.running("x", "a", "n1").running("y", "a", "n2").queued("wide", "a", gpus=4).decide()
-    assert bundle_of(plan, "wide").kind is Kind.CONSOLIDATE
+    assert find_bundle(plan, "wide").kind is Kind.CONSOLIDATE
     assert not evicted(plan) and {"x", "y"} & placed(plan).keys()
 
 
@@ -78,7 +78,7 @@ def test_most_scaled_up_workload_loses_replicas_for_a_gang_minimum() -> None:
     world = World(n=6).department("d", None).project("a", "d", 6)
     world.running("full", "a", "n n n n", least=1).running("half", "a", "n n", least=1, up_to=3)
     plan = world.queued("new", "a").decide()
-    assert evicted(plan) == {"full": 1} and bundle_of(plan, "new").kind is Kind.SHRINK
+    assert evicted(plan) == {"full": 1} and find_bundle(plan, "new").kind is Kind.SHRINK
 
 
 @pytest.mark.shows("PAD-22", "PAD-27")

@@ -182,7 +182,7 @@ def reasons(plan: Plan, workload: str) -> list[Reason]:
     return [b.reason for r in plan.refusals if r.workload == workload for b in r.blockers]
 
 
-def bundle_of(plan: Plan, workload: str) -> Bundle:
+def find_bundle(plan: Plan, workload: str) -> Bundle:
     (only,) = [bundle for bundle in plan.bundles if bundle.workload == workload]
     return only
 

@@ -74,7 +74,7 @@ class ImageStage(LocalStage):
     def log(self, pod_id: str) -> str:
         return str(self.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
 
-    def pid_of(self, program: str, pod_id: str, *, other_than: int = 0) -> int:
+    def find_pid(self, program: str, pod_id: str, *, other_than: int = 0) -> int:
         """Return the process of conmon or podman that serves this pod, once it runs."""
         pod = self.root / "pods" / pod_id
         mark, name = f"BERTH_POD_DIR={pod / 'work'}", container_name(str(pod))

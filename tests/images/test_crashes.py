@@ -55,7 +55,7 @@ def test_killed_shim_leaves_nothing_behind(stage: ImageStage, busybox: str) -> N
 
 def test_killed_conmon_does_not_affect_the_pod(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
-    kill(stage.pid_of("conmon", "p-1"))
+    kill(stage.find_pid("conmon", "p-1"))
     stage.end_pod("p-1", 6)
     assert ended(stage.runtime, "p-1").exit_code == 6
     assert traces(stage) == []
@@ -71,7 +71,7 @@ def test_killing_the_first_process_kills_the_pod(stage: ImageStage, busybox: str
 
 def test_killed_shim_and_conmon_leave_nothing_behind(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
-    for pid in (stage.pid_of("conmon", "p-1"), stage.shim("p-1")):
+    for pid in (stage.find_pid("conmon", "p-1"), stage.shim("p-1")):
         kill(pid)
     assert ended(stage.runtime, "p-1").cause is PodCause.LOST
     assert traces(stage) == []
@@ -79,9 +79,9 @@ def test_killed_shim_and_conmon_leave_nothing_behind(stage: ImageStage, busybox:
 
 def test_pull_is_repeated_after_podman_is_killed(stage: ImageStage, hanging_image: str) -> None:
     stage.start("p-1", hanging_image, "true")
-    first = stage.pid_of("podman", "p-1")
+    first = stage.find_pid("podman", "p-1")
     kill(first)
-    assert stage.pid_of("podman", "p-1", other_than=first)
+    assert stage.find_pid("podman", "p-1", other_than=first)
     stage.runtime.stop("p-1", 30)
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
     assert traces(stage) == []
@@ -89,7 +89,7 @@ def test_pull_is_repeated_after_podman_is_killed(stage: ImageStage, hanging_imag
 
 def test_killing_the_shim_during_a_pull_ends_podman(stage: ImageStage, hanging_image: str) -> None:
     stage.start("p-1", hanging_image, "true")
-    podman = stage.pid_of("podman", "p-1")
+    podman = stage.find_pid("podman", "p-1")
     kill_shim_and_runtime(stage)
     poll_until(lambda: not alive(podman))
     stage.runtime.stop("p-1", 0)
@@ -126,7 +126,7 @@ def test_pod_is_resumed_if_its_shim_was_killed_while_creating_the_container(
 
 def test_killing_podman_during_container_creation_is_a_start_failure(stage: ImageStage, busybox: str) -> None:
     start_creation(stage, busybox)
-    kill(stage.pid_of("podman", "p-1"))
+    kill(stage.find_pid("podman", "p-1"))
     report = ended(stage.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
     assert report.message == "the pod's container could not be created: podman was killed"
@@ -142,7 +142,7 @@ def test_kill_at_any_later_creation_step_leaves_nothing_behind(
     stage: ImageStage, busybox: str, step: str, victim: str
 ) -> None:
     start_creation(stage, busybox)
-    podman = stage.pid_of("podman", "p-1")
+    podman = stage.find_pid("podman", "p-1")
     pod = stage.root / "pods" / "p-1"
     name = container_name(str(pod))
     reached = {

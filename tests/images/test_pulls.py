@@ -23,7 +23,7 @@ OTHER_PROJECT = UID + 1
 DIGEST = "0123456789abcdef" * 4
 
 
-def image_of(registry: Registry, name: str, *, size: int = 0) -> str:
+def push_image(registry: Registry, name: str, *, size: int = 0) -> str:
     """Push an image that no other test uses, with a layer of this many random bytes."""
     layers = [busybox_layer(), layer({"data": os.urandom(size) if size else name.encode()})]
     return registry.push(f"own/{name}", layers, Env=["PATH=/bin"])
@@ -40,7 +40,7 @@ def failure(stage: ImageStage, pod_id: str, image: str, **changes: object) -> st
 
 
 def test_private_image_needs_credentials_which_are_deleted(stage: ImageStage, registry: Registry) -> None:
-    image = image_of(registry, "private")
+    image = push_image(registry, "private")
     for pod_id, auth in (("p-1", ""), ("p-2", registry.auth_for("wrong"))):
         message = failure(stage, pod_id, image, registry_auth=auth)
         assert f"unauthorized: the registry {registry.address} refuses access" in message
@@ -54,7 +54,7 @@ def test_private_image_needs_credentials_which_are_deleted(stage: ImageStage, re
 def test_stored_image_is_not_usable_by_a_project_without_access(
     stage: ImageStage, registry: Registry
 ) -> None:
-    image = image_of(registry, "shared")
+    image = push_image(registry, "shared")
     assert stage.run("p-1", image, "true").exit_code == 0
     assert "unauthorized" in failure(stage, "p-2", image, registry_auth="", uid=OTHER_PROJECT)
     assert "has not pulled it" in failure(stage, "p-3", image, image_pull_policy="never", uid=OTHER_PROJECT)
@@ -69,7 +69,7 @@ def test_stored_image_is_not_usable_by_a_project_without_access(
 
 
 def test_pull_errors_name_the_cause(stage: ImageStage, registry: Registry) -> None:
-    image = image_of(registry, "named")
+    image = push_image(registry, "named")
     arm = registry.push("own/arm", architecture="arm64")
     index = registry.push_index("own/arm", {"arm64": arm})
     assert "not found: the registry" in failure(stage, "p-1", image.replace("named", "missing"))
@@ -126,7 +126,7 @@ def test_transient_errors_are_retried(
 
 def test_error_names_a_full_disk(stage: ImageStage, registry: Registry) -> None:
     graph = Path(stage.store.root) / "graph"
-    image = image_of(registry, "large", size=12 << 20)
+    image = push_image(registry, "large", size=12 << 20)
     mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(graph)], check=False, capture_output=True
     )
@@ -222,7 +222,7 @@ def test_progress_states_the_layer_and_the_size_in_megabytes(tmp_path: Path) -> 
 
 
 def test_least_recently_used_image_is_removed_first(stage: ImageStage, registry: Registry) -> None:
-    images = [image_of(registry, f"cache-{number}", size=1 << 20) for number in range(4)]
+    images = [push_image(registry, f"cache-{number}", size=1 << 20) for number in range(4)]
     digests = [image.rpartition(":")[2] for image in images]
     for number in (0, 1, 2):
         assert stage.run(f"p-{number}", images[number], "true").exit_code == 0
@@ -250,7 +250,7 @@ def has_container(stage: ImageStage, pod_id: str) -> bool:
 
 
 def test_image_missing_from_storage_is_pulled_again(stage: ImageStage, registry: Registry) -> None:
-    image = image_of(registry, "lost")
+    image = push_image(registry, "lost")
     assert stage.run("p-1", image, "true").exit_code == 0
     subprocess.run(["podman", "rmi", image], env=stage.store.environment(), check=True, capture_output=True)
     assert stage.run("p-2", image, "exit 5").exit_code == 5

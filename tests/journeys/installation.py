@@ -95,8 +95,8 @@ class Installation:
     def children(self) -> dict[str, int]:
         assert self.process
         pids: dict[str, int] = {}
-        for pid in children_of(self.process.pid):
-            command = command_of(pid)
+        for pid in child_pids(self.process.pid):
+            command = command_line(pid)
             pids |= {name: pid for name, part in self.names.items() if part in command}
         return pids
 
@@ -107,7 +107,7 @@ class Installation:
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 if mark in (entry / "environ").read_bytes() or mark in (entry / "cmdline").read_bytes():
-                    commands[int(entry.name)] = command_of(int(entry.name))
+                    commands[int(entry.name)] = command_line(int(entry.name))
             except OSError:
                 continue
         return commands
@@ -152,14 +152,14 @@ class Visitor:
             return 0, ""
 
 
-def children_of(pid: int) -> list[int]:
+def child_pids(pid: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
 
 
-def command_of(pid: int) -> str:
+def command_line(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:

@@ -68,7 +68,7 @@ def submit(terminal: Terminal, name: str, project: str) -> None:
     terminal.berth("submit", "-f", "-", stdin=GANG.format(name=name, project=project, image=IMAGE))
 
 
-def pods_of(cluster: FakeCluster, workload: str) -> list[dict[str, Any]]:
+def find_pods(cluster: FakeCluster, workload: str) -> list[dict[str, Any]]:
     """Return the workload's pods in the cluster, ordered by rank."""
     pods = [
         pod
@@ -104,7 +104,7 @@ def test_gang_on_kubernetes_is_reclaimed_and_resumes(
     for name in ("older", "younger"):
         submit(dave, name, "vision")
         until(lambda name=name: phase(vision, name) == "running")
-    first, second = pods_of(cluster, "older")
+    first, second = find_pods(cluster, "older")
     namespace, spec = first["metadata"]["namespace"], first["spec"]
     assert namespace.startswith("berth-")
     assert namespace.endswith("-vision")
@@ -122,9 +122,9 @@ def test_gang_on_kubernetes_is_reclaimed_and_resumes(
     until(lambda: phase(ads, "ranking") == "running")
     assert (phase(vision, "older"), phase(vision, "younger")) == ("running", "pending")
     assert vision.workloads.find("younger").preemptions == 1
-    assert pods_of(cluster, "younger") == []
+    assert find_pods(cluster, "younger") == []
 
-    for pod in pods_of(cluster, "ranking"):
+    for pod in find_pods(cluster, "ranking"):
         cluster.write(pod["metadata"]["name"], b"epoch 1\n")
         cluster.end_pod(pod["metadata"]["name"], 0)
     until(lambda: phase(ads, "ranking") == "completed")
@@ -132,12 +132,12 @@ def test_gang_on_kubernetes_is_reclaimed_and_resumes(
     until(lambda: phase(vision, "younger") == "running")
 
     # The node evicts a pod of a gang. The pod is replaced, and the gang does not fail.
-    evicted = pods_of(cluster, "older")[1]["metadata"]["name"]
+    evicted = find_pods(cluster, "older")[1]["metadata"]["name"]
     cluster.fail_pod(evicted, "Evicted", "The node was low on memory.")
-    until(lambda: [pod["status"]["phase"] for pod in pods_of(cluster, "older")].count("Running") == 2)
-    until(lambda: evicted not in str(pods_of(cluster, "older")))
+    until(lambda: [pod["status"]["phase"] for pod in find_pods(cluster, "older")].count("Running") == 2)
+    until(lambda: evicted not in str(find_pods(cluster, "older")))
     assert phase(vision, "older") == "running"
 
     dave.berth("cancel", "older", "younger")
     until(lambda: {phase(vision, "older"), phase(vision, "younger")} == {"cancelled"})
-    until(lambda: pods_of(cluster, "older") == pods_of(cluster, "younger") == [])
+    until(lambda: find_pods(cluster, "older") == find_pods(cluster, "younger") == [])

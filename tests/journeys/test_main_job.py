@@ -46,7 +46,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
     until(lambda: phase(vision, "younger") == "running")
     until(
         lambda: last_step(vision, "younger", "begins") >= SAVED_STEP,
-        details=lambda: log_of(vision, "younger"),
+        details=lambda: read_log_text(vision, "younger"),
     )
     dave.berth("cancel", "older", "younger")
     until(lambda: {phase(vision, "older"), phase(vision, "younger")} == {"cancelled"})
@@ -54,11 +54,11 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
 
 def last_step(client: Client, name: str, event: str) -> int:
     """Return the step in the last line with this event in rank 0's log, or 0."""
-    steps = re.findall(rf"^{event} +(\d+)/", log_of(client, name), re.MULTILINE)
+    steps = re.findall(rf"^{event} +(\d+)/", read_log_text(client, name), re.MULTILINE)
     return int(steps[-1]) if steps else 0
 
 
-def log_of(client: Client, name: str) -> str:
+def read_log_text(client: Client, name: str) -> str:
     return client.workloads.log(client.workloads.find(name).id, pod="worker-0").data.decode()
 
 

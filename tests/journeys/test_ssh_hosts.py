@@ -67,7 +67,7 @@ class Story:
         client = self.admin.client().node_pools
         hosts = [host.plain() for host in client.ssh_hosts("metal")]
         events = [event.reason for event in client.history("metal", limit=20)]
-        return yaml.safe_dump([hosts, events]) + "\n".join(log_of(host) for host in self.hosts)
+        return yaml.safe_dump([hosts, events]) + "\n".join(read_log_text(host) for host in self.hosts)
 
 
 @pytest.fixture
@@ -168,7 +168,9 @@ def check_removal(story: Story) -> None:
 def agents(host: NamespaceHost) -> list[int]:
     """Return the processes of the agent and its supervisor."""
     return [
-        pid for pid in host.pids() if "/berth-machine/" in command_of(pid) and "ray" not in command_of(pid)
+        pid
+        for pid in host.pids()
+        if "/berth-machine/" in command_line(pid) and "ray" not in command_line(pid)
     ]
 
 
@@ -177,13 +179,13 @@ def kill_agent(host: NamespaceHost) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def command_of(pid: int) -> str:
+def command_line(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
 
 
-def log_of(host: NamespaceHost) -> str:
+def read_log_text(host: NamespaceHost) -> str:
     files = [host.home / "supervisor.output", host.home / "start.output", host.directory / "log"]
     return "\n".join(f"{file}:\n{file.read_text()[-3000:]}" for file in files if file.exists())

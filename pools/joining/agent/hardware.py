@@ -29,8 +29,8 @@ def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
         "name": socket.gethostname().split(".")[0],
         "address": address or own_address(url),
         "instance_id": allocation.INSTANCE_ID or ec2_instance_id,
-        "cpu": allocation.cpus() - reserved("BERTH_RESERVED_CPUS"),
-        "memory_mib": int(allocation.memory_mib(memory_mib()) - reserved("BERTH_RESERVED_MEMORY_MIB")),
+        "cpu": allocation.cpus() - reserved_amount("BERTH_RESERVED_CPUS"),
+        "memory_mib": int(allocation.memory_mib(memory_mib()) - reserved_amount("BERTH_RESERVED_MEMORY_MIB")),
         "devices": devices,
         "gpu_model": gpus[0]["name"] if gpus else "",
         "machine_id": machine_id(),
@@ -51,11 +51,11 @@ def take_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
         "disk_mib": disk.f_blocks * disk.f_frsize // MIB,
         "disk_free_mib": disk.f_bavail * disk.f_frsize // MIB // DISK_STEP_MIB * DISK_STEP_MIB,
         "gpu_driver": gpus[0]["driver_version"] if gpus else "",
-        "gpus": [{"model": gpu["name"], "memory_mib": _whole(gpu["memory.total"])} for gpu in gpus],
+        "gpus": [{"model": gpu["name"], "memory_mib": _to_integer(gpu["memory.total"])} for gpu in gpus],
     }
 
 
-def reserved(variable: str) -> float:
+def reserved_amount(variable: str) -> float:
     """Return the amount that the variable reserves for the system. Raises ValueError for invalid values."""
     value = os.environ.get(variable) or "0"
     try:
@@ -92,7 +92,7 @@ def query_gpus() -> list[dict[str, str]]:
     return [{**gpu, "name": gpu["name"].replace("NVIDIA ", "")} for gpu in gpus]
 
 
-def _whole(value: str) -> int:
+def _to_integer(value: str) -> int:
     """Return the number, or 0 if the device does not report it."""
     try:
         return int(float(value))

@@ -75,7 +75,7 @@ class StartScript:
             answer = dict(json.loads(read_file(NODE_FILE)))
         except ValueError:
             return {}
-        if not self.job.is_of_this_boot or not (self.job.is_running or self.job.exit_code == 0):
+        if not self.job.started_since_boot or not (self.job.is_running or self.job.exit_code == 0):
             return {}
         if not self.job.is_running and answer.get("check"):
             check = ["/bin/sh", "-c", str(answer["check"])]

@@ -78,7 +78,7 @@ class LogCopies:
         self._store(pod_id, skipped)
         return skipped
 
-    def since(self, pod_id: str) -> str:
+    def last_time(self, pod_id: str) -> str:
         """Return the time of the copy's last line, or an empty string."""
         return _seconds(self._load(pod_id).since)
 
@@ -114,7 +114,7 @@ class LogCopies:
             self._trim(pod_id)
             return end + len(data)
 
-    def take(self, pod_id: str, target: Path) -> None:
+    def move_to(self, pod_id: str, target: Path) -> None:
         """Move the copy, which may be empty, to its final path."""
         with self._locked(pod_id):
             gap = self._gap_path(pod_id)

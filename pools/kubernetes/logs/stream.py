@@ -46,7 +46,7 @@ class LogFollowers:
 
     def _follow(self, pod_id: str, api: Api, path: str, silence_seconds: float) -> None:
         try:
-            query = _query(self._copies.since(pod_id))
+            query = _query(self._copies.last_time(pod_id))
             copy_stream(self._copies, pod_id, api.stream(path, silence_seconds, follow="true", **query))
         except (ApiError, Unreachable, OSError) as error:
             log.info("the log of pod %s could not be followed to its end: %s", pod_id, error)

@@ -99,7 +99,7 @@ async def scan_host_key(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> st
 
 async def _scan(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHKey:
     tunnel = None if endpoint.bastion is None else await _open(endpoint.bastion, stack)
-    with _ErrorsOf(endpoint):
+    with _SshErrors(endpoint):
         key = await asyncssh.get_server_host_key(endpoint.address, endpoint.port, tunnel=tunnel, config=None)
     if key is None:
         raise SshError(SshErrorKind.HOST_KEY, f"{endpoint.name} presented no host key")
@@ -113,11 +113,11 @@ async def _open(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHClient
     pinned = _import_host_key(endpoint)
     tunnel = None if endpoint.bastion is None else await _open(endpoint.bastion, stack)
     client = _Client()
-    with _ErrorsOf(endpoint, client):
+    with _SshErrors(endpoint, client):
         opened = await asyncssh.connect(
             endpoint.address, endpoint.port, tunnel=tunnel, config=None, username=endpoint.user,
             client_factory=lambda: client, known_hosts=([pinned], [], []), client_keys=[private_key],
-            server_host_key_algs=_preferring(pinned), agent_path=None, preferred_auth="publickey",
+            server_host_key_algs=_host_key_algorithms(pinned), agent_path=None, preferred_auth="publickey",
             gss_host=None, x509_trusted_certs=None,
             keepalive_interval=KEEPALIVE_SECONDS, keepalive_count_max=KEEPALIVES_MISSED,
         )  # fmt: skip
@@ -156,7 +156,7 @@ class _Client(asyncssh.SSHClient):
         return False
 
 
-class _ErrorsOf:
+class _SshErrors:
     """Context manager that converts asyncssh and network errors to SshError, naming the server."""
 
     def __init__(self, endpoint: Endpoint, client: _Client | None = None) -> None:
@@ -223,7 +223,7 @@ async def _write(process: Any, stdin: bytes) -> None:
         pass  # the command ended without reading all of its input
 
 
-def _preferring(pinned: asyncssh.SSHKey) -> str:
+def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
     """Return the host key algorithms to offer, those of the pinned key first.
 
     The others are offered too, so that a changed key can be detected.

@@ -21,7 +21,7 @@ ACCEPT = "Compare the fingerprints with those of the hosts, then pin the keys wi
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedHost:
     """Result for one host: its facts, or the key that it presented, or the error."""
 
     facts: HostFacts | None = None
@@ -44,28 +44,28 @@ def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, tim
 
 async def _examine_all(
     hosts: Sequence[Mapping[str, Any]], endpoint: Callable[[Mapping[str, Any]], Endpoint], timeouts: Timeouts
-) -> list[Examined]:
+) -> list[ExaminedHost]:
     slots = asyncio.Semaphore(AT_ONCE)
     deadline = asyncio.get_running_loop().time() + WITHIN
 
-    async def examine_one(host: Mapping[str, Any]) -> Examined:
+    async def examine_one(host: Mapping[str, Any]) -> ExaminedHost:
         try:
             async with asyncio.timeout_at(deadline), slots:
                 to = endpoint(host)
                 if not host["host_key"]:
-                    return Examined(scanned_key=await visits.scan(to, timeouts))
-                return Examined(await visits.measure(to, host["home"], timeouts))
+                    return ExaminedHost(scanned_key=await visits.scan(to, timeouts))
+                return ExaminedHost(await visits.measure(to, host["home"], timeouts))
         except SshError as failure:
-            return Examined(scanned_key=failure.presented, error=failure)
+            return ExaminedHost(scanned_key=failure.presented, error=failure)
         except TimeoutError:
             message = f"{host['address']} could not be examined within the {WITHIN:g} s of the preview"
-            return Examined(error=SshError(SshErrorKind.TIMEOUT, message))
+            return ExaminedHost(error=SshError(SshErrorKind.TIMEOUT, message))
 
     return list(await asyncio.gather(*map(examine_one, hosts)))
 
 
 def _node(
-    host: Mapping[str, Any], result: Examined, shape: Shape, installation: str, pool: str
+    host: Mapping[str, Any], result: ExaminedHost, shape: Shape, installation: str, pool: str
 ) -> PreviewedNode:
     facts = result.facts or HostFacts()
     total = Shape(facts.cpus * 1000, facts.memory_mib, len(facts.gpus), facts.gpus[0] if facts.gpus else "")
@@ -108,7 +108,7 @@ def _details(facts: HostFacts | None) -> str:
 
 
 def _findings(
-    hosts: Sequence[Mapping[str, Any]], results: Sequence[Examined], nodes: Sequence[PreviewedNode]
+    hosts: Sequence[Mapping[str, Any]], results: Sequence[ExaminedHost], nodes: Sequence[PreviewedNode]
 ) -> list[Finding]:
     findings = []
     if not hosts:

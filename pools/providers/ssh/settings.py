@@ -224,7 +224,7 @@ def ssh_settings(value: Any) -> SshSettings:
     try:
         settings = SshSettings.model_validate(value)
     except ValidationError as error:
-        raise Invalid(_located(convert_errors(error, SshSettings), value)) from None
+        raise Invalid(_with_host_names(convert_errors(error, SshSettings), value)) from None
     if problems := list(_duplicates(settings)):
         raise Invalid(problems)
     return settings
@@ -267,23 +267,23 @@ def _duplicates(settings: SshSettings) -> Iterable[Problem]:
             message = f"cannot be derived from the address {host['address']}"
             yield Problem(f"provider_settings.hosts[{index}].name", message, "", NAME_ALLOWED)
     names = Counter(host["name"] for host in resolved)
-    servers = Counter((host["address"], host["port"], _through(host)) for host in resolved)
+    servers = Counter((host["address"], host["port"], _bastion_name(host)) for host in resolved)
     for index, host in enumerate(resolved):
         path = f"provider_settings.hosts[{index}]"
         if names[host["name"]] > 1:
             yield Problem(
                 f"{path}.name", "is used by another host", format_value(host["name"]), "a unique name"
             )
-        elif servers[host["address"], host["port"], _through(host)] > 1:
+        elif servers[host["address"], host["port"], _bastion_name(host)] > 1:
             message = f"is listed twice, for the host {host['name']} and for another one"
             yield Problem(f"{path}.address", message, format_value(host["address"]), "each host once")
 
 
-def _through(host: Mapping[str, Any]) -> str:
+def _bastion_name(host: Mapping[str, Any]) -> str:
     return host["bastion"]["address"] if host["bastion"] else ""
 
 
-def _located(problems: Iterable[Problem], value: Any) -> Iterable[Problem]:
+def _with_host_names(problems: Iterable[Problem], value: Any) -> Iterable[Problem]:
     hosts = _to_list(value.get("hosts", ())) if isinstance(value, Mapping) else ()
     for problem in problems:
         match = _INDEX.match(problem.path)

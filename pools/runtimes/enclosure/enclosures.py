@@ -18,7 +18,7 @@ from pools.runtimes.enclosure.levels import (
 )
 from pools.runtimes.enclosure.machine import declared_view, environment_mounts, machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
-from pools.runtimes.enclosure.probe import Probed, Shim, probe
+from pools.runtimes.enclosure.probe import ProbeResult, Shim, probe
 from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.records import Record
 
@@ -50,7 +50,7 @@ class Enclosures:
 
     def __init__(self, pods: Path, state: Path, shared: Path, shim: Shim) -> None:
         self._pods, self._state, self._shared, self._shim = pods, state, shared, shim
-        self._probed: Probed | None = None
+        self._probed: ProbeResult | None = None
         self.images = NodeImages(state / "images", pods, shim)
 
     @property
@@ -121,7 +121,7 @@ class Enclosures:
         files = PodFiles(directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared)
         return self.images.fields(order, env, files, declared_view([self._state, workspace.parent]))
 
-    def _probe(self) -> Probed:
+    def _probe(self) -> ProbeResult:
         if self._probed is None:
             self._probed = probe(self._pods, read_policy(), self._shim)
         return self._probed

@@ -33,7 +33,7 @@ touch "$3/file" || exit 1
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeResult:
     """Enclosures that this machine can build.
 
     `program` is bubblewrap's path, and `call_filter` the program that filters system calls, or empty.
@@ -53,18 +53,18 @@ class Shim:
     env: Mapping[str, str]
 
 
-def probe(root: Path, policy: Policy, shim: Shim) -> Probed:
+def probe(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
     """Test the levels from strongest to weakest in a directory under `root`, then the limits."""
     probed = _probe_levels(root, policy, shim)
     return replace(probed, isolation=with_limits(probed.isolation))
 
 
-def _probe_levels(root: Path, policy: Policy, shim: Shim) -> Probed:
+def _probe_levels(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
     program = shutil.which("bwrap")
     reasons = [f"{VARIABLE} is off."] if policy is Policy.OFF else []
     reasons += [f"bubblewrap is not installed. {INSTALL}"] if program is None else []
     if program is None or policy is Policy.OFF:
-        return Probed(Isolation(Level.NONE, policy, " ".join(reasons)))
+        return ProbeResult(Isolation(Level.NONE, policy, " ".join(reasons)))
     program = os.path.realpath(program)
     call_filter, unfiltered = find_program()
     obstacles: list[str] = []
@@ -75,10 +75,10 @@ def _probe_levels(root: Path, policy: Policy, shim: Shim) -> Probed:
             isolation = Isolation(
                 level, policy, shortfall, seccomp=bool(call_filter), seccomp_obstacle=unfiltered
             )
-            return Probed(isolation, program, blocks_nesting, call_filter)
+            return ProbeResult(isolation, program, blocks_nesting, call_filter)
         obstacles.append(obstacle)
     text = f"bubblewrap cannot isolate pods on this machine: {obstacles[-1]}."
-    return Probed(Isolation(Level.NONE, policy, text))
+    return ProbeResult(Isolation(Level.NONE, policy, text))
 
 
 def _candidates() -> list[tuple[Level, bool]]:

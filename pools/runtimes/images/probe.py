@@ -52,7 +52,7 @@ def probe_images(
     try:
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)
-        store.make(runtime)
+        store.create(runtime)
         obstacle = _try_container(store, pods, shim, support.init)
         version = _read_version(store)
     except Unsupported as error:

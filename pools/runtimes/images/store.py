@@ -26,7 +26,7 @@ class ImageStore:
         self.digests, self.projects, self.locks = f"{root}/digests", f"{root}/projects", f"{root}/locks"
         self.run_root = f"{_LOCAL}/berth-images-{_checksum(root)}"
 
-    def make(self, runtime: str) -> None:
+    def create(self, runtime: str) -> None:
         """Create the directories and podman's settings. `runtime` is the program that starts containers."""
         for path in (self.root, self.digests, self.projects, self.locks, f"{self.root}/home"):
             os.makedirs(path, mode=0o700, exist_ok=True)

@@ -146,14 +146,19 @@ def settings_digest(settings: Mapping[str, Any], url: str, ca: str) -> str:
 
 def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
     return SshHost(
-        pool=pool, name=host["name"], address=host["address"], port=host["port"], through=_through(host),
+        pool=pool, name=host["name"], address=host["address"], port=host["port"], through=_bastion_name(host),
         settings=host,
     )  # fmt: skip
 
 
 def _update(row: SshHost, host: dict[str, Any]) -> None:
     """Store changed settings, and visit the host again immediately."""
-    row.settings, row.address, row.port, row.through = host, host["address"], host["port"], _through(host)
+    row.settings, row.address, row.port, row.through = (
+        host,
+        host["address"],
+        host["port"],
+        _bastion_name(host),
+    )
     row.retry_at, row.failures, row.message, row.presented_key, row.problem = None, 0, "", "", ""
     row.save()
 
@@ -185,7 +190,7 @@ def _change_problems(row: SshHost, host: Mapping[str, Any], path: str) -> Iterab
 def _taken_hosts(
     pool: NodePool, listed: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
 ) -> Iterable[Problem]:
-    by_place = {(host["address"], host["port"], _through(host)): host for host in listed}
+    by_place = {(host["address"], host["port"], _bastion_name(host)): host for host in listed}
     rows = SshHost.objects.filter(address__in={place[0] for place in by_place}).exclude(pool=pool)
     for row in rows.select_related("pool"):
         host = by_place.get((row.address, row.port, row.through))
@@ -200,5 +205,5 @@ def _taken_hosts(
             yield Problem(f"{paths[host['name']]}.name", message, format_value(host["name"]), row.name)
 
 
-def _through(host: Mapping[str, Any]) -> str:
+def _bastion_name(host: Mapping[str, Any]) -> str:
     return host["bastion"]["address"] if host["bastion"] else ""

@@ -13,7 +13,7 @@ from operator import sub
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_bound
 from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
-from scheduler.engine.board.ledger import main_resource, within
+from scheduler.engine.board.ledger import fits_within, main_resource
 from scheduler.engine.board.nodes import NodeHold
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.board.run_ends import known_end, known_ends, may_end
@@ -65,7 +65,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
         or not _has_waited_long_enough(board, gang)
     ):
         return
-    if not within(NOTHING, gang.account.deserved, gang.requested):
+    if not fits_within(NOTHING, gang.account.deserved, gang.requested):
         return
     key = gang.group.request_key if gang.group is not None else None
     if permanent_obstacle(board, gang, key) is None:
@@ -106,7 +106,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
         if exceeded_bound(gang, gang.requested) and _place_gang(board, gang) is not None:
             return None
         for bound, declared_only in ((account.quota, False), (account.deserved, True)):
-            if not within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
+            if not fits_within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
                 continue
             search = _HoldSearch(board, gang, bound)
             hold = search.by_end(declared_only) or (None if declared_only else search.by_node())
@@ -218,7 +218,9 @@ class _HoldSearch:
     def _try_to_fit(self, last: bool) -> frozenset[int] | None:
         """Return the nodes on which the gang fits now. Return None if it does not fit or was not tried."""
         gang, requested = self._gang, self._gang.requested
-        if self._usable < requested[self._kind] or not within(gang.account.allocated, self._bound, requested):
+        if self._usable < requested[self._kind] or not fits_within(
+            gang.account.allocated, self._bound, requested
+        ):
             return None
         self._skipped += 1
         if not last and self._skipped < 1 << max(0, self._tries - MAX_STEPS):

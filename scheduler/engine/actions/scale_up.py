@@ -20,7 +20,7 @@ from scheduler.engine.board.gang import (
     scopes_above,
     total_request,
 )
-from scheduler.engine.board.ledger import within
+from scheduler.engine.board.ledger import fits_within
 from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind
@@ -113,7 +113,7 @@ def is_step_allowed(step: ScaleUpStep, deserved_only: bool) -> bool:
     if exceeded_bound(step.gang, requested) is not None:
         return False
     return not deserved_only or all(
-        within(account.allocated, account.deserved, requested) for account in step.gang.account.path
+        fits_within(account.allocated, account.deserved, requested) for account in step.gang.account.path
     )
 
 

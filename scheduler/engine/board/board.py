@@ -157,7 +157,7 @@ class Board:
         elif i >= 0:
             if pod.devices and max(pod.devices) >= len(self.nodes.devices[i]):
                 self.nodes.add_missing_devices(i, pod.devices)
-            self.nodes.take(i, pod.devices, pod.milli, part.request)
+            self.nodes.allocate(i, pod.devices, pod.milli, part.request)
             self._charge_pod(gang, part, pod, 1)
             if pod.state in LIVE_STATES:
                 self._register_pod(Move(gang, part, pod, i, True, True))
@@ -165,7 +165,7 @@ class Board:
                 part.used.add(pod.index)
 
     def _mark_leaving(self, gang: Gang, part: BoardRole, pod: Pod, i: int, sign: int) -> None:
-        self.nodes.leave(i, pod.devices, pod.milli, part.request, sign)
+        self.nodes.mark_leaving(i, pod.devices, pod.milli, part.request, sign)
         for account in gang.account.path:
             for kind, amount in enumerate((pod_milli_gpus(pod), *part.amounts[1:])):
                 account.leaving[kind] += sign * amount
@@ -220,7 +220,7 @@ class Board:
         move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
         self._apply_removal(move)
         if pod.state is not PodState.RESERVED:  # a reserved pod is not running, so there is nothing to stop
-            self.nodes.leave(move.node, pod.devices, pod.milli, part.request)
+            self.nodes.mark_leaving(move.node, pod.devices, pod.milli, part.request)
         self._log.append(move)
 
     def mark(self) -> int:
@@ -234,7 +234,9 @@ class Board:
                 self._apply_removal(move)
             else:
                 if move.pod.state is not PodState.RESERVED:
-                    self.nodes.leave(move.node, move.pod.devices, move.pod.milli, move.part.request, -1)
+                    self.nodes.mark_leaving(
+                        move.node, move.pod.devices, move.pod.milli, move.part.request, -1
+                    )
                 self._apply_placement(move)
 
     def reset(self) -> set[str]:
@@ -253,7 +255,7 @@ class Board:
 
     def _apply_placement(self, move: Move) -> None:
         gang, part, pod, i = move[:4]
-        self.nodes.take(i, pod.devices, pod.milli, part.request)
+        self.nodes.allocate(i, pod.devices, pod.milli, part.request)
         self._charge_pod(gang, part, pod, 1)
         self._register_pod(move)
 

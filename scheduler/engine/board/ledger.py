@@ -257,7 +257,7 @@ def main_resource(requested: Sequence[int]) -> int:
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 
-def within(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> bool:
+def fits_within(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> bool:
     return first_exceeded(allocated, bound, requested) is None
 
 

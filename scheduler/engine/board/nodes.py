@@ -131,7 +131,7 @@ class Nodes:
         has = self.nodes[i].gpu_memory_mib
         return -(-MILLI * request.gpu_memory_mib // has) if has else MILLI + 1
 
-    def take(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
+    def allocate(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
         self._adjust_node(i, request, 1)
         if devices:
             self._adjust_devices(i, devices, -milli)
@@ -139,7 +139,7 @@ class Nodes:
     def hold(self, node: str, devices: Sequence[int], milli: int) -> None:
         """Allocate devices and a pod slot for a pod whose other requests are unknown."""
         self.add_missing_devices(self.index[node], devices)
-        self.take(self.index[node], devices, milli, Request())
+        self.allocate(self.index[node], devices, milli, Request())
 
     def add_missing_devices(self, i: int, devices: Sequence[int]) -> None:
         """Add devices that the node no longer reports, without free capacity."""
@@ -181,7 +181,9 @@ class Nodes:
         if milli % MILLI:
             self._update_shared(i)
 
-    def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
+    def mark_leaving(
+        self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1
+    ) -> None:
         """Mark the resources of a pod as leaving. With sign -1, remove the mark."""
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu

@@ -15,7 +15,7 @@ from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, QueueAccount
 from scheduler.engine.board.order import PendingOrder, project_sort_key
 from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
 from scheduler.engine.explain.scale_up_demand import (
-    Unplaced,
+    UnplacedReplicas,
     gangs_to_scale_up,
     max_scale_up,
     simulate_scale_up,
@@ -163,7 +163,7 @@ class _NewNodeSimulation:
     def __init__(self, board: Board, group_demands: Sequence[GroupDemand], replicas: int) -> None:
         self.used = 0
         self.served: list[Gang] = []
-        self.scale_ups: list[Unplaced] = []
+        self.scale_ups: list[UnplacedReplicas] = []
         more = addable_node_count(board)
         elastic = gangs_to_scale_up(board) if more or any(board.nodes.booting) else []
         count = min(more, replicas + max_scale_up(elastic))
@@ -181,10 +181,10 @@ class _NewNodeSimulation:
 
     def _place_pending(
         self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
-    ) -> list[Unplaced]:
+    ) -> list[UnplacedReplicas]:
         """Place pending gangs. Return their replicas on new nodes."""
         refused: set[Hashable] = set()
-        full, on_new_nodes = FullRoles(), list[Unplaced]()
+        full, on_new_nodes = FullRoles(), list[UnplacedReplicas]()
         for group_demand in group_demands:
             for gang in () if group_demand.group.request_key in refused else group_demand:
                 placed = _place_gang(board, new_board, gang, full)
@@ -197,7 +197,7 @@ class _NewNodeSimulation:
         return on_new_nodes
 
 
-def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> list[Unplaced] | None:
+def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> list[UnplacedReplicas] | None:
     """Place the whole gang. Return its replicas on new nodes.
 
     If that fails, return None and leave both boards unchanged. A CPU-only gang whose limits fit
@@ -219,9 +219,9 @@ def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> 
 
 def _try_place_gang(
     board: Board, new_board: Board, gang: Gang, twin: Gang, full: FullRoles
-) -> list[Unplaced] | None:
+) -> list[UnplacedReplicas] | None:
     request_key = None if gang.group is None else gang.group.request_key
-    on_new_nodes: list[Unplaced] = []
+    on_new_nodes: list[UnplacedReplicas] = []
     for need in next(arrangements(gang)):
         name, left = need.part.role.name, need.count
         if (request_key, name) not in full:
@@ -232,5 +232,5 @@ def _try_place_gang(
         if left:
             if not place_replicas(new_board, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):
                 return None
-            on_new_nodes.append(Unplaced(gang, need.part, left))
+            on_new_nodes.append(UnplacedReplicas(gang, need.part, left))
     return on_new_nodes

@@ -15,7 +15,7 @@ from scheduler.engine.placement.slots import Horizon
 MAX_REPLICAS = 256  # maximum per pool and cycle; later cycles count the rest once these replicas run
 
 
-class Unplaced(NamedTuple):
+class UnplacedReplicas(NamedTuple):
     """Replicas of a role that are not on any node of the board."""
 
     gang: Gang
@@ -49,8 +49,8 @@ def max_scale_up(gangs: Sequence[Gang]) -> int:
 
 
 def simulate_scale_up(
-    board: Board, new_board: Board, gangs: Sequence[Gang], pending_replicas: Sequence[Unplaced]
-) -> list[Unplaced]:
+    board: Board, new_board: Board, gangs: Sequence[Gang], pending_replicas: Sequence[UnplacedReplicas]
+) -> list[UnplacedReplicas]:
     """Return extra replicas that fit on booting nodes of `board` or on the nodes of `new_board`.
 
     The least fulfilled gangs go first. Replicas in `pending_replicas` are already on `new_board` and count
@@ -59,7 +59,7 @@ def simulate_scale_up(
     with _temporary_charges() as count:
         for pending in pending_replicas:
             count(pending)
-        queue, failed_kinds, result = ScaleUpQueue(gangs), set[object](), list[Unplaced]()
+        queue, failed_kinds, result = ScaleUpQueue(gangs), set[object](), list[UnplacedReplicas]()
         left = MAX_REPLICAS
         while left > 0 and (step := queue.next()) is not None:
             kind = tuple(
@@ -87,8 +87,8 @@ def simulate_scale_up(
 
 
 class _PlacedStep(NamedTuple):
-    on_booting: list[Unplaced]
-    on_new_nodes: list[Unplaced]
+    on_booting: list[UnplacedReplicas]
+    on_new_nodes: list[UnplacedReplicas]
 
 
 def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | None:
@@ -102,11 +102,11 @@ def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedSte
             mark = board.mark()
             if place_replicas(board, gang, ReplicaRequest(part, 1), Horizon.BOOTING, None):
                 if board.nodes.booting[board.moves(mark)[0].node]:
-                    placed.on_booting.append(Unplaced(gang, part, 1))
+                    placed.on_booting.append(UnplacedReplicas(gang, part, 1))
             elif place_replicas(
                 new_board, twin, ReplicaRequest(twin.part(part.role.name), 1), Horizon.NOW, None
             ):
-                placed.on_new_nodes.append(Unplaced(gang, part, 1))
+                placed.on_new_nodes.append(UnplacedReplicas(gang, part, 1))
             else:
                 board.rewind(before)
                 new_board.rewind(new_board_mark)
@@ -115,15 +115,15 @@ def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedSte
 
 
 @contextmanager
-def _temporary_charges() -> Iterator[Callable[[Unplaced], None]]:
+def _temporary_charges() -> Iterator[Callable[[UnplacedReplicas], None]]:
     """Yield a function that charges replicas to their queues. Undo all charges on exit."""
-    charged: list[Unplaced] = []
+    charged: list[UnplacedReplicas] = []
 
-    def charge(unplaced: Unplaced, sign: int) -> None:
+    def charge(unplaced: UnplacedReplicas, sign: int) -> None:
         gpu, cpu, memory = (sign * unplaced.replicas * amount for amount in unplaced.part.amounts)
         Ledger.charge(unplaced.gang.account, gpu, cpu, memory, unplaced.gang.non_preemptible)
 
-    def count(unplaced: Unplaced) -> None:
+    def count(unplaced: UnplacedReplicas) -> None:
         charge(unplaced, 1)
         charged.append(unplaced)
 

@@ -54,10 +54,10 @@ def divide_shares(
     """Divide the pool's capacity among its queues by their current requests."""
     for account in reversed(ledger.accounts.values()):  # projects before their departments
         account.wanted = _usable_request(account)
-    _divide_below(ledger, ledger.roots, capacity, pool, recorded)
+    _divide_children(ledger, ledger.roots, capacity, pool, recorded)
 
 
-def _divide_below(
+def _divide_children(
     ledger: Ledger,
     accounts: Sequence[QueueAccount],
     total: Sequence[int],
@@ -73,7 +73,7 @@ def _divide_below(
         ledger.division_inputs[parent] = current_inputs
         _divide_among(accounts, total, pool, recorded)
     for account in accounts:
-        _divide_below(ledger, account.children, account.share, pool, recorded)
+        _divide_children(ledger, account.children, account.share, pool, recorded)
 
 
 def _divide_among(
@@ -157,11 +157,11 @@ def _usable_request(account: QueueAccount) -> list[int]:
 
 
 def _history_factor(pool: Pool) -> Fraction:
-    return exact(pool.fair_share.k) if pool.fair_share.time_based else Fraction(0)
+    return to_exact_fraction(pool.fair_share.k) if pool.fair_share.time_based else Fraction(0)
 
 
 @cache
-def exact(number: float) -> Fraction:
+def to_exact_fraction(number: float) -> Fraction:
     """Return the exact decimal number that the float prints as, so that 0.1 becomes one tenth."""
     return Fraction(repr(number))
 
@@ -170,7 +170,7 @@ def _claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool)
     claims = []
     for account in accounts:
         quota = account.quota[kind]
-        weight = exact(account.entitlement.weights[kind])
+        weight = to_exact_fraction(account.entitlement.weights[kind])
         if not pool.over_quota_weights:
             weight = Fraction(total if quota >= NO_BOUND else quota)
         usage = Fraction(0)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import remaining_preemption_delay
 from scheduler.engine.board.gang import Gang, leaf_roles
-from scheduler.engine.board.ledger import KINDS, within
+from scheduler.engine.board.ledger import KINDS, fits_within
 from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle
 from scheduler.engine.layout.request_shapes import request_key
@@ -271,7 +271,7 @@ def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
 def _could_ever_start(gang: Gang) -> bool:
     requested, nothing = gang.requested, (0, 0, 0)
     return all(
-        within(nothing, account.limit, requested)
-        and (not gang.non_preemptible or within(nothing, account.quota, requested))
+        fits_within(nothing, account.limit, requested)
+        and (not gang.non_preemptible or fits_within(nothing, account.quota, requested))
         for account in gang.account.path
     )

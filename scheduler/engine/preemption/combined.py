@@ -14,7 +14,7 @@ from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate
 from scheduler.engine.preemption.proposals import Budget, fits_under_limits, propose
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import sufficient_sets, take_all
+from scheduler.engine.preemption.victims.sets import select_all, sufficient_sets
 
 MAX_PRICED_VICTIMS = 10_000  # maximum number of victims priced, summed over all sets
 MAX_TRIED_SETS = 48  # on small boards; larger boards allow fewer sets, because each attempt may move all pods
@@ -42,7 +42,7 @@ def evict_and_move(
         if tries <= 0 or (keeps_quotas and below_quota):
             break
         selection = VictimSelection(board, policy)
-        if take_all(selection, victims) and fits_under_limits(selection, arrangement):
+        if select_all(selection, victims) and fits_under_limits(selection, arrangement):
             tries -= 1
             outcome = (
                 _place_by_moves(selection, arrangement)

@@ -32,7 +32,7 @@ class _Item(NamedTuple):
     is_fixed: bool  # whether the pod has to stay
 
 
-class _Free(NamedTuple):
+class _FreeResources(NamedTuple):
     """Free resources of one node. Nodes with equal values are interchangeable."""
 
     kind: int  # equal for nodes that accept the same items
@@ -99,7 +99,7 @@ def _is_move(item: _Item, slot: Slot, board: Board) -> bool:
     return pod is not None and (board.nodes.index[pod.node], pod.devices) != (slot.node, slot.devices)
 
 
-def _sorted_devices(free: _Free) -> _Free:
+def _sorted_devices(free: _FreeResources) -> _FreeResources:
     return free._replace(devices=tuple(sorted(free.devices)))
 
 
@@ -112,7 +112,7 @@ class _ExactSearch:
         self._open = [self._open_nodes(item) for item in items]
         kinds: dict[Hashable, int] = {}
         self._free = [
-            _Free(
+            _FreeResources(
                 kinds.setdefault(self._node_key(i), i),
                 tuple(nodes.devices[i]),
                 nodes.cpu[i],
@@ -219,12 +219,12 @@ class _ExactSearch:
         )
 
     @staticmethod
-    def _after_placing(free: _Free, part: BoardRole, slot: Slot) -> _Free:
+    def _after_placing(free: _FreeResources, part: BoardRole, slot: Slot) -> _FreeResources:
         """Return the remaining free resources of the node after the placement."""
         devices = list(free.devices)
         for device in slot.devices:
             devices[device] -= slot.milli
-        return _Free(
+        return _FreeResources(
             free.kind,
             tuple(devices),
             free.cpu - node_amount(part, CPU),

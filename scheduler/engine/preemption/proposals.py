@@ -15,7 +15,7 @@ from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_key
 from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, full_cost
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import amount_below_quota, sufficient_sets, take_all
+from scheduler.engine.preemption.victims.sets import amount_below_quota, select_all, sufficient_sets
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is computed
@@ -75,7 +75,7 @@ def propose(
                 break
             board.attempt()
             selection = VictimSelection(board, policy)
-            all_selected = all(selection.take(victim) for victim in victims)
+            all_selected = all(selection.select(victim) for victim in victims)
             if all_selected and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
                 yield selection
             board.rewind(start)
@@ -96,7 +96,7 @@ def _placeable_selections(
         board.attempt()
         selection = VictimSelection(board, policy)
         if (
-            take_all(selection, victims)
+            select_all(selection, victims)
             and make_room_under_limits(selection, arrangement)
             and find_room(board, policy.gang, arrangement, Horizon.LEAVING)
         ):
@@ -272,8 +272,8 @@ def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement)
     requested = total_request(arrangement)
     for account in selection.policy.gang.account.path:
         while not _fits_under_limit(selection, account, requested):
-            ordered = selection.ordered(_victims_in(selection, account))
-            if not any(selection.take(victim) for victim in ordered[:1]):
+            ordered = selection.in_eviction_order(_victims_in(selection, account))
+            if not any(selection.select(victim) for victim in ordered[:1]):
                 return False
     return True
 
@@ -304,7 +304,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
     ordered_victims = (
         None
         if board.elastic or not selection.policy.moves_only
-        else iter(selection.ordered(selection.candidates()))
+        else iter(selection.in_eviction_order(selection.candidates()))
     )
     while more:
         more = (
@@ -332,10 +332,10 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
     """Select victims until `goal` of them are selected. Return False if there are too few."""
     while len(selection.selected) < goal:
         before = len(selection.selected)
-        for victim in selection.ordered(selection.candidates()):
+        for victim in selection.in_eviction_order(selection.candidates()):
             if len(selection.selected) >= goal:
                 break
-            selection.take(victim)
+            selection.select(victim)
         if len(selection.selected) == before:
             return False
     return True
@@ -347,5 +347,5 @@ def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Ite
         victim = next(ordered_victims, None)
         if victim is None:
             return False
-        selection.take(victim)
+        selection.select(victim)
     return True

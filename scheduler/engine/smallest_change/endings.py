@@ -7,7 +7,7 @@ from scheduler.engine.board.gang import BoardRole, Gang, arrangements
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
-from scheduler.engine.smallest_change.proposals import Ladder, single
+from scheduler.engine.smallest_change.proposals import Ladder, single_rung
 
 MAX_ENDINGS = 4  # maximum number of workloads tried
 
@@ -37,7 +37,7 @@ def _endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
                 age = -(gang.workload.started or 0)
                 candidates.append((left > 0, elsewhere, _allocated_amounts(gang), age, gang.name))
     for place, (*_, name) in enumerate(sorted(candidates)[:MAX_ENDINGS]):
-        yield single(Change(ChangeKind.WORKLOAD_ENDED, name), place)
+        yield single_rung(Change(ChangeKind.WORKLOAD_ENDED, name), place)
 
 
 # Amount missing after a gang has ended; None if its end cannot suffice.

@@ -6,7 +6,7 @@ from berth.core.amounts import MILLI
 from scheduler.engine.model import Role
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
-from scheduler.engine.smallest_change.proposals import Ladder, lowered
+from scheduler.engine.smallest_change.proposals import Ladder, lowering_ladder
 
 
 def at_least_half(case: PendingCase) -> Iterator[Ladder]:
@@ -24,7 +24,7 @@ def _ladder(role: Role, resource: str, amount: int, most: int, least: int) -> La
     def change(after: int) -> Change:
         return Change(ChangeKind.REQUEST_LOWERED, role.name, resource, before=amount, after=after)
 
-    return lowered(amount, resource, most, least, change)
+    return lowering_ladder(amount, resource, most, least, change)
 
 
 def _amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:

@@ -8,7 +8,7 @@ from scheduler.engine.model import Group, NodeState, Role
 from scheduler.engine.plan import Blocker, Reason
 from scheduler.engine.smallest_change.change import Change, ChangeKind, as_integer, edit_role
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
-from scheduler.engine.smallest_change.proposals import Ladder, ordered, raised, single
+from scheduler.engine.smallest_change.proposals import Ladder, ladder_in_order, raising_ladder, single_rung
 
 MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per role
 
@@ -18,7 +18,7 @@ def own_wait_end(case: PendingCase) -> Iterator[Ladder]:
     for blocker in case.refusal.blockers:
         change = _wait_end(blocker)
         if change is not None:
-            yield single(change)
+            yield single_rung(change)
 
 
 def _wait_end(blocker: Blocker) -> Change | None:
@@ -37,13 +37,13 @@ def _wait_end(blocker: Blocker) -> Change | None:
 
 def preemptible(case: PendingCase) -> Iterator[Ladder]:
     if case.reasons & NON_PREEMPTIBLE_QUOTAS:
-        yield single(Change(ChangeKind.PREEMPTIBLE))
+        yield single_rung(Change(ChangeKind.PREEMPTIBLE))
 
 
 def other_pools(case: PendingCase) -> Iterator[Ladder]:
     others = sorted(pool.name for pool in case.snapshot.pools if pool.name not in case.workload.pools)
     for name in others[:MAX_CHOICES]:
-        yield single(Change(ChangeKind.POOL_ALLOWED, name))
+        yield single_rung(Change(ChangeKind.POOL_ALLOWED, name))
 
 
 def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
@@ -51,9 +51,9 @@ def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
     for role in case.roles:
         changes = [change for change in _constraints(case, role) if _admits_nodes(case, role, change)]
         for change in changes[:MAX_CHOICES]:
-            yield single(change)
+            yield single_rung(change)
     for level in sorted(set(_required_levels(case.workload.tree))):
-        yield single(Change(ChangeKind.TOPOLOGY_DROPPED, resource=level))
+        yield single_rung(Change(ChangeKind.TOPOLOGY_DROPPED, resource=level))
     for role in case.roles:
         if role.spread_per_node is not None and role.spread_per_node < role.min:
             yield _higher_spread(role, role.spread_per_node)
@@ -93,7 +93,7 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
     def change(after: int) -> Change:
         return Change(ChangeKind.SPREAD_RAISED, role.name, before=spread, after=after)
 
-    return raised(spread, "replicas", [role.min], change)
+    return raising_ladder(spread, "replicas", [role.min], change)
 
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
@@ -103,7 +103,7 @@ def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
             if seconds > 0:
                 before = case.workload.max_runtime
-                yield single(Change(ChangeKind.MAX_RUNTIME_LOWERED, before=before, after=seconds))
+                yield single_rung(Change(ChangeKind.MAX_RUNTIME_LOWERED, before=before, after=seconds))
 
 
 def higher_priority(case: PendingCase) -> Iterator[Ladder]:
@@ -119,6 +119,6 @@ def higher_priority(case: PendingCase) -> Iterator[Ladder]:
         if other.project == workload.project and workload.priority <= other.priority < end - 1
         and other.name != workload.name
     })  # fmt: skip
-    yield ordered(
+    yield ladder_in_order(
         Change(ChangeKind.PRIORITY_RAISED, before=workload.priority, after=priority) for priority in targets
     )

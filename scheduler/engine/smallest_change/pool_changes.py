@@ -7,7 +7,7 @@ from scheduler.engine.explain.new_nodes import make_node, new_node_shape
 from scheduler.engine.model import Node, NodeState, PodState, Workload
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
-from scheduler.engine.smallest_change.proposals import MAX_RUNGS, Ladder, ordered, single
+from scheduler.engine.smallest_change.proposals import MAX_RUNGS, Ladder, ladder_in_order, single_rung
 
 MAX_NODES = 4  # maximum number of closed nodes tried, all different
 MAX_MORE_MOVES = 32
@@ -20,7 +20,7 @@ def minimum_runtime_end(case: PendingCase) -> Iterator[Ladder]:
     workloads = case.snapshot.workloads
     left = sorted({seconds for each in workloads for seconds in _protected_seconds(case, each)})
     stride = len(left) // MAX_RUNGS + 1
-    yield ordered(
+    yield ladder_in_order(
         Change(ChangeKind.MINIMUM_RUNTIME_OVER, before=seconds, after=0, pool=case.pool.name)
         for seconds in reversed(left[::-stride])
     )
@@ -47,7 +47,7 @@ def open_nodes(case: PendingCase) -> Iterator[Ladder]:
         if node.state in CLOSED_STATES and any(matches(role, node) for role in case.roles):
             tried.setdefault(_equivalence_key(case, node), node)
     for node in list(tried.values())[:MAX_NODES]:
-        yield single(Change(ChangeKind.NODE_OPENED, node.name, before=str(node.state)))
+        yield single_rung(Change(ChangeKind.NODE_OPENED, node.name, before=str(node.state)))
 
 
 def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
@@ -62,10 +62,10 @@ def consolidation(case: PendingCase) -> Iterator[Ladder]:
     if not case.capacity_may_help:
         return
     if not settings.enabled:
-        yield single(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
+        yield single_rung(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
     elif settings.max_moves is not None:
         most = settings.max_moves
-        yield ordered(
+        yield ladder_in_order(
             Change(ChangeKind.MAX_MOVES_RAISED, before=most, after=after, pool=case.pool.name)
             for after in range(most + 1, most + MAX_MORE_MOVES + 1)
         )
@@ -78,7 +78,7 @@ def new_nodes(case: PendingCase) -> Iterator[Ladder]:
         return
     node = make_node("", case.pool.name, shape)
     if any(node.capacity) and any(matches(role, node) for role in case.roles):
-        yield ordered(
+        yield ladder_in_order(
             Change(ChangeKind.NODES_ADDED, before=0, after=count, pool=case.pool.name)
             for count in range(1, MAX_NEW_NODES + 1)
         )

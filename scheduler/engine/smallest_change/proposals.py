@@ -16,28 +16,32 @@ Proposal = tuple[Size, Change]
 Ladder = Sequence[Proposal]  # smallest change first; if one starts the workload, larger ones should too
 
 
-def proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
+def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
     """Return the change with its size: first the kind, then the amount, then the names."""
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
-def single(change: Change, amount: int = 0) -> Ladder:
-    return [proposal(change, amount)]
+def single_rung(change: Change, amount: int = 0) -> Ladder:
+    return [sized_proposal(change, amount)]
 
 
-def ordered(changes: Iterable[Change]) -> Ladder:
+def ladder_in_order(changes: Iterable[Change]) -> Ladder:
     """Return a ladder of the changes, which must be ordered by amount."""
-    return [proposal(change, rank) for rank, change in enumerate(changes)]
+    return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 
-def lowered(amount: int, resource: str, most: int, least: int, change: Callable[[int], Change]) -> Ladder:
+def lowering_ladder(
+    amount: int, resource: str, most: int, least: int, change: Callable[[int], Change]
+) -> Ladder:
     """Return a ladder that lowers `amount` in round steps, from below `most` down to `least`."""
     step = step_size(amount, resource)
     rungs = range((most - 1) // step * step, least - 1, -step)[:MAX_RUNGS]
-    return [proposal(change(after), Fraction(amount - after, amount)) for after in rungs]
+    return [sized_proposal(change(after), Fraction(amount - after, amount)) for after in rungs]
 
 
-def raised(amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]) -> Ladder:
+def raising_ladder(
+    amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
+) -> Ladder:
     """Return a ladder that raises `amount` in round steps up to the largest of the targets.
 
     The targets themselves are also rungs. Sizes are relative to the new amount, so an increase from 0 has
@@ -47,7 +51,7 @@ def raised(amount: int, resource: str, targets: Sequence[int], change: Callable[
     step = step_size(missing, resource)
     step *= -(-missing // (step * MAX_RUNGS))
     rungs = sorted({*range(amount + step, max(targets), step), *targets})
-    return [proposal(change(after), Fraction(after - amount, after)) for after in rungs]
+    return [sized_proposal(change(after), Fraction(after - amount, after)) for after in rungs]
 
 
 def step_size(amount: int, resource: str) -> int:

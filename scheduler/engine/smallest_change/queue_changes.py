@@ -10,7 +10,7 @@ from scheduler.engine.smallest_change.pending_case import (
     NON_PREEMPTIBLE_QUOTAS,
     PendingCase,
 )
-from scheduler.engine.smallest_change.proposals import Ladder, raised
+from scheduler.engine.smallest_change.proposals import Ladder, raising_ladder
 
 
 def higher_limits(case: PendingCase) -> Iterator[Ladder]:
@@ -50,7 +50,7 @@ def _ladder(
     def change(after: int) -> Change:
         return Change(change_kind, queue.name, resource, amount, after, case.pool.name)
 
-    return raised(amount, resource, targets, change)
+    return raising_ladder(amount, resource, targets, change)
 
 
 def _entitlement(case: PendingCase, queue: Queue) -> Entitlement:

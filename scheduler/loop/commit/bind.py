@@ -22,7 +22,7 @@ STOPPABLE_STATES = (PodState.STARTING, PodState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
-class StartOrder:
+class StartCommand:
     """Decision to start or scale up one workload."""
 
     workload: Workload
@@ -103,7 +103,7 @@ class NewRows:
             rows.clear()
 
 
-def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> None:
+def start(order: StartCommand, rows: NewRows, kind: str, message: str = "") -> None:
     """Start or scale up a workload in the caller's transaction.
 
     Begin a new run if the workload is pending.
@@ -122,7 +122,7 @@ def describe_placement(places: Sequence[Place]) -> str:
     return f"{format_count(len(places), 'pod')} with {format_amount('gpu', milli)} on {where}."
 
 
-def _begin_run(order: StartOrder, rows: NewRows, kind: str, message: str) -> None:
+def _begin_run(order: StartCommand, rows: NewRows, kind: str, message: str) -> None:
     workload, pool = order.workload, order.nodes[order.places[0].node].pool
     columns: dict[str, Any] = {
         "run": workload.run + 1,
@@ -139,7 +139,7 @@ def _begin_run(order: StartOrder, rows: NewRows, kind: str, message: str) -> Non
     rows.add_move(Move(workload, [workload.phase], Phase.STARTING, "Placed", message, data, columns))
 
 
-def _bind_pods(order: StartOrder, rows: NewRows) -> None:
+def _bind_pods(order: StartCommand, rows: NewRows) -> None:
     limits: dict[str, dict[str, Any]] = {}
     ranks = order.ranks
     next_rank = max(ranks.values(), default=-1) + 1
@@ -178,7 +178,7 @@ def _bind_pods(order: StartOrder, rows: NewRows) -> None:
         ]
 
 
-def _role_limits(order: StartOrder, role: str, node: Node) -> dict[str, Any]:
+def _role_limits(order: StartCommand, role: str, node: Node) -> dict[str, Any]:
     """Return the limits of a role's pods in the node's pool. All pods of a run are in the same pool."""
     roles = order.spec.spec.all_roles if order.spec.spec else ()
     declared = next(each for each in roles if each.name == role)

@@ -9,7 +9,7 @@ from pools.models import Node
 from pools.selectors import is_operational
 from projects.models import Phase
 from scheduler.engine.plan import Bundle, Evict, Place, Reason
-from scheduler.loop.commit.bind import StartOrder, describe_placement, start
+from scheduler.loop.commit.bind import StartCommand, describe_placement, start
 from scheduler.loop.commit.context import CommitContext, transition
 from scheduler.models import Reservation
 
@@ -29,7 +29,7 @@ def place(bundle: Bundle, context: CommitContext) -> None:
         else:
             workload, spec = context.locked.workloads[name], context.view.workloads[name].spec
             ranks = context.locked.ranks.setdefault(workload.pk, {})
-            order = StartOrder(
+            order = StartCommand(
                 workload, spec, places, context.locked.nodes, context.now, context.cycle, ranks,
                 context.rendezvous.get(name),
             )  # fmt: skip

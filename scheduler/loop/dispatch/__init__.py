@@ -5,6 +5,6 @@ work that a crash interrupted. Runtimes are never called while a transaction is 
 """
 
 from scheduler.loop.dispatch.pods import start_pods, stop_pods
-from scheduler.loop.dispatch.reports import Intake, record_reports
+from scheduler.loop.dispatch.reports import ReportSummary, record_reports
 
-__all__ = ["Intake", "record_reports", "start_pods", "stop_pods"]
+__all__ = ["ReportSummary", "record_reports", "start_pods", "stop_pods"]

@@ -18,7 +18,7 @@ from pools.models.secret import Secret
 from pools.runtimes.base import PodOrder
 from pools.runtimes.capabilities import runtime_capabilities
 from pools.runtimes.enclosure.levels import pod_uid
-from pools.services.environments import secrets_for
+from pools.services.environments import environment_secrets
 from projects.models import Pod, Session
 from projects.services.secrets import UnusableSecret, secret_values, secrets_by_name
 from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
@@ -44,7 +44,7 @@ class SecretReader:
         """Return the secrets of the pool's plugins by variable. Raises UnsealError."""
         key = (pod.node.pool_id, pod.node.environment_id or "")
         if key not in self._plugins:
-            self._plugins[key] = secrets_for(pod.node.pool, pod.node.environment)
+            self._plugins[key] = environment_secrets(pod.node.pool, pod.node.environment)
         return self._plugins[key]
 
 

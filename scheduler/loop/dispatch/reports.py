@@ -58,7 +58,7 @@ class PodChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class ReportSummary:
     """Summary of the changes that the reports caused."""
 
     changed: int = 0
@@ -68,7 +68,7 @@ class Intake:
     has_more: bool = False  # whether changes are left for the next tick
 
 
-def record_reports(now: datetime, context: SchedulerContext) -> Intake:
+def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
     """Query the runtimes about all live pods and update rows.
 
     Some may be left for the next tick. Idempotent.
@@ -111,7 +111,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
         and report.state is Reported.UNKNOWN
     )
     ended = sum(change.state not in LIVE_POD_STATES for change in changes)
-    return Intake(len(changes), ended, unknown, tuple(notes), left > 0 and not rejections)
+    return ReportSummary(len(changes), ended, unknown, tuple(notes), left > 0 and not rejections)
 
 
 def _take_first(changes: list[PodChange]) -> tuple[int, list[PodChange]]:

@@ -24,7 +24,7 @@ class Dependencies:
 
     unmet: Mapping[uuid.UUID, tuple[str, ...]]
     unsubmitted: Mapping[uuid.UUID, tuple[str, ...]]
-    stand_ins: tuple[model.Workload, ...]
+    placeholders: tuple[model.Workload, ...]
 
 
 NO_DEPENDENCIES = Dependencies({}, {}, ())
@@ -44,7 +44,7 @@ def find_dependencies(
     newest = _newest_phases(dependents)
     unmet: dict[uuid.UUID, tuple[str, ...]] = {}
     unsubmitted: dict[uuid.UUID, tuple[str, ...]] = {}
-    stand_ins: dict[str, model.Workload] = {}
+    placeholders: dict[str, model.Workload] = {}
     for row, names in dependents:
         project = queues.projects[row.project_id]
         missing = [name for name in names if newest.get((row.project_id, name)) != Phase.COMPLETED]
@@ -54,8 +54,8 @@ def find_dependencies(
         )
         for handle in unmet[row.pk]:
             if handle not in visible:
-                stand_ins[handle] = _stand_in(handle, project, tuple(row.pools))
-    return Dependencies(unmet, unsubmitted, tuple(stand_ins[handle] for handle in sorted(stand_ins)))
+                placeholders[handle] = _placeholder(handle, project, tuple(row.pools))
+    return Dependencies(unmet, unsubmitted, tuple(placeholders[handle] for handle in sorted(placeholders)))
 
 
 def _newest_phases(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:
@@ -70,5 +70,5 @@ def _newest_phases(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) 
     return {(project, name): phase for _, _, project, name, phase in rows}
 
 
-def _stand_in(handle: str, project: str, pools: tuple[str, ...]) -> model.Workload:
+def _placeholder(handle: str, project: str, pools: tuple[str, ...]) -> model.Workload:
     return model.Workload(handle, project, NOTHING_TO_RUN, pools, suspended=True)

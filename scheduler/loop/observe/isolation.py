@@ -15,7 +15,7 @@ Report = Mapping[str, Any]  # a node's `isolation`
 Features = Mapping[str, str]  # feature and the reason that the node lacks it
 
 
-class HasReport(Protocol):
+class NodeWithReport(Protocol):
     """A node with its isolation report: the full row, or only the columns that decisions need."""
 
     @property
@@ -40,7 +40,7 @@ def reported_missing_features(report: Report | None) -> Features:
     return features
 
 
-def expected_to_lack(nodes: Iterable[HasReport]) -> Mapping[int, Features]:
+def expected_to_lack(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
     """Return the features that all reporting nodes of a pool lack, by pool.
 
     New nodes will probably lack them too.
@@ -62,7 +62,7 @@ class ServedProjects:
     nodes of local pools are on one machine.
     """
 
-    def __init__(self, nodes: Iterable[HasReport], local_pools: Collection[int]) -> None:
+    def __init__(self, nodes: Iterable[NodeWithReport], local_pools: Collection[int]) -> None:
         self._local_pools = local_pools
         self._machines = {node.pk: self._machine(node) for node in nodes if _serves_one_project(node)}
         self._projects: dict[Hashable, int] = {}
@@ -83,7 +83,7 @@ class ServedProjects:
         if node in self._machines:
             self._projects.setdefault(self._machines[node], project)
 
-    def _machine(self, node: HasReport) -> Hashable:
+    def _machine(self, node: NodeWithReport) -> Hashable:
         return "local" if node.pool_id in self._local_pools else node.pk
 
 
@@ -91,7 +91,7 @@ def local_pools(pools: Iterable[NodePool]) -> frozenset[int]:
     return frozenset(pool.pk for pool in pools if pool.runtime == NodePool.Runtime.LOCAL)
 
 
-def _serves_one_project(node: HasReport) -> bool:
+def _serves_one_project(node: NodeWithReport) -> bool:
     report = node.isolation
     return report is not None and report["level"] == Level.NONE and report["policy"] == Policy.AUTO
 

@@ -35,7 +35,7 @@ from scheduler.loop.observe.workloads import (
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ObservationValues:
     """Values of this observation that workloads refer to."""
 
     now: datetime
@@ -52,7 +52,7 @@ class LiveWorkloads:
     pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
     # by the workload's name in the engine
     observed: dict[str, ObservedWorkload] = field(default_factory=dict)
-    stand_ins: tuple[model.Workload, ...] = ()  # placeholders for dependencies that are not live
+    placeholders: tuple[model.Workload, ...] = ()  # placeholders for dependencies that are not live
     _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
@@ -61,7 +61,7 @@ class LiveWorkloads:
     # engine objects in the order of `_ids`
     _engine_objects: list[model.Workload] = field(default_factory=list)
 
-    def observe(self, around: Surroundings) -> None:
+    def observe(self, around: ObservationValues) -> None:
         """Read the changed rows and rebuild the affected workloads."""
         changed, before = self._mirror.read(), self._shared
         self._shared = None  # if this observation fails, the next one rebuilds everything
@@ -80,7 +80,7 @@ class LiveWorkloads:
         parsed = around.specs.get_all({row.pk: row.edits for row in due_rows})
         around.specs.keep_only(rows)
         dependencies = self._find_dependencies(due_rows, names, parsed, around.queues)
-        self.stand_ins, self._unsettled = dependencies.stand_ins, set()
+        self.placeholders, self._unsettled = dependencies.placeholders, set()
         for row in due_rows:
             spec = parsed[row.pk].spec
             pending = spec if row.phase == Phase.PENDING else None
@@ -136,7 +136,7 @@ class LiveWorkloads:
         return find_dependencies(dependents, parsed, settled.union(names.values()), queues)
 
     def _convert(
-        self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: Surroundings
+        self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
         """Convert a workload, unless everything on which its entry depends is unchanged."""
         before = self._entries.get(row.pk)

@@ -11,7 +11,7 @@ from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.image_policies import ImagePolicies
 from scheduler.loop.observe.isolation import ServedProjects, expected_to_lack, local_pools
-from scheduler.loop.observe.live_workloads import LiveWorkloads, Surroundings
+from scheduler.loop.observe.live_workloads import LiveWorkloads, ObservationValues
 from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
@@ -68,7 +68,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     served = ServedProjects(nodes, local_pools(pools.values()))
     lacking = expected_to_lack(nodes)
     live = cache.workloads
-    live.observe(Surroundings(now, queues, ImagePolicies(pools.values()), node_names, specs))
+    live.observe(ObservationValues(now, queues, ImagePolicies(pools.values()), node_names, specs))
     return ClusterView(
         at=now,
         snapshot=model.Snapshot(
@@ -76,7 +76,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
             pools=tuple(engine_pool(pool, now, lacking.get(pool.pk, {})) for pool in pools.values()),
             nodes=cache.nodes.convert(nodes, pool_names, below_threshold, served.by_node(queues.projects)),
             queues=queues.queues,
-            workloads=(*live.engine_objects(), *live.stand_ins),
+            workloads=(*live.engine_objects(), *live.placeholders),
             reservations=_reservations(live),
         ),
         workloads=dict(live.observed),

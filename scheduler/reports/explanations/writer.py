@@ -115,7 +115,7 @@ class ExplanationWriter:
             reasons = tuple(blocker.reason for blocker in refusal.blockers)
             state = (
                 reasons,
-                hash((workload.run, refusal.pool, refusal.key, hashes.hash_of(refusal.blockers))),
+                hash((workload.run, refusal.pool, refusal.key, hashes.stable_hash(refusal.blockers))),
                 progress,
             )
             before = self._written.get(workload.pk)
@@ -175,7 +175,7 @@ class _BlockerHashes:
     def __init__(self) -> None:
         self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}
 
-    def hash_of(self, blockers: Sequence[Blocker]) -> int:
+    def stable_hash(self, blockers: Sequence[Blocker]) -> int:
         """Hash everything except the remaining seconds, which change simply because time passes."""
         entry = self._by_identity.get(id(blockers))
         if entry is None:

@@ -36,7 +36,7 @@ class Machine:
         candidates = sorted((free, device) for device, free in enumerate(self.free) if free >= request.gpu)
         return tuple(device for _, device in candidates[: request.devices])
 
-    def take(self, role: Role, devices: tuple[int, ...], sign: int = 1) -> None:
+    def allocate(self, role: Role, devices: tuple[int, ...], sign: int = 1) -> None:
         request = role.request
         for device in devices:
             self.free[device] -= sign * request.gpu
@@ -73,7 +73,7 @@ class FifoPolicy:
     def _end(self, now: int) -> None:
         _, _, workload, assignments = heappop(self.ends)
         for i, role, devices in assignments:
-            self.machines[i].take(role, devices, -1)
+            self.machines[i].allocate(role, devices, -1)
         self.records.record_workload(now, workload, has_ended=True)
         self.ended += 1
 
@@ -106,10 +106,10 @@ class FifoPolicy:
                 candidates = [(m.unused_devices, i) for i, m in enumerate(self.machines) if m.fits(role)]
                 if not candidates:
                     for i, placed, devices in assignments:
-                        self.machines[i].take(placed, devices, -1)
+                        self.machines[i].allocate(placed, devices, -1)
                     return None
                 i = min(candidates)[1]
                 devices = self.machines[i].devices(role)
-                self.machines[i].take(role, devices)
+                self.machines[i].allocate(role, devices)
                 assignments.append((i, role, devices))
         return assignments

@@ -44,7 +44,7 @@ class _Room:
             return Problem(path, f"more pods than {node.name} allows", "", f"{node.max_pods}")
         return None
 
-    def take(self, devices: tuple[int, ...], milli: int, request: Request) -> None:
+    def allocate(self, devices: tuple[int, ...], milli: int, request: Request) -> None:
         for device in devices:
             self.devices[device] -= milli
         self.cpu -= request.cpu
@@ -69,7 +69,7 @@ class DeviceAllocator:
         self._current = {node.name: _empty_room(node) for node in nodes}
         self._after_stopping = {node.name: _empty_room(node) for node in nodes}
 
-    def take(
+    def allocate(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
         """Allocate a pod's devices, or return the problem if the pod does not fit."""
@@ -84,7 +84,7 @@ class DeviceAllocator:
             if problem := room.problem(path, node, devices, milli, request):
                 return problem
         for room in rooms:
-            room.take(devices, milli, request)
+            room.allocate(devices, milli, request)
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:

@@ -108,7 +108,7 @@ def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: Device
             raise _scenario_error(
                 f"{at}.node", f"requests more GPUs than {node.name} has", requested, allowed
             )
-    if problem := allocator.take(at, node, state, devices, role.request):
+    if problem := allocator.allocate(at, node, state, devices, role.request):
         raise ScenarioError([problem])
     return Pod(role.name, index, node.name, devices, milli_on(node, role.request) or 0, state, started)
 

@@ -13,7 +13,7 @@ def write_log(workload: Workload, home: Path) -> None:
     pool.save(update_fields=["runtime"])
     for pod in workload.pods.all():
         place = PodDir(home / "run" / "pods" / str(pod.pk))
-        place.make()
+        place.create()
         lines = [f"rank {pod.rank} meets the others at 127.0.0.1:29500"]
         for step in range(1, 901):
             loss = 7.2 * math.exp(-step / 300) + 0.3 * abs(math.sin(step))

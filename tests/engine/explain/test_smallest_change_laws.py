@@ -12,7 +12,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.search import MAX_RUNS, Outcome, smallest_change
 from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.simulator import load
-from tests.engine.reference.changes import roles_of, with_change
+from tests.engine.reference.changes import leaf_roles, with_change
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_laws import on_random_clusters
 
@@ -24,17 +24,17 @@ GPUS = (1, 2, 4, 8, 16)
 def starts(document: Document, name: str) -> bool:
     """Return whether the next cycle places the workload on nodes that are ready."""
     booting = {node["name"] for node in document["nodes"] if node["state"] == "booting"}
-    nodes = _nodes_of(load(document).snapshot, name)
+    nodes = _allocated_nodes(load(document).snapshot, name)
     return bool(nodes) and not nodes & booting
 
 
 def is_pending(snapshot: Snapshot, name: str) -> bool:
     """Return whether the workload has no pod, and the next cycle places none."""
     workload = next(workload for workload in snapshot.workloads if workload.name == name)
-    return not workload.pods and not _nodes_of(snapshot, name)
+    return not workload.pods and not _allocated_nodes(snapshot, name)
 
 
-def _nodes_of(snapshot: Snapshot, name: str) -> set[str]:
+def _allocated_nodes(snapshot: Snapshot, name: str) -> set[str]:
     steps = [step for bundle in decide(snapshot).bundles for step in bundle.steps]
     return {step.node for step in steps if isinstance(step, Place) and step.workload == name}
 
@@ -73,7 +73,7 @@ def single_changes(document: Document, name: str) -> Iterator[Change]:
             yield Change(ChangeKind.WORKLOAD_ENDED, other["name"])
     for level in LEVELS:
         yield Change(ChangeKind.TOPOLOGY_DROPPED, resource=level)
-    for role in roles_of(workload):
+    for role in leaf_roles(workload):
         yield from _role_changes(role)
     for node in document["nodes"]:
         if node["state"] in ("cordoned", "draining"):

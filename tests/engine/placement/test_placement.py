@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.engine.model import Group, Node, Pool, Strategy, TopologyConstraint
 from scheduler.engine.plan import Reason
-from tests.engine.world import World, bundle_of, placed, reasons, request, role, steps
+from tests.engine.world import World, find_bundle, placed, reasons, request, role, steps
 
 
 def one_project(**nodes: int) -> World:
@@ -29,7 +29,7 @@ def test_fraction_uses_no_second_device_while_the_first_has_room() -> None:
 def test_fraction_of_each_of_two_devices_leaves_both_shared() -> None:
     world = one_project(n=2).queued("two", "a", roles=(role(ask=request(0.5, devices=2)),)).queued("one", "a")
     plan = world.decide()
-    assert bundle_of(plan, "two").steps[0].devices == (0, 1)
+    assert find_bundle(plan, "two").steps[0].devices == (0, 1)
     assert Reason.FRAGMENTED in reasons(plan, "one")  # a device is never both whole and shared
 
 

@@ -23,7 +23,7 @@ from scheduler.engine.model import (
 )
 from scheduler.engine.plan import Blocker, Plan, Reason, Refusal
 from tests.engine.reference.matching import matches as _matches
-from tests.engine.reference.replay import HELD, Cluster, replay_plan, role_of, roles
+from tests.engine.reference.replay import HELD, Cluster, find_role, replay_plan, roles
 from tests.engine.reference.victims import QueueExcess, Unit, max_freed
 
 GPU, CPU, MEMORY = range(3)
@@ -204,7 +204,7 @@ class _Explanation:
     def _free(self, node: Node) -> Amounts:
         cpu, memory = node.cpu, node.memory_mib
         for workload, pod in self._on_node(node, HELD):
-            request = role_of(workload, pod.role).request
+            request = find_role(workload, pod.role).request
             cpu -= request.cpu if self._by_requests else request.limit_cpu
             memory -= request.memory_mib if self._by_requests else request.limit_memory_mib
         devices = [self._in_units(node, milli) for milli in self._free_devices(node)]
@@ -349,7 +349,7 @@ class _Explanation:
     def _amounts(self, other: Workload, pods: list[Pod], kind: int, charged: int) -> tuple[int, int]:
         freed = paid = 0
         for pod in pods:
-            node, request = self.cluster.nodes[pod.node], role_of(other, pod.role).request
+            node, request = self.cluster.nodes[pod.node], find_role(other, pod.role).request
             milli = pod.milli * len(pod.devices)
             paid += (milli, request.cpu, request.memory_mib)[charged]
             if self._usable(node):

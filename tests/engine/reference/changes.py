@@ -20,7 +20,7 @@ def _named(rows: list[Document], name: str) -> Document:
     return next(row for row in rows if row["name"] == name)
 
 
-def roles_of(workload: Document, name: str | None = None) -> Iterator[Document]:
+def leaf_roles(workload: Document, name: str | None = None) -> Iterator[Document]:
     groups = workload.get("groups", [{"roles": workload.get("roles", [])}])
     yield from (role for group in groups for role in group["roles"] if name in (None, role["name"]))
 
@@ -55,36 +55,36 @@ def _pool_allowed(document: Document, workload: Document, change: Change) -> Non
 
 
 def _label_dropped(document: Document, workload: Document, change: Change) -> None:
-    for role in roles_of(workload, change.subject):
+    for role in leaf_roles(workload, change.subject):
         del role["node_selector"][change.resource]
 
 
 def _taint_tolerated(document: Document, workload: Document, change: Change) -> None:
-    for role in roles_of(workload, change.subject):
+    for role in leaf_roles(workload, change.subject):
         toleration = {"key": change.resource, "operator": "Exists"}
         role["tolerations"] = [*role.get("tolerations", ()), toleration]
 
 
 def _gpu_model_allowed(document: Document, workload: Document, change: Change) -> None:
-    for role in roles_of(workload, change.subject):
+    for role in leaf_roles(workload, change.subject):
         role["gpu_models"] = [*role["gpu_models"], change.after]
 
 
 def _topology_dropped(document: Document, workload: Document, change: Change) -> None:
-    for part in (workload, *workload.get("groups", ()), *roles_of(workload)):
+    for part in (workload, *workload.get("groups", ()), *leaf_roles(workload)):
         if part.get("topology", {}).get("required") == change.resource:
             del part["topology"]["required"]
 
 
 def _spread_raised(document: Document, workload: Document, change: Change) -> None:
-    for role in roles_of(workload, change.subject):
+    for role in leaf_roles(workload, change.subject):
         role["spread_per_node"] = change.after
 
 
 def _request_lowered(document: Document, workload: Document, change: Change) -> None:
     after = change.after
     assert isinstance(after, int)
-    for role in roles_of(workload, change.subject):
+    for role in leaf_roles(workload, change.subject):
         match change.resource:
             case "replicas":
                 role["max"] = after if role["max"] == role["min"] else role["max"]

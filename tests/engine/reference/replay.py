@@ -81,7 +81,7 @@ class Cluster:
             for role in roles(self.workloads[workload].tree)
         )
 
-    def pool_of(self, workload: str) -> str | None:
+    def current_pool(self, workload: str) -> str | None:
         return next((self.nodes[pod.node].pool for pod in self.of(workload) if pod.node in self.nodes), None)
 
     def path(self, workload: str) -> list[str]:
@@ -132,12 +132,12 @@ def roles(group: Group) -> Iterator[Role]:
             yield from roles(child)
 
 
-def role_of(workload: Workload, name: str) -> Role:
+def find_role(workload: Workload, name: str) -> Role:
     return next(role for role in roles(workload.tree) if role.name == name)
 
 
 def requested(workload: Workload, pod: Pod) -> Amounts:
-    request = role_of(workload, pod.role).request
+    request = find_role(workload, pod.role).request
     return Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
 
 
@@ -155,7 +155,9 @@ def evicted(bundle: Bundle) -> set[str]:
     return {step.workload for step in bundle.steps if isinstance(step, Evict)}
 
 
-def bounds_of(snapshot: Snapshot, pick: Callable[..., Bounds | None]) -> dict[tuple[str, str], Bounds | None]:
+def collect_bounds(
+    snapshot: Snapshot, pick: Callable[..., Bounds | None]
+) -> dict[tuple[str, str], Bounds | None]:
     return {
         (pool, queue.name): pick(entitlement)
         for queue in snapshot.queues

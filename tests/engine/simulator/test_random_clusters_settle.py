@@ -94,11 +94,11 @@ def _devices(document: Document, answer: Document) -> dict[tuple[str, int], list
     parts: dict[tuple[str, int], list[float]] = defaultdict(list)
     for role, pod in _held_pods(document, answer):
         for device in pod["devices"]:
-            parts[pod["node"], device].append(_devices_of(role))
+            parts[pod["node"], device].append(_requested_devices(role))
     return parts
 
 
-def _devices_of(role: Document) -> float:
+def _requested_devices(role: Document) -> float:
     if "gpu_memory_mib" in role:
         return float(role["gpu_memory_mib"] / MEMORY)
     return float(min(1, role["gpu"]))

@@ -118,7 +118,7 @@ class RayInstallation:
         assert record is not None
         return int(record["pid"])
 
-    def process_of(self, workload: Workload, pod: Pod) -> int:
+    def find_process(self, workload: Workload, pod: Pod) -> int:
         """Return the process ID of the pod's command."""
         directory = Path(self.pod_output(workload, pod)[-1]).parent
         status = read_record(str(directory / "status"))

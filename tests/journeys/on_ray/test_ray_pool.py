@@ -206,7 +206,7 @@ def test_killed_head_ends_its_cluster_and_the_pool_recovers(installation: RayIns
     gang = installation.submit(installation.dave, f"headless-{part.partition('_')[0]}", replicas=3)
     installation.until(gang, "running")
     before = {node.instance_id for node in installation.nodes().values()}
-    processes = [installation.process_of(gang, pod) for pod in installation.pods(gang)]
+    processes = [installation.find_process(gang, pod) for pod in installation.pods(gang)]
     head = installation.nodes()[f"{POOL}-0"]
     os.kill(installation.process(head) if part == "node" else installation.part(head, part), signal.SIGKILL)
     installation.until_on_new_nodes(gang, before)

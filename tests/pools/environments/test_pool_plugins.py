@@ -13,7 +13,7 @@ from pools.plugins import Plugin, registry
 from pools.plugins.parameters import parameter_schema
 from pools.plugins.registry import RegisteredPlugin
 from pools.services import create_pool, edit_pool
-from pools.services.environments import secrets_for
+from pools.services.environments import environment_secrets
 from projects.models import Audit
 from tests.cast import Cast, make_cast
 
@@ -162,7 +162,7 @@ def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     }  # fmt: skip
     assert TOKEN not in dump_all_rows()
     assert pool.built_environment is not None
-    assert secrets_for(pool, pool.built_environment) == {"HF_TOKEN": TOKEN}
+    assert environment_secrets(pool, pool.built_environment) == {"HF_TOKEN": TOKEN}
     assert "huggingface login" in pool.built_environment.phases
     audit = json.dumps(list(Audit.objects.values_list("before", "after")))
     assert "secrets_set" in audit
@@ -170,19 +170,19 @@ def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
 
 
 def test_token_stays_until_it_is_replaced_or_removed(cast: Cast) -> None:
-    def token_of(pool: NodePool) -> dict[str, str]:
-        return secrets_for(pool, pool.built_environment)
+    def token_env(pool: NodePool) -> dict[str, str]:
+        return environment_secrets(pool, pool.built_environment)
 
     pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     version = pool.version
     pool = edit(cast, pool, plugins=pool.plugins)  # as in the response
-    assert (token_of(pool), pool.version) == ({"HF_TOKEN": TOKEN}, version)
+    assert (token_env(pool), pool.version) == ({"HF_TOKEN": TOKEN}, version)
     pool = edit(cast, pool, plugins=["jax", "huggingface"])
-    assert token_of(pool) == {"HF_TOKEN": TOKEN}
+    assert token_env(pool) == {"HF_TOKEN": TOKEN}
     pool = edit(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": "hf_other"}}])
-    assert token_of(pool) == {"HF_TOKEN": "hf_other"}
+    assert token_env(pool) == {"HF_TOKEN": "hf_other"}
     pool = edit(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": None}}])
-    assert token_of(pool) == {}
+    assert token_env(pool) == {}
     assert pool.built_environment is not None
     assert "huggingface login" not in pool.built_environment.phases
     pool = edit(cast, pool, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
@@ -195,6 +195,6 @@ def test_rotated_key_still_decrypts_older_secrets(cast: Cast, settings: Any) -> 
     before = settings.SECRET_KEY
     settings.SECRET_KEY = "another key"
     with pytest.raises(UnsealError):
-        secrets_for(pool, pool.built_environment)
+        environment_secrets(pool, pool.built_environment)
     settings.SECRET_KEY_FALLBACKS = [before]
-    assert secrets_for(pool, pool.built_environment) == {"HF_TOKEN": TOKEN}
+    assert environment_secrets(pool, pool.built_environment) == {"HF_TOKEN": TOKEN}

@@ -59,6 +59,6 @@ def test_copy_beyond_the_limit_keeps_its_start_its_end_and_its_offsets(tmp_path:
     start, end = read_gap(str(path))
     assert (start, end) == (16384, 10 * 40 * 1024 - 32768)
     assert read_log(path, start, 10, False).offset == end
-    copies.take("p-1", tmp_path / "final")
+    copies.move_to("p-1", tmp_path / "final")
     assert read_log(tmp_path / "final", start, 10, True).offset == end
     assert list((tmp_path / "copies").iterdir()) == []

@@ -255,7 +255,7 @@ def test_pod_of_an_earlier_boot_is_lost_despite_a_live_process_id(
 
 def test_pod_whose_order_was_emptied_by_a_power_failure_is_lost(stage: LocalStage) -> None:
     pod = stage.runtime._pod_dir("p-1")
-    pod.make()
+    pod.create()
     (pod.path / "order").touch()
     shell(stage, "echo never")
     assert stage.runtime.get_reports(["p-1"])["p-1"].cause == PodCause.LOST

@@ -43,7 +43,7 @@ def login_pool(slurm: FakeSlurm, server: SshServer, **login: Any) -> NodePool:
     )  # fmt: skip
 
 
-def provider_of(pool: NodePool) -> SlurmProvider:
+def make_provider(pool: NodePool) -> SlurmProvider:
     return SlurmProvider(
         slurm_settings(pool.provider_settings), slurm_commands(pool), "here",
         variables=lambda order: VARIABLES, now=lambda: START,
@@ -51,7 +51,7 @@ def provider_of(pool: NodePool) -> SlurmProvider:
 
 
 def test_jobs_are_submitted_and_cancelled_through_the_login_node(slurm: FakeSlurm, server: SshServer) -> None:
-    provider = provider_of(login_pool(slurm, server))
+    provider = make_provider(login_pool(slurm, server))
     preview = provider.preview("small", order().shape)
     assert preview.source.startswith("slurm-wlm 22.05.8 on the login node 127.77.3.1, partition gpu")
     created = provider.provision(order()).instances
@@ -68,7 +68,7 @@ def test_preview_uses_a_key_that_is_not_stored_yet(slurm: FakeSlurm, server: Ssh
     }  # fmt: skip
     settings = {"login": login, "bin": str(slurm.root / "bin"), "partition": "gpuu"}
     preview = services.preview_pool(
-        provider_for=provider_of, name="small", nodes=(0, 8), provider="slurm", gpus_per_node=2,
+        provider_for=make_provider, name="small", nodes=(0, 8), provider="slurm", gpus_per_node=2,
         provider_settings=settings, ssh_keys={"ssh-key": server.private_key},
     )  # fmt: skip
     assert [finding.remedy for finding in preview.findings] == [
@@ -81,7 +81,7 @@ def test_login_node_with_an_unexpected_host_key_is_rejected(
     slurm: FakeSlurm, server: SshServer, tmp_path: Path
 ) -> None:
     _, other_key = generate_key(tmp_path / "key")
-    provider = provider_of(login_pool(slurm, server, host_key=other_key))
+    provider = make_provider(login_pool(slurm, server, host_key=other_key))
     with pytest.raises(ProviderError) as raised:
         provider.provision(order())
     assert raised.value.kind is ProviderErrorKind.CREDENTIALS
@@ -90,7 +90,7 @@ def test_login_node_with_an_unexpected_host_key_is_rejected(
 
 
 def test_unreachable_login_node_is_a_timeout(slurm: FakeSlurm, server: SshServer) -> None:
-    provider = provider_of(login_pool(slurm, server, port=1))
+    provider = make_provider(login_pool(slurm, server, port=1))
     with pytest.raises(ProviderError) as raised:
         provider.list_instances("small")
     assert raised.value.kind is ProviderErrorKind.TIMEOUT
@@ -100,7 +100,7 @@ def test_unreachable_login_node_is_a_timeout(slurm: FakeSlurm, server: SshServer
 def test_missing_ssh_client_is_explained(
     slurm: FakeSlurm, server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    provider = provider_of(login_pool(slurm, server))
+    provider = make_provider(login_pool(slurm, server))
     monkeypatch.setitem(sys.modules, "pools.providers.ssh.connection", None)
     with pytest.raises(ProviderError, match="asyncssh is not installed") as raised:
         provider.list_instances("small")

@@ -77,7 +77,7 @@ class RealPool:
     def wait_for(self, *states: str) -> None:
         self.wait(lambda: self.states() == list(states))
 
-    def job_of(self, ordinal: int) -> str:
+    def find_job(self, ordinal: int) -> str:
         node = Node.objects.exclude(state=NodeState.ENDED).get(ordinal=ordinal)
         return node.instance_id.partition("-")[0]
 
@@ -123,7 +123,7 @@ def test_node_has_the_part_of_the_machine_that_slurm_allocated(stage: RealPool, 
 def test_other_users_cannot_see_the_token(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(1)
     stage.wait_for("ready")
-    job = stage.job_of(0)
+    job = stage.find_job(0)
     node = Node.objects.get()
     shown = slurm.run("scontrol", "show", "job", "-dd", job)
     shown += slurm.run("scontrol", "write", "batch_script", job, "-")
@@ -151,7 +151,7 @@ def test_nodes_outlive_a_controller_that_does_not_respond(stage: RealPool, slurm
 def test_end_of_the_allocation_is_announced_in_time(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(2)
     stage.wait_for("ready", "ready")
-    job = stage.job_of(1)
+    job = stage.find_job(1)
     slurm.run("scontrol", "update", f"JobId={job}", "TimeLimit=11")
     stage.wait(lambda: stage.states() and ScalingEvent.objects.filter(kind="interruption").exists())
     # The job's agent may report Slurm's signal before the listing states the time.
@@ -165,9 +165,9 @@ def test_end_of_the_allocation_is_announced_in_time(stage: RealPool, slurm: Slur
 def test_job_cancelled_by_an_administrator_is_replaced(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(2)
     stage.wait_for("ready", "ready")
-    former = stage.job_of(1)
+    former = stage.find_job(1)
     slurm.run("scancel", former)
-    stage.wait(lambda: stage.states() == ["ready", "ready"] and stage.job_of(1) != former)
+    stage.wait(lambda: stage.states() == ["ready", "ready"] and stage.find_job(1) != former)
     reasons = " ".join(ScalingEvent.objects.values_list("reason", flat=True))
     assert "the cluster ends the allocation now" in reasons or f"Slurm job {former} has ended" in reasons
 
@@ -175,7 +175,7 @@ def test_job_cancelled_by_an_administrator_is_replaced(stage: RealPool, slurm: S
 def test_failed_machine_is_a_lost_node(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(2)
     stage.wait_for("ready", "ready")
-    job = stage.job_of(1)
+    job = stage.find_job(1)
     machine = slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip()
     slurm.run("scontrol", "update", f"NodeName={machine}", "State=DOWN", "Reason=power")
     stage.wait(lambda: stage.states() and ScalingEvent.objects.filter(kind="lost").exists())

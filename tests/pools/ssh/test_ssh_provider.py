@@ -16,14 +16,14 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBsRzAcUqV0cm+F3xcCPTpdPbYFiQJ6cZyHnk
 
 
 def test_listing_statement_count_does_not_grow_with_hosts(tmp_path: Path) -> None:
-    few, _ = listing(SshPool(tmp_path, pool_of("few", 2)))
-    many, instances = listing(SshPool(tmp_path, pool_of("many", 20)))
+    few, _ = listing(SshPool(tmp_path, create_pool("few", 2)))
+    many, instances = listing(SshPool(tmp_path, create_pool("many", 20)))
     assert many == few
     assert len(instances) == 20
     assert all(each.shared and each.shared.labels == {"rack": "r1"} for each in instances)
 
 
-def pool_of(name: str, hosts: int) -> NodePool:
+def create_pool(name: str, hosts: int) -> NodePool:
     """Return a paused pool whose hosts have all joined and are in use."""
     entries = [
         {"name": f"{name}-{index}", "address": f"{name}-{index}.example.org", "host_key": KEY,

@@ -19,7 +19,7 @@ def set_token(stage: Stage, value: str) -> None:
     )  # fmt: skip
 
 
-def order_of(stage: Stage, workload: Workload) -> PodOrder:
+def find_order(stage: Stage, workload: Workload) -> PodOrder:
     order = stage.runtime.order(str(stage.pods(workload, "starting", "running")[0].pk))
     assert order is not None
     return order
@@ -33,7 +33,7 @@ def workload(stage: Stage) -> Workload:
 
 def test_pod_gets_the_secrets_of_its_document(stage: Stage, workload: Workload) -> None:
     stage.tick(2)
-    order = order_of(stage, workload)
+    order = find_order(stage, workload)
     assert order.secret_env["HF_TOKEN"] == "first"
     assert order.secret_files == {"token.txt": "first"}
     assert "first" not in str(order), "a log of the order contains no secret"
@@ -42,10 +42,10 @@ def test_pod_gets_the_secrets_of_its_document(stage: Stage, workload: Workload) 
 def test_next_run_gets_the_changed_secret(stage: Stage, workload: Workload) -> None:
     stage.tick(2)
     set_token(stage, "second")
-    assert order_of(stage, workload).secret_env["HF_TOKEN"] == "first"
+    assert find_order(stage, workload).secret_env["HF_TOKEN"] == "first"
     stage.finish(workload, exit_code=1)
     stage.tick(4, seconds=120)
-    assert order_of(stage, workload).secret_env["HF_TOKEN"] == "second"
+    assert find_order(stage, workload).secret_env["HF_TOKEN"] == "second"
 
 
 def test_pod_whose_secret_was_deleted_does_not_start_and_states_the_reason(
@@ -67,4 +67,4 @@ def test_pod_starts_once_its_secret_is_set_again(stage: Stage, workload: Workloa
     set_token(stage, "third")
     stage.tick(2, seconds=20)
     assert stage.phase(workload) == Phase.RUNNING
-    assert order_of(stage, workload).secret_files == {"token.txt": "third"}
+    assert find_order(stage, workload).secret_files == {"token.txt": "third"}

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from pools.models import Environment, Node, NodePool, PluginSecret
 from pools.services import edit_pool
-from pools.services.environments import secrets_for
+from pools.services.environments import environment_secrets
 from pools.web.forms import PoolForm
 from tests import factories as make
 from tests.cast import Cast
@@ -67,7 +67,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
     version = pool.version
     assert save(alice, pool)[0] == 302, "saved as it was shown"
     assert (stored(pool).version, stored(pool).plugins) == (version, pool.plugins)
-    assert secrets_for(pool, stored(pool).built_environment) == {"HF_TOKEN": TOKEN}
+    assert environment_secrets(pool, stored(pool).built_environment) == {"HF_TOKEN": TOKEN}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, within
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, fits_within
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.preemption.victims.units import Victim, within_min_runtime
 
@@ -32,7 +32,7 @@ class PreemptionPolicy:
         self._seconds: dict[QueueAccount, int] = {}
         self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}
         self.stays_in_quota = {
-            account: within(account.allocated, account.quota, requested) for account in gang.account.path
+            account: fits_within(account.allocated, account.quota, requested) for account in gang.account.path
         }
 
     @classmethod

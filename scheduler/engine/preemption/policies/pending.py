@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_share, lowest_priority
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, siblings_over_quota, within
+from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, fits_within, siblings_over_quota
 from scheduler.engine.fair_share.turns import TurnTaking
 from scheduler.engine.fair_share.usage_history import history_seconds
 from scheduler.engine.plan import Kind, Reason
@@ -321,7 +321,7 @@ class Consolidate(PreemptionPolicy):
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
         # Checked at every level: do not move pods for capacity that a sibling may reclaim immediately.
-        self.deserved = all(within(a.allocated, a.deserved, requested) for a in gang.account.path)
+        self.deserved = all(fits_within(a.allocated, a.deserved, requested) for a in gang.account.path)
         settings = board.pool.consolidation
         self.max_moves = settings.max_moves
         self.max_trials = NO_BOUND if settings.max_trials is None else settings.max_trials

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import runs_elastic_gang
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import QueueAccount, within
+from scheduler.engine.board.ledger import QueueAccount, fits_within
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.policies.pending import Reclaim
@@ -86,7 +86,7 @@ class ReclaimForScaleUp(Reclaim):
     @classmethod
     def may_help(cls, gang: Gang, requested: tuple[int, int, int]) -> bool:
         """Return whether all queues of the gang would stay within their quotas."""
-        return all(within(account.allocated, account.quota, requested) for account in gang.account.path)
+        return all(fits_within(account.allocated, account.quota, requested) for account in gang.account.path)
 
     def rule(self, victim: Victim) -> str | None:
         leaves_quotas = all(

@@ -152,7 +152,7 @@ class NodeCosts:
     def _clear_node(self, i: int, victims: Sequence[Victim]) -> Slot | None:
         board, selection = self.board, self.selection
         start, count = board.mark(), len(selection.selected)
-        if all(selection.take(victim) for victim in victims) and has_room(
+        if all(selection.select(victim) for victim in victims) and has_room(
             board.nodes, i, self.part, Horizon.LEAVING
         ):
             spread = board.pool.device_strategy is Strategy.SPREAD
@@ -169,7 +169,11 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
     room = _Room(selection.board, part, i)
     if not room.has_devices:
         return None
-    ordered = [victim for victim in selection.ordered(selection.victims_on(i)) if room.benefits_from(victim)]
+    ordered = [
+        victim
+        for victim in selection.in_eviction_order(selection.victims_on(i))
+        if room.benefits_from(victim)
+    ]
     sets: list[list[Victim]] = []
     missing = room.missing
     single_victim = next(

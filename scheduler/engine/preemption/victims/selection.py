@@ -95,14 +95,14 @@ class VictimSelection:
             for pod in part.live.values()
         }
 
-    def ordered(self, victims: Iterable[Victim]) -> list[Victim]:
+    def in_eviction_order(self, victims: Iterable[Victim]) -> list[Victim]:
         """Return the victims that the policy allows now, in eviction order."""
         policy = self.policy
         allowed = [(key, victim) for victim in victims if (key := policy.key(victim)) is not None]
         allowed.sort(key=itemgetter(0))
         return [victim for _, victim in allowed]
 
-    def take(self, victim: Victim) -> bool:
+    def select(self, victim: Victim) -> bool:
         """Remove a victim from the board if the policy still allows it. Return whether it was removed."""
         rule = self.policy.rule(victim)
         if rule is None or not self.is_available(victim):

@@ -22,12 +22,12 @@ MAX_VICTIMS = 64
 MAX_GROUPS = 32
 
 
-def take_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
+def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
     """Take the victims, smallest first, because a queue must exceed its threshold before the last one.
 
     A gang's size excludes its extra replicas, because they could be evicted before it.
     """
-    return all(selection.take(victim) for victim in sorted(victims, key=_size_key))
+    return all(selection.select(victim) for victim in sorted(victims, key=_size_key))
 
 
 def _size_key(victim: Victim) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ from scheduler.engine.model import (
 from scheduler.engine.plan import Bundle, Plan
 from tests.engine.reference.replay import (
     Cluster,
-    bounds_of,
+    collect_bounds,
     placed,
     replay_steps,
 )
@@ -21,8 +21,10 @@ Broken = Iterator[str]
 
 
 def limits_hold_at_every_level(snapshot: Snapshot, plan: Plan) -> Broken:
-    limits = bounds_of(snapshot, lambda entitlement: entitlement.limit)
-    quotas = bounds_of(snapshot, lambda entitlement: None if entitlement.over_quota else entitlement.quota)
+    limits = collect_bounds(snapshot, lambda entitlement: entitlement.limit)
+    quotas = collect_bounds(
+        snapshot, lambda entitlement: None if entitlement.over_quota else entitlement.quota
+    )
     for bundle, before, after in replay_steps(snapshot, plan):
         for queue in _served_queues(bundle, after):
             for what, bounds in (("limit", limits), ("quota without permission to borrow", quotas)):
@@ -33,7 +35,7 @@ def limits_hold_at_every_level(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def non_preemptible_workloads_stay_within_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
+    quotas = collect_bounds(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
         if after.workloads[bundle.workload].preemptible:
             continue

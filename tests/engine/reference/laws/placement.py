@@ -21,9 +21,9 @@ from scheduler.engine.model import (
 from scheduler.engine.plan import Plan
 from tests.engine.reference.replay import (
     Cluster,
+    find_role,
     replay_plan,
     requested,
-    role_of,
     roles,
 )
 
@@ -78,7 +78,7 @@ def pods_run_only_on_matching_nodes(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def _mismatches(cluster: Cluster, workload: Workload, pod: Pod) -> Broken:
-    node, role = cluster.nodes[pod.node], role_of(workload, pod.role)
+    node, role = cluster.nodes[pod.node], find_role(workload, pod.role)
     promised = (NodeState.READY, NodeState.BOOTING)
     if node.state not in (promised if pod.state is PodState.RESERVED else (NodeState.READY,)):
         yield f"the node is {node.state}"
