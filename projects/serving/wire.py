@@ -47,10 +47,14 @@ class WireResponse:
     def raise_for_status(self) -> "WireResponse":
         if self.is_success:
             return self
+        raise ServingError(ErrorKind.REFUSED, self.address, f"responded with {self.status}: {self._reason()}")
+
+    def _reason(self) -> str:
+        """Return the text of a failed response, or the meaning of its status if it is empty or a page."""
         message = to_printable_line(self.body[:MAX_MESSAGE])
-        raise ServingError(
-            ErrorKind.REFUSED, self.address, f"responded with {self.status}: {message}".rstrip(": ")
-        )
+        if message and not message.startswith("<"):
+            return message
+        return http.client.responses.get(self.status, "unknown status").lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def change_quotas(admin: Page) -> None:
         admin.keyboard.type(gpus)
         admin.keyboard.press("Enter")
     admin.get_by_role("button", name="Preview impact").click()
-    impact = admin.get_by_role("region", name="On local")
+    impact = admin.get_by_role("region", name="In pool local")
     expect(impact).to_contain_text("younger")
     expect(impact).to_contain_text("ranking")
     admin.get_by_role("button", name="Apply").click()

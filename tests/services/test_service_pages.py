@@ -1,11 +1,14 @@
 """Tests for the service pages."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from projects.models import Autoscaler, ScaleRequest
+from projects.models import Autoscaler, MetricsPoint, ScaleRequest, Service
+from projects.services.inference import autoscalers
 from projects.web.services.conditions import use_condition_titles
 from tests.services.stage import ServiceStage
 
@@ -76,10 +79,112 @@ def test_forms_scale_out_cancel_and_configure_the_autoscaler(
     assert stage.reload(request).status == "CANCELLED"
     assert dave.post(f"{at}/autoscaler/on", **HTMX).status_code == 204
     assert Autoscaler.objects.get().enabled
-    wrong = dave.post(f"{at}/autoscaler", {"settings": "max_engines: 0"}, **HTMX).content.decode()
-    assert "max_engines" in wrong
-    assert dave.post(f"{at}/autoscaler", {"settings": "max_engines: 9"}, **HTMX).status_code == 204
-    assert Autoscaler.objects.get().settings["max_engines"] == 9
+
+
+def autoscaler_fields(client: Client, at: str, **changes: object) -> dict[str, object]:
+    """Return the fields of the form as it is shown, with some of them changed."""
+    form = client.get(f"{at}/autoscaler").context["form"]
+    shown = {name: form[name].value() for name in form.fields if form[name].value() is not False}
+    return {**shown, **changes}
+
+
+def test_autoscaler_form_saves_percentages_as_fractions_and_keeps_other_settings(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    service, dave = stage.serve(engines=2), sign_in("dave")
+    at = f"/services/{service.workload_id}"
+    before = autoscalers.full_settings(Autoscaler.objects.get())
+    fields = autoscaler_fields(
+        dave, at, enabled="on", max_engines="9", scale_out_policy__token_usage_threshold="72.5",
+        scale_out_policy__durations__ttft_high="45",
+    )  # fmt: skip
+    assert dave.post(f"{at}/autoscaler", fields, **HTMX).status_code == 204
+    after = autoscalers.full_settings(Autoscaler.objects.get())
+    assert after["enabled"] and after["max_engines"] == 9
+    assert after["scale_out_policy"]["token_usage_threshold"] == 0.725
+    assert after["scale_out_policy"]["durations"]["ttft_high"] == 45
+    unchanged = {key for key in before if before[key] == after[key]}
+    assert {"scale_in_policy", "rollout_service_url", "min_engines"} <= unchanged
+
+
+def test_autoscaler_form_shows_errors_next_to_their_fields(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    service, dave = stage.serve(), sign_in("dave")
+    at = f"/services/{service.workload_id}"
+    fields = autoscaler_fields(dave, at, max_engines="0", scale_in_policy__token_usage_threshold="130")
+    answer = dave.post(f"{at}/autoscaler", fields, **HTMX)
+    assert answer.status_code == 422
+    errors = answer.context["form"].errors
+    assert set(errors) == {"max_engines", "scale_in_policy__token_usage_threshold"}
+
+
+def test_settings_are_previewed_on_recorded_metrics_without_being_saved(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    service, dave = stage.serve(engines=1), sign_in("dave")
+    at, now = f"/services/{service.workload_id}", timezone.now()
+    MetricsPoint.objects.all().delete()
+    empty = dave.post(f"{at}/autoscaler", autoscaler_fields(dave, at, check="1"), **HTMX).content.decode()
+    assert "No metrics from the last day" in empty
+    for number in range(60):
+        MetricsPoint.objects.create(
+            service=service, at=now - timedelta(seconds=10 * (60 - number)), engines=1, reporting=1,
+            values={"avg_token_usage": 0.95, "total_queue_reqs": 30, "queue_time_p95": 1.0},
+        )  # fmt: skip
+    stored = Autoscaler.objects.get().settings
+    text = dave.post(
+        f"{at}/autoscaler", autoscaler_fields(dave, at, max_engines="4", check="1"), **HTMX
+    ).content.decode()
+    assert "1 scale-out and 0 scale-ins on the recorded metrics" in text
+    assert "1 to 3 engines" in text
+    assert "Conditions met: Token usage high, Queue backlog" in text
+    calm = autoscaler_fields(
+        dave, at, scale_out_policy__token_usage_threshold="99", scale_out_policy__queue_depth_per_engine="50",
+        check="1",
+    )  # fmt: skip
+    assert (
+        "No scaling on the recorded metrics" in dave.post(f"{at}/autoscaler", calm, **HTMX).content.decode()
+    )
+    assert Autoscaler.objects.get().settings == stored
+
+
+def test_header_says_what_serves_and_why_the_rest_does_not(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    service, dave = stage.serve(engines=2), sign_in("dave")
+    at = f"/services/{service.workload_id}"
+    assert "2 of 2 serving</p>" in dave.get(at).content.decode()
+    engines = service.engines.order_by("number")
+    engines.filter(number=engines[0].number).update(
+        state="HEALTH_CHECKING", is_healthy=False, failures=4, message="responded with 404: not found"
+    )
+    text = dave.get(at).content.decode()
+    assert "1 of 2 serving: 1 health check fails" in text
+    assert '<span class="chip warn">Partly serving</span>' in text
+    assert "responded with 404: not found" in text
+    engines.update(state="HEALTH_CHECKING", is_healthy=False, failures=4)
+    assert "0 of 2 serving: health check fails" in dave.get(at).content.decode()
+    assert '<span class="chip bad">Not serving</span>' in dave.get("/services").content.decode()
+
+
+def test_new_service_starts_from_a_valid_document_with_its_own_fields(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    dave = sign_in("dave")
+    assert 'href="/submit?kind=service"' in dave.get("/services").content.decode()
+    assert "New service" not in sign_in("erin").get("/services").content.decode()
+    page = dave.get("/submit?kind=service")
+    text = page.content.decode()
+    for label in ("Model", "Router address", "Min engines", "Max engines"):
+        assert f">{label}<" in text, label
+    sent = {"document": page.context["text"], "agreed": page.context["text"], "step": "submit"}
+    sent["f:service.router.kind"], sent["f:service.router.url"] = "sglang", "http://router.example.org:30000"
+    answer = dave.post("/submit", sent, **HTMX)
+    service = Service.objects.get()
+    assert answer.headers["HX-Redirect"] == f"/services/{service.workload_id}"
+    assert service.workload.spec["service"]["router"]["kind"] == "sglang"
+    assert service.autoscaler.settings["max_engines"] == 4
 
 
 def test_viewer_sees_service_without_buttons_and_others_get_404(

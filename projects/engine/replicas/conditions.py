@@ -84,7 +84,7 @@ def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Win
     new_window = replace(window, samples=recent)
     since = [
         (condition.name, _streak_start(window, condition.name, sample.at))
-        for condition in _evaluate(new_window, config)
+        for condition in evaluate(compute_metrics(new_window, config), config)
         if condition.is_met
     ]
     return replace(new_window, since=tuple(sorted(since)))
@@ -97,20 +97,22 @@ def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Co
     """
     latest = window.latest
     is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age
-    evaluated = _evaluate(window if is_fresh else Window(), config)
-    return tuple(_with_streak(condition, window) for condition in evaluated)
+    evaluated = evaluate(compute_metrics(window, config) if is_fresh else None, config)
+    at = latest.at if latest is not None else now
+    return tuple(with_streak(condition, window.held_since(condition.name), at) for condition in evaluated)
 
 
-def _with_streak(condition: Condition, window: Window) -> Condition:
-    since, latest = window.held_since(condition.name), window.latest
-    if not condition.is_met or since is None or latest is None:
+def with_streak(condition: Condition, since: float | None, at: float) -> Condition:
+    """Return the condition with the streak that began at `since` and lasts until the sample at `at`."""
+    if not condition.is_met or since is None:
         return condition
-    held = latest.at - since
+    held = at - since
     return replace(condition, since=since, held=held, triggered=held >= condition.duration)
 
 
-def _evaluate(window: Window, config: AutoscalerConfig) -> tuple[Condition, ...]:
-    metrics = compute_metrics(window, config) or _unknown_metrics()
+def evaluate(metrics: ServiceMetrics | None, config: AutoscalerConfig) -> tuple[Condition, ...]:
+    """Return the conditions for these metrics, without streaks."""
+    metrics = metrics or _unknown_metrics()
     scale_out, scale_in = config.scale_out_policy, config.scale_in_policy
     backlog_limit = float(scale_out.queue_depth_per_engine * metrics.queued.reporting)
     return (

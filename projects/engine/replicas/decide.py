@@ -62,12 +62,24 @@ class Decision:
 
 def decide(window: Window, fleet: Fleet, config: AutoscalerConfig, clock: Clock, pending: bool) -> Decision:
     """Return the decision. `pending` is True while another scale request is in progress."""
-    evaluated = conditions(window, config, clock.now)
+    evaluated, metrics = conditions(window, config, clock.now), compute_metrics(window, config)
+    return decide_from_conditions(evaluated, metrics, fleet, config, clock, pending)
+
+
+def decide_from_conditions(
+    evaluated: tuple[Condition, ...],
+    metrics: ServiceMetrics | None,
+    fleet: Fleet,
+    config: AutoscalerConfig,
+    clock: Clock,
+    pending: bool,
+) -> Decision:
+    """Return the decision for conditions that have been evaluated on these metrics."""
     intended = (
         _raise_to_minimum(fleet, config)
         or _lower_to_maximum(evaluated, fleet, config)
-        or _scale_out(evaluated, window, fleet, config)
-        or _scale_in(evaluated, window, fleet, config)
+        or _scale_out(evaluated, metrics, fleet, config)
+        or _scale_in(evaluated, metrics, fleet, config)
     )
     if not config.enabled:
         return _hold(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
@@ -124,7 +136,7 @@ def _lower_to_maximum(
 
 
 def _scale_out(
-    evaluated: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
+    evaluated: tuple[Condition, ...], metrics: ServiceMetrics | None, fleet: Fleet, config: AutoscalerConfig
 ) -> Decision | None:
     met_conditions = tuple(
         condition.name for condition in evaluated if condition.scales_out and condition.triggered
@@ -136,12 +148,12 @@ def _scale_out(
     if room <= 0:
         reason_text = f"{reason}; already at max_engines {config.max_engines}"
         return Decision(Action.NONE, 0, fleet.engines, reason_text, met_conditions, HoldReason.MAX_ENGINES)
-    delta = min(engines_to_add(compute_metrics(window, config), fleet.engines, config), room)
+    delta = min(engines_to_add(metrics, fleet.engines, config), room)
     return Decision(Action.OUT, delta, fleet.engines + delta, reason, met_conditions)
 
 
 def _scale_in(
-    evaluated: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
+    evaluated: tuple[Condition, ...], metrics: ServiceMetrics | None, fleet: Fleet, config: AutoscalerConfig
 ) -> Decision | None:
     scale_in_conditions = [condition for condition in evaluated if not condition.scales_out]
     if not all(condition.triggered for condition in scale_in_conditions):
@@ -159,8 +171,7 @@ def _scale_in(
             met_conditions,
             held,
         )
-    current_metrics = compute_metrics(window, config)
-    usage = (current_metrics.token_usage.value if current_metrics else None) or 0.0
+    usage = (metrics.token_usage.value if metrics else None) or 0.0
     for delta in range(min(room, config.scale_in_policy.max_delta), 0, -1):
         engines_left = fleet.engines - delta
         if (

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import yaml
 from django import forms
 from django.http import HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
@@ -19,9 +19,10 @@ from projects.service_selectors import find_request, find_service
 from projects.services.inference import autoscalers, requests
 from projects.services.inference.addresses import new_addresses
 from projects.services.inference.rules import ScaleParameters, engine_count
+from projects.web.services.autoscaler_form import AutoscalerForm
+from projects.web.services.replays import preview_settings
 
 FIELDS = {"num_replicas": "num_replicas", "engine_urls": "engine_urls"}
-SETTINGS_HELP = "YAML. Omitted keys take their defaults."
 
 
 class ScaleOutForm(Form):
@@ -40,22 +41,6 @@ class ScaleInForm(Form):
     num_replicas = forms.IntegerField(label="Remaining engines", min_value=1)
     force = forms.BooleanField(label="Abort running requests", required=False)
     confirmed = forms.IntegerField(required=False, widget=forms.HiddenInput)
-
-
-class SettingsForm(Form):
-    settings = forms.CharField(
-        label="Settings", widget=forms.Textarea(attrs={"rows": 16, "spellcheck": "false"}),
-        help_text=SETTINGS_HELP, required=False,
-    )  # fmt: skip
-
-    def clean_settings(self) -> dict[str, Any]:
-        try:
-            settings = yaml.safe_load(self.cleaned_data["settings"]) or {}
-        except yaml.YAMLError as error:
-            raise forms.ValidationError(f"Invalid YAML: {str(error).splitlines()[0]}") from None
-        if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-            raise forms.ValidationError("Enter a YAML mapping of setting names to values.")
-        return settings
 
 
 @signed_in
@@ -150,26 +135,30 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, service: str) -> HttpResponse:
+    """Edit the settings, or preview them on the metrics of the last day."""
     row = _service(request, service)
-    current = autoscalers.full_settings(row.autoscaler)
-    initial = {"settings": yaml.safe_dump(current, sort_keys=False)}
-    form = SettingsForm(request.POST or None, initial=initial, auto_id="scaler_%s")
+    form = AutoscalerForm(request.POST or None, current=autoscalers.full_settings(row.autoscaler))
+    context: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
         try:
-            autoscalers.configure(actor=request.actor, service=row, settings=form.cleaned_data["settings"])
+            if request.POST.get("check"):
+                checked = autoscalers.validate_settings(form.document())
+                context = {"was_checked": True, "preview": preview_settings(row, checked, timezone.now())}
+            else:
+                autoscalers.configure(actor=request.actor, service=row, settings=form.document())
+                return done(request, f"Autoscaler settings for {row} saved.", to=_service_url(row))
         except BerthError as error:
-            _add_settings_errors(form, error)
-        else:
-            return done(request, f"Autoscaler settings for {row} saved.", to=_service_url(row))
-    return form_page(request, form, title=f"{row} autoscaler", label="Save settings", back=_service_url(row))
-
-
-def _add_settings_errors(form: forms.Form, error: BerthError) -> None:
-    """Add all of the error's problems to the settings field, or the error itself if it lists none."""
-    for problem in getattr(error, "problems", ()):
-        form.add_error("settings", str(problem))
-    if not form.errors:
-        form.add_error(None, error.detail)
+            form.add_problems(error)
+    return form_page(
+        request,
+        form,
+        title=f"{row} autoscaler",
+        label="Save settings",
+        back=_service_url(row),
+        check="Preview on the last day",
+        result_template="projects/services/autoscaler_preview.html",
+        **context,
+    )
 
 
 def _service(request: Request, service: str) -> Service:

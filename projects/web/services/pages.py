@@ -1,5 +1,6 @@
 """Pages that list and show inference services."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
@@ -21,6 +22,7 @@ from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
 from projects.web.services.charts import CSV_HEADERS, build_charts, csv_rows
 from projects.web.services.conditions import condition_row
+from projects.web.services.serving import EngineStatus, engine_status, serving_status
 
 PROGRESS_STATES = {
     "scale_out": ("PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"),
@@ -102,11 +104,13 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     )
     running = next((request for request in requests if not request.is_final), None)
     ended = service.workload.phase in ENDED_PHASES
+    engines = _engines(service)
     return {
         "service": service,
         "workload": service.workload,
         "settings": service_settings(service.workload),
-        "engines": _engines(service),
+        "engines": engines,
+        "serving": serving_status(service.workload, [row.engine for row in engines]),
         "failed_engines": service.engines.filter(state="FAILED").order_by("-ended_at", "-number")[:MAX_ROWS],
         "running": running and _progress(running),
         "requests": requests,
@@ -121,11 +125,20 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     }
 
 
-def _engines(service: Service) -> list[tuple[InferenceEngine, Pod | None]]:
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    engine: InferenceEngine
+    pod: Pod | None
+    status: EngineStatus
+
+
+def _engines(service: Service) -> list[EngineRow]:
     rows = list(service.engines.filter(ended_at__isnull=True).select_related("workload").order_by("number"))
     pods = Pod.objects.filter(pk__in=[row.pod_id for row in rows if row.pod_id])
     pods_by_id = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
-    return [(row, pods_by_id.get(row.pod_id) if row.pod_id else None) for row in rows]
+    return [
+        EngineRow(row, pods_by_id.get(row.pod_id) if row.pod_id else None, engine_status(row)) for row in rows
+    ]
 
 
 def _progress(request: ScaleRequest) -> dict[str, Any]:

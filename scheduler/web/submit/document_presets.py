@@ -81,6 +81,22 @@ roles:
     cpu: 4
     memory_mib: 16384
 """),
+    "service": ("Inference service", "my-service", """\
+kind: service
+command: >-
+  python -m sglang.launch_server --model-path /models/my-model --host 0.0.0.0 --port $BERTH_PORT
+roles:
+  - name: engine
+    replicas: 1        # the initial engines, which scaling never removes
+    gpu: 1
+    cpu: 8
+    memory_mib: 32768
+service:
+  model_name: my-model
+  autoscaler:          # without it, the number of engines changes only on request
+    min_engines: 1
+    max_engines: 4
+"""),
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from berth.core.problems import Problem
 from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.actor import Actor
+from projects.models import WorkloadKind
 from projects.services import arrays
 from projects.services.workloads import submit_with_warnings
 from projects.services.workloads.prediction import Prediction, dry_run, validate
@@ -109,7 +110,8 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
         warnings = submission.warnings
     else:
         stored = submit_with_warnings(actor=request.actor, document=document)
-        to, name = reverse("workload", args=[stored.workload.pk]), f"Workload {stored.workload.name}"
+        kind = "service" if stored.workload.kind == WorkloadKind.SERVICE else "workload"
+        to, name = reverse(kind, args=[stored.workload.pk]), f"{kind.capitalize()} {stored.workload.name}"
         warnings = stored.warnings
     return done(request, " ".join([f"{name} submitted.", *warnings]), to=to, leave=True)
 

@@ -18,6 +18,8 @@ KINDS: Choices = (
 )  # fmt: skip
 FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
+ENGINES: Choices = (("", "SGLang"), ("openai", "OpenAI-compatible server"))
+ROUTERS: Choices = (("", "None"), ("sglang", "SGLang router"), ("static", "File of addresses"))
 PULL_POLICIES: Choices = (("", "If not present"), ("always", "Always"), ("never", "Never"))
 NOTIFICATION_EVENTS: Choices = tuple((event, event.capitalize()) for event in
                       ("started", "completed", "failed", "preempted", "cancelled",
@@ -28,6 +30,7 @@ PRIORITY_HINT = (
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
 )
 SECRETS_HINT = "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line"
+AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks. For lists of indexes or parameters, edit the YAML"
 DURATION_HINT = "90s, 30m, 2h or 7d"
 
@@ -78,6 +81,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = list(_role_places(data, ()))
     return [
         FormPart("Workload", _workload_fields(offer, has_image="image" in data)),
+        *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart("Scheduling", _scheduling_fields(offer), _advanced_fields()),
         *(_notification_part(number) for number in range(_length(data.get("notifications")))),
@@ -169,6 +173,17 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
     )
     title = f"Role {name}" if isinstance(name, str) and name else "Pods"
     return FormPart(title, fields, more, None if alone else at, join_path(at[:-1]) if last else "")
+
+
+def _service_fields() -> tuple[Field, ...]:
+    return (
+        Field(("service", "model_name"), "Model", hint="Name under which the engines serve it"),
+        Field(("service", "engine"), "Engine", field_kinds.CHOICE, choices=ENGINES),
+        Field(("service", "router", "kind"), "Router", field_kinds.CHOICE, choices=ROUTERS),
+        Field(("service", "router", "url"), "Router address", hint="For example http://router:30000"),
+        Field(("service", "autoscaler", "min_engines"), "Min engines", field_kinds.AMOUNT, AUTOSCALER_HINT),
+        Field(("service", "autoscaler", "max_engines"), "Max engines", field_kinds.AMOUNT),
+    )
 
 
 def _scheduling_fields(offer: FormChoices) -> tuple[Field, ...]:

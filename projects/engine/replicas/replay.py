@@ -1,0 +1,103 @@
+"""Replay recorded metrics of a service under other autoscaler settings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from projects.engine.replicas.conditions import ServiceMetrics, evaluate, with_streak
+from projects.engine.replicas.config import AutoscalerConfig
+from projects.engine.replicas.decide import Action, Clock, Decision, Fleet, decide_from_conditions
+from projects.engine.replicas.measures import Measure
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPoint:
+    """Metrics at one time: `values` has the public names of a metrics snapshot, with None for unknown."""
+
+    at: float
+    engines: int
+    reporting: int
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedScaling:
+    """Scaling decision of a replay, with the number of engines before it."""
+
+    at: float
+    engines: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Number of engines at each recorded point under the settings, and the decisions that led to it."""
+
+    engines: tuple[int, ...]
+    scalings: tuple[ReplayedScaling, ...]
+
+
+def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: int) -> Replay:
+    """Return the decisions of an enabled autoscaler with these settings.
+
+    1. The fleet starts with the recorded number of engines.
+    2. The recorded token usage is spread evenly over the engines of the replay. Queues and latencies are as
+       recorded, and added engines serve immediately.
+    3. Decisions follow the evaluation interval, cooldowns and durations of the settings.
+    """
+    config = replace(config, enabled=True)
+    engines = points[0].engines if points else 0
+    counts, scalings = list[int](), list[ReplayedScaling]()
+    since: dict[str, float] = {}
+    clock, last_at, evaluate_at = Clock(0.0), None, 0.0
+    for point in points:
+        if last_at is not None and point.at - last_at > config.max_sample_age:
+            since = {}
+        last_at = point.at
+        metrics = _spread_metrics(point, engines)
+        evaluated = evaluate(metrics, config)
+        since = {one.name: since.get(one.name, point.at) for one in evaluated if one.is_met}
+        if point.at >= evaluate_at:
+            evaluate_at = point.at + config.evaluation_interval_secs
+            clock = replace(clock, now=point.at)
+            held = tuple(with_streak(one, since.get(one.name), point.at) for one in evaluated)
+            decision = decide_from_conditions(held, metrics, Fleet(engines, initial), config, clock, False)
+            if decision.action is not Action.NONE:
+                scalings.append(ReplayedScaling(point.at, engines, decision))
+                engines = decision.target
+                clock = Clock(point.at, point.at, decision.action)
+        counts.append(engines)
+    return Replay(tuple(counts), tuple(scalings))
+
+
+def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> float:
+    """Return the engine-hours of a number of engines that changes at these times."""
+    following = [*times[1:], end]
+    return (
+        sum(count * (until - at) for at, until, count in zip(times, following, engines, strict=True)) / 3600
+    )
+
+
+def _spread_metrics(point: RecordedPoint, engines: int) -> ServiceMetrics:
+    """Return the metrics of the point as they would be with another number of engines."""
+    reporting = round(engines * point.reporting / point.engines) if point.engines else 0
+
+    def measure(name: str) -> Measure:
+        value = point.values.get(name)
+        return Measure(value if reporting else None, reporting if value is not None else 0, engines)
+
+    usage = measure("avg_token_usage")
+    if usage.value is not None and engines:
+        usage = replace(usage, value=min(usage.value * point.engines / engines, 1.0))
+    return ServiceMetrics(
+        token_usage=usage,
+        queued=measure("total_queue_reqs"),
+        running=measure("total_running_reqs"),
+        throughput=measure("total_gen_throughput"),
+        used_tokens=measure("total_used_tokens"),
+        max_tokens=measure("total_max_tokens"),
+        queue_time_p95=measure("queue_time_p95"),
+        ttft_p95=measure("ttft_p95"),
+        ttft_p99=measure("ttft_p99"),
+        inter_token_p95=measure("inter_token_latency_p95"),
+        variation=measure("throughput_variance"),
+    )

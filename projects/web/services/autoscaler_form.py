@@ -1,0 +1,131 @@
+"""Form for the settings of an autoscaler."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+
+from berth.core.errors import BerthError
+from berth.core.problems import Problem
+from berth.server.web.forms import Form, Section
+
+OUT, IN, DURATIONS = "scale_out_policy", "scale_in_policy", "durations"
+PERCENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Setting at a path of the settings document. Fractions are entered as percentages."""
+
+    path: tuple[str, ...]
+    label: str
+    kind: str = "number"  # number | whole | percent
+    hint: str = ""
+
+    @property
+    def name(self) -> str:
+        return "__".join(self.path)
+
+    def field(self) -> forms.Field:
+        options: dict[str, Any] = {"label": self.label, "help_text": self.hint}
+        return forms.IntegerField(**options) if self.kind == "whole" else forms.FloatField(**options)
+
+
+def _condition(
+    policy: str, threshold: str, name: str, metric: str, bound: str, kind: str
+) -> tuple[Setting, Setting]:
+    """Return the threshold of a condition and how long it must hold."""
+    return (
+        Setting((policy, threshold), f"{metric} {bound}", kind),
+        Setting((policy, DURATIONS, name), f"{metric} held for (s)"),
+    )
+
+
+GENERAL = (
+    Setting(("min_engines",), "Min engines", "whole"),
+    Setting(("max_engines",), "Max engines", "whole"),
+)
+SCALE_OUT = (
+    *_condition(OUT, "token_usage_threshold", "token_usage_high", "Token usage", "above (%)", "percent"),
+    *_condition(OUT, "queue_depth_per_engine", "queue_backlog", "Queue per engine", "above", "whole"),
+    *_condition(
+        OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95", "above (s)", "number"
+    ),
+    *_condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT", "p95 above (s)", "number"),
+    Setting((OUT, "max_delta"), "Engines per step", "whole", "At most this many are added at once."),
+    Setting(("scale_out_cooldown_secs",), "Cooldown (s)"),
+)
+SCALE_IN = (
+    *_condition(IN, "token_usage_threshold", "token_usage_low", "Token usage", "below (%)", "percent"),
+    *_condition(IN, "queue_depth_threshold", "no_queue", "Queue", "at most", "whole"),
+    *_condition(IN, "throughput_variance_threshold", "throughput_stable", "Variance", "below (%)", "percent"),
+    Setting(
+        (IN, "projected_usage_max"),
+        "Projected usage below (%)",
+        "percent",
+        "Token usage of the engines that stay.",
+    ),
+    Setting((IN, "max_delta"), "Engines per step", "whole", "At most this many are removed at once."),
+    Setting(("scale_in_cooldown_secs",), "Cooldown (s)"),
+)
+INTERVALS = (
+    Setting(("metrics_interval_secs",), "Metrics interval (s)"),
+    Setting(("evaluation_interval_secs",), "Evaluation interval (s)"),
+    Setting(("condition_window_secs",), "Condition window (s)"),
+)
+SETTINGS = (*GENERAL, *SCALE_OUT, *SCALE_IN, *INTERVALS)
+
+
+class AutoscalerForm(Form):
+    """Form with one field per setting. Settings without a field keep their values."""
+
+    enabled = forms.BooleanField(label="Enabled", required=False)
+
+    def __init__(self, data: Any, *, current: Mapping[str, Any]) -> None:
+        initial = {"enabled": current["enabled"]} | {one.name: _shown(one, current) for one in SETTINGS}
+        super().__init__(data, initial=initial, auto_id="scaler_%s")
+        self.current = current
+        self.fields.update({one.name: one.field() for one in SETTINGS})
+
+    def sections(self) -> Sequence[Section]:
+        return (
+            Section("Engines", ("enabled", *_names(GENERAL))),
+            Section("Scale out", _names(SCALE_OUT), "If any of these conditions holds."),
+            Section("Scale in", _names(SCALE_IN), "If all of these conditions hold."),
+            Section(
+                "Intervals", _names(INTERVALS), "How often metrics are read and evaluated.", is_folded=True
+            ),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the settings as a document. The form must be valid."""
+        document = deepcopy(dict(self.current)) | {"enabled": self.cleaned_data["enabled"]}
+        for one in SETTINGS:
+            value, target = self.cleaned_data[one.name], document
+            for key in one.path[:-1]:
+                target = target[key]
+            target[one.path[-1]] = round(value / PERCENT, 6) if one.kind == "percent" else value
+        return document
+
+    def add_problems(self, error: BerthError) -> None:
+        """Show the problems next to their fields, and others at the top of the form."""
+        problems: Sequence[Problem] = getattr(error, "problems", ())
+        for problem in problems:
+            name = problem.path.replace(".", "__")
+            self.add_error(name if name in self.fields else None, str(problem))
+        if not self.errors:
+            self.add_error(None, error.detail)
+
+
+def _names(settings: Sequence[Setting]) -> tuple[str, ...]:
+    return tuple(one.name for one in settings)
+
+
+def _shown(setting: Setting, document: Mapping[str, Any]) -> Any:
+    value: Any = document
+    for key in setting.path:
+        value = value[key]
+    value = round(value * PERCENT, 4) if setting.kind == "percent" else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value

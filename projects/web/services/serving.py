@@ -1,0 +1,75 @@
+"""State of a service in words: how many engines serve, and why the others do not."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from berth.core.words import to_words
+from projects.models import InferenceEngine, Workload
+from projects.models.workloads import ENDED_PHASES
+
+HEALTH_CHECK_FAILS = "health check fails"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """Status of an engine: its title, the tone of its chip, and why it does not serve, if so."""
+
+    title: str
+    tone: str
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingStatus:
+    """Status of a service: title and tone of its chip, and a sentence such as `1 of 2 serving: ...`."""
+
+    title: str
+    tone: str
+    text: str
+
+
+def engine_status(engine: InferenceEngine) -> EngineStatus:
+    """Return the status of an engine. A failing check counts more than the state it holds up."""
+    title = to_words(engine.state)
+    match engine.state:
+        case "ACTIVE" if engine.is_healthy:
+            return EngineStatus("Serving", "good")
+        case "ACTIVE":
+            return EngineStatus("Health check fails", "bad", HEALTH_CHECK_FAILS)
+        case "HEALTH_CHECKING" if engine.message or engine.failures:
+            return EngineStatus("Health check fails", "warn", HEALTH_CHECK_FAILS)
+        case "CONNECTING" if engine.message or engine.connection_failures:
+            return EngineStatus("Cannot be reached", "warn", "cannot be reached")
+        case "CREATING":
+            is_pending = engine.workload is not None and engine.workload.phase == "pending"
+            cause = "waiting for resources" if is_pending else "starting"
+            return EngineStatus(cause.capitalize(), "warn" if is_pending else "info", cause)
+        case "WEIGHT_SYNCING" if engine.sync == "failed":
+            return EngineStatus("Weight sync fails", "warn", "weight sync fails")
+        case "DRAINING" | "REMOVING":
+            return EngineStatus(title, "warn", "being removed")
+        case _:
+            return EngineStatus(title, "info", title.lower())
+
+
+def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
+    """Return the status of a service from its current engines."""
+    if workload.phase in ENDED_PHASES:
+        return ServingStatus(to_words(workload.phase), "", "The service has ended.")
+    statuses = [engine_status(engine) for engine in engines]
+    causes = Counter(status.cause for status in statuses if status.cause)
+    serving, total = len(statuses) - causes.total(), len(statuses)
+    text = f"{serving} of {total} serving"
+    if len(causes) == 1 and not serving:
+        text += f": {next(iter(causes))}"
+    elif causes:
+        text += ": " + ", ".join(f"{count} {cause}" for cause, count in causes.items())
+    if not total:
+        text += f": {workload.message}" if workload.message else ""
+    if total and serving == total:
+        return ServingStatus("Serving", "good", text)
+    if serving:
+        return ServingStatus("Partly serving", "warn", text)
+    failing = HEALTH_CHECK_FAILS in causes or workload.phase == "running"
+    return ServingStatus("Not serving", "bad" if failing else "warn", text)
