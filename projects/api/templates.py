@@ -32,7 +32,7 @@ PRECONDITION_HEADERS = ("If-Match", "If-None-Match")
 
 
 class TemplateValues(Body):
-    """Workload document, given as `document`, or as YAML in `text`, which keeps its comments."""
+    """Workload document: either `document`, or YAML in `text`, whose comments are kept."""
 
     document: dict[str, Any] | None = None
     text: str | None = None

@@ -46,7 +46,7 @@ def to_printable_line(answer: bytes) -> str:
 
 @contextmanager
 def open_connection(to: Destination, seconds: float) -> Iterator[http.client.HTTPConnection]:
-    """Yield a connection to the checked address that sends the host name in its requests.
+    """Yield a connection to the checked address. Its requests contain the host name.
 
     The connection is shut down after `seconds` in total, because a socket's own timeout restarts with every
     byte received.

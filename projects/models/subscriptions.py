@@ -62,7 +62,7 @@ class Subscription(models.Model):
 
     @property
     def scope_name(self) -> str:
-        """Return the scope of the subscription as text."""
+        """Return the subscription's scope as text."""
         if self.user is not None:
             return f"workloads submitted by {self.user.get_username()}"
         owner = self.project or self.department

@@ -221,7 +221,7 @@ class Workload(models.Model):
 
 
 class WorkloadDeletion(models.Model):
-    """Transaction in which live workloads were deleted, stored by the database."""
+    """Record of a transaction that deleted live workloads, stored by a trigger."""
 
     deleted_in = models.BigIntegerField(editable=False)
     deleted_at = models.DateTimeField(db_default=Now(), editable=False)

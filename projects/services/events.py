@@ -32,5 +32,5 @@ def build(
 
 
 def record_all(new_events: Iterable[Event]) -> None:
-    """Store events in the caller's transaction, in one statement."""
+    """Store events in the caller's transaction, in one query."""
     insert_rows([*new_events])

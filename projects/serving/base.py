@@ -1,6 +1,6 @@
 """Interfaces of inference engines and routers.
 
-Every call goes over the network. It may be slow, may raise ServingError, and must not be made while a
+Every call uses the network. It may be slow, may raise ServingError, and must not be made while a
 transaction is open. Addresses are base URLs that `projects.serving.addresses` has normalized.
 """
 

@@ -1,4 +1,4 @@
-"""Write the command reference from the help texts: `python -m berth.cli.reference`."""
+"""Generate the command reference from the help text: `python -m berth.cli.reference`."""
 
 import sys
 from collections.abc import Iterator

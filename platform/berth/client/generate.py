@@ -29,13 +29,13 @@ REPLACEMENTS = (
 
 
 def generate_modules() -> dict[str, str]:
-    """Return the text of every generated module of `berth.client.sync` by file name."""
+    """Return the source of every generated module of `berth.client.sync` by file name."""
     sources = [file for file in sorted((FOLDER / "aio").glob("*.py")) if file.name not in HAND_WRITTEN]
     return {file.name: to_synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
 
 
 def generate_models() -> dict[str, str]:
-    """Return the text of every generated module of `berth.client.models` by file name."""
+    """Return the source of every generated module of `berth.client.models` by file name."""
     sources = model_generator.generate_sources()
     return {name: _finish_module(text, "the OpenAPI document") for name, text in sources.items()}
 
@@ -47,7 +47,7 @@ def to_synchronous(text: str, source: str) -> str:
 
 
 def _finish_module(text: str, source: str) -> str:
-    """Add the header, remove unused imports and format the text."""
+    """Add the header, remove unused imports and format the source."""
     text = HEADER.format(source=source) + text
     text = _run_ruff(text, "check", "--fix-only", "--unsafe-fixes", "--quiet", "--select", "I,F,UP,C4")
     return _run_ruff(text, "format", "--quiet")

@@ -29,7 +29,7 @@ Schema = dict[str, Any]
 
 
 def generate_sources() -> dict[str, str]:
-    """Return the unformatted text of every generated module by file name."""
+    """Return the unformatted source of every generated module by file name."""
     imported = imported_models()
     models = Models(read_components(), imported)
     for name, topic in imported.items():

@@ -224,7 +224,7 @@ class EmbeddedCluster:
 
 @contextlib.contextmanager
 def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedCluster]:
-    """Run a server while the block runs."""
+    """Run a server for the duration of the block."""
     cluster.prepare()
     with log.open("ab") as output:
         server = subprocess.Popen(
@@ -245,7 +245,7 @@ def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedClust
 
 @contextlib.contextmanager
 def running_database(*, needed: bool = True) -> Iterator[None]:
-    """Use the running server, or run a server while the block runs."""
+    """Use the running server, or run a server for the duration of the block."""
     cluster = EmbeddedCluster(home() / "postgres")
     if not needed or cluster.server_pid():
         yield

@@ -26,7 +26,7 @@ def fetch_one(statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | No
 
 
 def execute(statement: str, parameters: Sequence[Any]) -> None:
-    """Run a prepared statement that returns no rows."""
+    """Run a prepared query that returns no rows."""
     _run(statement, parameters)
 
 

@@ -1,4 +1,4 @@
-"""Ring all-reduce that gives all ranks bitwise identical sums."""
+"""Ring all-reduce whose sums are bitwise identical on all ranks."""
 
 import select
 import socket

@@ -43,7 +43,7 @@ class RayUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PodPosition:
-    """Position of a pod in its run. `head` is the address at which the other ranks reach rank 0."""
+    """Position of a pod in its run. `head` is the address that the other ranks use to reach rank 0."""
 
     rank: int
     address: str

@@ -18,7 +18,7 @@ OUT_DURATIONS = MappingProxyType(
     {TOKEN_USAGE_HIGH: 30.0, QUEUE_BACKLOG: 20.0, QUEUE_LATENCY_HIGH: 15.0, TTFT_HIGH: 15.0}
 )
 IN_DURATIONS = MappingProxyType({TOKEN_USAGE_LOW: 120.0, NO_QUEUE: 120.0, THROUGHPUT_STABLE: 60.0})
-MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which streaks are reset
+MAX_MISSED_SAMPLES = 3  # consecutive missing samples that reset the streaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +67,5 @@ class AutoscalerConfig:
 
     @property
     def max_sample_age(self) -> float:
-        """Number of seconds without a sample after which streaks are reset."""
+        """Number of seconds without a sample that resets the streaks."""
         return MAX_MISSED_SAMPLES * self.metrics_interval_secs

@@ -108,7 +108,7 @@ def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
 
 
 def end(arrays: Collection[uuid.UUID], now: datetime) -> int:
-    """End locked arrays whose tasks have all ended, and notify their subscribers. Return their number."""
+    """End locked arrays whose tasks have all ended, and notify subscribers. Return the number of arrays."""
     with connection.cursor() as cursor:
         cursor.execute(END, {"arrays": list(arrays), "now": now})
         ended = [pk for (pk,) in cursor.fetchall()]

@@ -152,7 +152,7 @@ def require_no_active_request(running: ScaleRequest | None) -> None:
 
 
 def new_urls(service: Service, parameters: ScaleParameters, running: ScaleRequest | None) -> list[str]:
-    """Return the requested addresses at which no engine is live or being added."""
+    """Return the requested addresses that no live or starting engine uses."""
     current_urls = set(service.engines.filter(ended_at__isnull=True).values_list("url", flat=True))
     if running is not None and running.direction == "scale_out":
         current_urls |= set(running.engine_urls)

@@ -21,7 +21,7 @@ from projects.services.notifications import notify
 
 MAX_ATTEMPTS = 8
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=30), timedelta(hours=2)
-ATTEMPT_TIMEOUT = timedelta(minutes=5)  # time after which another task may retry the delivery
+ATTEMPT_TIMEOUT = timedelta(minutes=5)  # another task may retry the delivery after this time
 MAX_BATCH = 200
 WORKER_DIED = "the delivery task died"
 KIND_BY_PHASE = {

@@ -70,7 +70,7 @@ def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
 
 
 def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Delivery:
-    """Queue a test message to the address of a subscription. Return its delivery.
+    """Queue a test message to the subscription's address. Return its delivery.
 
     Raises Conflict if the last test message is less than a minute old, to avoid flooding the address.
     """

@@ -107,7 +107,7 @@ def revoke(*, actor: Actor, token: ApiToken) -> None:
 
 
 def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
-    """Revoke the user's tokens, or only those created by sign-in. Return their number."""
+    """Revoke the user's tokens, or only those created by sign-in. Return the number revoked."""
     live = ApiToken.objects.filter(user=user, revoked_at__isnull=True).select_for_update()
     if only_by_sign_in:
         live = live.exclude(session_hash="")

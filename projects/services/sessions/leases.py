@@ -18,7 +18,7 @@ from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 
 CHANNEL = "calls"  # carries session IDs to clients and pod IDs to workers
-WORKER_TIMEOUT = timedelta(seconds=90)  # time without a report after which a worker's calls are requeued
+WORKER_TIMEOUT = timedelta(seconds=90)  # a worker that has not reported for this long loses its calls
 _SAVED_FIELDS = ("turn", "ended_count", "received_count", "seen_at")
 MAX_BATCH = 1000  # maximum pending calls processed at a time
 

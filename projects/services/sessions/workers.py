@@ -1,4 +1,4 @@
-"""Register session workers, hand out calls and accept results."""
+"""Register session workers, deliver calls and accept results."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

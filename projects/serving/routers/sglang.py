@@ -18,7 +18,7 @@ NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 
 
 class SGLangRouter:
-    """Client for one router, which has `seconds` to find an engine healthy or to remove it."""
+    """Client for one router. `seconds` limits how long the router may take to add or remove an engine."""
 
     kind = "sglang"
 

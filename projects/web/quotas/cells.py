@@ -87,7 +87,7 @@ def parse_cell(field: Field, text: str) -> Any:
 
 
 def removes_quota(text: str) -> bool:
-    """Return whether the text removes the quota, which is different from a quota of 0."""
+    """Return whether the text removes the quota. A removed quota differs from a quota of 0."""
     return text.strip() in NO_QUOTA_WORDS
 
 
@@ -110,7 +110,7 @@ def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any
 
 
 def field_for_path(path: str, inputs: Iterable[str]) -> str:
-    """Return the field to which a service error's path refers, or the first entered field if none matches."""
+    """Return the field that a service error's path refers to, or the first entered field if none matches."""
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
     return names.get(path) or next(iter(inputs), "gpu")
 

@@ -17,7 +17,7 @@ CSV_HEADERS = (
     "Queue time p95 (ms)",
 )  # fmt: skip
 
-MIN_VALID_SECONDS = 60.0  # how long a sample is valid at least, even if the scrape interval is shorter
+MIN_VALID_SECONDS = 60.0  # minimum time that a sample is valid, even if the scrape interval is shorter
 
 Pick = Callable[[MetricsPoint], float | None]
 

@@ -252,7 +252,7 @@ def _print_dry_run(result: "DryRun") -> None:
 
 
 def _format_pods_per_node(decision: dict[str, Any]) -> str:
-    """Return text that gives the number of pods per node, such as " 2 pods on train-1"."""
+    """Format the number of pods per node, such as " 2 pods on train-1"."""
     nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
     counts = ", ".join(f"{format_count(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
     return f" {counts}" if counts else ""

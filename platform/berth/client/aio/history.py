@@ -24,11 +24,11 @@ class AsyncEvictions(AsyncResource):
         return self._iterate(Eviction, "evictions", filters, limit)
 
     async def matrix(self, **filters: object) -> EvictionMatrix:
-        """Return eviction totals for each pair of projects. Filters: those of `list`, except workload."""
+        """Return eviction totals by project pair. Accepts the filters of `list`, except workload."""
         return await self._get(EvictionMatrix, "evictions/matrix", filters)
 
     async def csv(self, **filters: object) -> AsyncIterator[bytes]:
-        """Stream the evictions as a CSV file. Filters: those of `list`."""
+        """Stream the evictions as a CSV file. Accepts the filters of `list`."""
         async with self._transport.stream("evictions", {**filters, "format": "csv"}) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk

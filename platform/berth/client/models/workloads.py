@@ -123,7 +123,7 @@ class RefusedItem(Model):
 
 
 class BatchItem(Model):
-    """Outcome of one document. Outcomes are in the order of the documents."""
+    """Outcome of one document. Outcomes are in document order."""
 
     workload: Workload | None = None
     """The stored workload; None if there is none."""

@@ -72,7 +72,7 @@ class Options:
 
     @property
     def min_nodes(self) -> int:
-        """Minimum number of nodes with which the session starts."""
+        """Minimum number of nodes that the session needs to start."""
         return self.nodes if isinstance(self.nodes, int) else self.nodes[0]
 
     def body(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Arrays(Resource):
     ) -> Iterator[Workload]:
         """Iterate over an array's tasks, which are workloads: each task's last attempt, or all attempts.
 
-        The filters are those of `workloads.list`, for example phase="failed".
+        Accepts the filters of `workloads.list`, for example phase="failed".
         """
         attempts = {} if all_attempts else {"superseded": False}
         params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}

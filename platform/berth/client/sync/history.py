@@ -25,11 +25,11 @@ class Evictions(Resource):
         return self._iterate(Eviction, "evictions", filters, limit)
 
     def matrix(self, **filters: object) -> EvictionMatrix:
-        """Return eviction totals for each pair of projects. Filters: those of `list`, except workload."""
+        """Return eviction totals by project pair. Accepts the filters of `list`, except workload."""
         return self._get(EvictionMatrix, "evictions/matrix", filters)
 
     def csv(self, **filters: object) -> Iterator[bytes]:
-        """Stream the evictions as a CSV file. Filters: those of `list`."""
+        """Stream the evictions as a CSV file. Accepts the filters of `list`."""
         with self._transport.stream("evictions", {**filters, "format": "csv"}) as response:
             yield from response.iter_bytes()
 

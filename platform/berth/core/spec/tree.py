@@ -62,7 +62,7 @@ def build_tree(spec: WorkloadSpec) -> GroupShape:
 
 
 def smallest_gang_size(shape: GroupShape | RoleShape) -> int:
-    """Return the smallest number of replicas with which the gang can run."""
+    """Return the smallest number of replicas that the gang needs to run."""
     if isinstance(shape, RoleShape):
         return shape.min
     return sum(sorted(smallest_gang_size(child) for child in shape.children)[: shape.need])

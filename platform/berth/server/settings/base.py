@@ -55,7 +55,7 @@ FORMAT_MODULE_PATH = "berth.server.web.formats"
 
 # Providers tag their machines with this name. If it is empty, a name is generated and stored in the database.
 BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
-# URL at which providers' machines reach this server, such as https://berth.example.org.
+# URL that providers' machines use to reach this server, such as https://berth.example.org.
 BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
 BERTH_PUBLIC_CA = env.str("BERTH_PUBLIC_CA", default="")
 BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)

@@ -59,7 +59,7 @@ BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)  # 0 disabl
 BERTH_IDLE_GPU_PERCENT = env.int("BERTH_IDLE_GPU_PERCENT", default=5)  # utilization below which a GPU is idle
 BERTH_IDLE_GPU_MINUTES = env.int(
     "BERTH_IDLE_GPU_MINUTES", default=60
-)  # idle time after which a GPU is reported as idle
+)  # minimum idle time before a GPU is reported as idle
 
 # Retention in days
 BERTH_KEEP_DAYS = {

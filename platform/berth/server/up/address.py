@@ -13,7 +13,7 @@ WAITING_CONNECTIONS = 512
 
 
 def bind_socket(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket on which clients can wait while the web process restarts."""
+    """Return a listening socket that keeps clients waiting while the web process restarts."""
     ports = range(FIRST_PORT, FIRST_PORT + TRIES) if port is None else [port]
     for number in ports:
         try:

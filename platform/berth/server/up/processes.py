@@ -49,7 +49,7 @@ def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
         "BERTH_OWN_PORTS": ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")])),
     }
     if ip_address(host).is_loopback:
-        # Browsers resolve every name under localhost to the machine on which they run.
+        # Browsers resolve every name under localhost to their own machine.
         env.setdefault("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
     number = forks.inherited.fileno()
     command = [sys.executable, "-m", "berth.server.up.preload", str(number)]

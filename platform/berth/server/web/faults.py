@@ -11,7 +11,7 @@ from berth.core.errors import BerthError, Invalid
 
 @contextmanager
 def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Add errors of the service call in the block to the form, and continue after the block."""
+    """Add the service's errors that the block raises to the form, and continue after the block."""
     try:
         yield
     except BerthError as error:

@@ -217,7 +217,7 @@ def delete_project(name: ProjectArgument) -> None:
 def tenant_values(
     title: str | None, rank: int | None, reclaim_after: str | None, preempt_after: str | None
 ) -> dict[str, Any]:
-    """Return the values of the options in use, by REST field name."""
+    """Return the values of the options that were set, by REST field name."""
     values: dict[str, Any] = {}
     if title is not None:
         values["title"] = title
