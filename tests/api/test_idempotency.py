@@ -29,7 +29,7 @@ def test_repeated_request_gets_the_first_response(dave: Caller) -> None:
     assert Workload.objects.count() == 1
 
 
-def test_reusing_a_key_for_another_request_is_rejected(dave: Caller) -> None:
+def test_reusing_a_key_for_a_different_request_is_rejected(dave: Caller) -> None:
     dave.post("workloads", TRAINING, Idempotency_Key="k1")
     other = dave.post("workloads", training("other", project="vision"), Idempotency_Key="k1")
     assert (other.status_code, other.json()["errors"][0]["path"]) == (422, "Idempotency-Key")

@@ -130,7 +130,7 @@ def test_error_does_not_repeat_a_refused_value(cast: Cast, put: Any, body: Any) 
     assert not ProjectSecret.objects.exists() and not PoolSecret.objects.exists()
 
 
-def test_log_of_an_unexpected_error_does_not_contain_the_value(
+def test_unexpected_error_log_does_not_contain_the_value(
     cast: Cast, put: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*args: object, **kwargs: object) -> None:
@@ -141,7 +141,7 @@ def test_log_of_an_unexpected_error_does_not_contain_the_value(
     assert "RuntimeError" in caplog.text and TOKEN not in caplog.text
 
 
-def test_error_names_the_rejected_secret_of_a_document(
+def test_error_names_the_documents_rejected_secret(
     cast: Cast, caller: Callable[..., Caller], put: Any
 ) -> None:
     put("carol", f"{PROJECT}/hf-token", {"value": TOKEN})

@@ -80,7 +80,7 @@ def test_error_names_an_unsupported_backup_format(tmp_path: Path) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("berth_home")
-def test_error_for_a_backup_from_another_version_names_both_versions(tmp_path: Path) -> None:
+def test_error_for_a_backup_from_a_different_version_names_both_versions(tmp_path: Path) -> None:
     newer = write_backup(
         tmp_path, b"", migrations=(*current_migrations(), ("scheduler", "9999_from_the_future"))
     )

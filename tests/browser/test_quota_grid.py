@@ -215,7 +215,7 @@ def test_cell_range_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, s
         assert faults == []
 
 
-def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, scene: Scene) -> None:
+def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: Scene) -> None:
     """Both start from the same values; the second admin sees both values of each conflicting cell."""
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):

@@ -11,7 +11,7 @@ def test_amounts_have_the_unit_of_their_resource() -> None:
     ]
 
 
-def test_memory_is_given_in_mib() -> None:
+def test_memory_is_printed_in_mib() -> None:
     assert format_numbers({"resource": "memory_mib", "missing": 300}) == [("missing", "300 MiB of memory")]
 
 

@@ -197,7 +197,7 @@ def test_preview_without_token_or_permission_exits_with_255(
     )
 
 
-def test_replay_repeats_the_decisions_of_a_cycle(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+def test_replay_repeats_a_cycles_decisions(berth: Berth, cast: Cast, tmp_path: Path) -> None:
     from tests.scheduler.stage import Stage
 
     alice = {"BERTH_TOKEN": token_of(cast.alice)}

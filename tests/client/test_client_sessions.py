@@ -158,7 +158,7 @@ def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dic
     assert (unpickled_names, future.done()) == (["it"], True)
 
 
-def test_failed_setup_of_a_late_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_late_nodes_failed_setup_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     words = {"outcome": "error", "error": {"message": "no such disk"}, "late": True}
     PendingCalls().handle_outcome(*ended_call(uuid.uuid4(), None, **words))
     assert "no such disk" in caplog.text
@@ -174,7 +174,7 @@ def test_waiting_for_nodes_logs_the_reason_once_a_minute(caplog: pytest.LogCaptu
     ]
 
 
-def test_callback_of_a_future_can_add_a_call() -> None:
+def test_future_callback_can_add_a_call() -> None:
     calls = PendingCalls()
     more: list[Any] = []
     first = calls.add(b"x")

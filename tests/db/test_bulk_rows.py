@@ -20,7 +20,7 @@ def event(number: int, **changes: Any) -> Event:
     return Event(**{**values, "data": {"n": number, "at": None}, **changes})
 
 
-def test_rows_are_inserted_in_order_with_one_statement_and_get_their_keys() -> None:
+def test_rows_are_inserted_in_order_in_one_query_and_get_their_keys() -> None:
     workload = uuid.uuid4()
     rows = [event(number, workload_id=workload) for number in range(30)]
     with CaptureQueriesContext(connection) as queries:

@@ -42,7 +42,7 @@ def test_query_returns_the_current_rows_for_each_list_of_values(projects: list[P
     assert len(queries) == 1
 
 
-def test_sql_is_composed_once(projects: list[Project]) -> None:
+def test_sql_is_compiled_once(projects: list[Project]) -> None:
     query = compiled_once(lambda keys: Project.objects.filter(pk__any=keys).order_by("name"))
     with patch.object(SQLCompiler, "as_sql", autospec=True, side_effect=SQLCompiler.as_sql) as composed:
         for project in projects:

@@ -33,7 +33,7 @@ def test_deleted_row_is_not_updated() -> None:
     assert not compare_and_set(user, "first_name", expected=["pending"], to="starting")
 
 
-def test_rows_change_in_one_statement_per_set_of_columns() -> None:
+def test_rows_change_in_one_query_per_set_of_columns() -> None:
     alice, bob, carol, dave = (
         User.objects.create(username=name, first_name="pending") for name in ("alice", "bob", "carol", "dave")
     )
@@ -59,7 +59,7 @@ def test_expression_refers_to_the_current_row() -> None:
     assert (user.first_name, user.last_name) == ("ended", "ab")
 
 
-def test_empty_change_runs_no_statement() -> None:
+def test_empty_change_runs_no_query() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert change_rows(User, "first_name", []) == set()
     assert not queries.captured_queries

@@ -34,7 +34,7 @@ def test_submitted_workload_is_pending_with_its_role_tree(cast: Cast) -> None:
     ]
 
 
-def test_name_of_an_ended_workload_can_be_reused(cast: Cast) -> None:
+def test_ended_workloads_name_can_be_reused(cast: Cast) -> None:
     first = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     with pytest.raises(Conflict, match="train-1"):
         workloads.submit(actor=cast.dave, project=cast.vision, document=training())

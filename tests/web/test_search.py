@@ -52,7 +52,7 @@ def test_unusual_searches_return_a_response(cast: Cast, sign_in, words: str) -> 
         assert "Nothing that you may see matches" in answer.content.decode()
 
 
-def test_search_takes_the_same_number_of_statements_for_many_workloads(
+def test_search_query_count_is_independent_of_the_number_of_workloads(
     cast: Cast, sign_in, django_assert_max_num_queries
 ) -> None:
     alice = sign_in("alice")

@@ -188,7 +188,7 @@ def test_provider_settings_are_validated_and_visible_to_platform_admins(alice: C
         ({"name": "<b>"}, "name"),
     ],
 )
-def test_error_names_the_invalid_field_of_a_pool(alice: Caller, values: dict[str, object], path: str) -> None:
+def test_error_names_the_invalid_pool_field(alice: Caller, values: dict[str, object], path: str) -> None:
     answer = alice.post("node-pools", {"name": "big", "nodes_max": 3, **values})
     assert answer.status_code == 422
     assert any(fault["path"].startswith(path) for fault in answer.json()["errors"])

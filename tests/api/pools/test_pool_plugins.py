@@ -58,7 +58,7 @@ def test_response_can_be_sent_back_unchanged(alice: Caller) -> None:
         ({"environment": {"python": "3.12; reboot"}}, "environment.python"),
     ],
 )
-def test_error_names_the_path_of_an_invalid_plugin_or_environment(
+def test_plugin_or_environment_error_names_its_path(
     alice: Caller, values: dict[str, object], path: str
 ) -> None:
     answer = alice.post("node-pools", {**POOL, **values})

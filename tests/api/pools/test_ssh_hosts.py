@@ -101,7 +101,7 @@ def test_host_list_shows_problems_and_only_presented_keys_are_accepted(
     assert server.private_key not in json.dumps(alice.get("audit").json())
 
 
-def test_settings_keep_accepted_keys_and_name_the_host_of_a_problem(
+def test_settings_keep_accepted_keys_and_errors_name_the_host(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
     alice.post("node-pools", body)

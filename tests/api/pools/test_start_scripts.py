@@ -102,7 +102,7 @@ def test_malformed_start_script_report_is_rejected(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_agent_reports_exit_code_and_output_of_a_start_script(
+def test_agent_reports_the_start_scripts_exit_code_and_output(
     live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(

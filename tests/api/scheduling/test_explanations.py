@@ -34,7 +34,7 @@ def test_dry_run_predicts_the_outcome_and_stores_nothing(gpu_node: None, dave: C
     assert not Workload.objects.exists()
 
 
-def test_dry_run_of_an_invalid_document_lists_its_errors(gpu_node: None, dave: Caller) -> None:
+def test_dry_run_lists_the_errors_in_an_invalid_document(gpu_node: None, dave: Caller) -> None:
     prediction = dave("POST", "workloads", training("-", project="vision"), dry_run="true")
     assert (prediction.status_code, prediction.json()["outcome"]) == (200, "invalid")
     assert prediction.json()["errors"][0]["path"] == "name"
@@ -44,7 +44,7 @@ def test_dry_run_needs_the_same_role_as_a_submission(gpu_node: None, erin: Calle
     assert erin("POST", "workloads", training(project="vision"), dry_run="true").status_code == 403
 
 
-def test_explanation_lists_blockers_and_queue_status_of_the_last_cycle(
+def test_explanation_lists_blockers_and_queue_status_from_the_last_cycle(
     cast: Cast, gpu_node: None, dave: Caller
 ) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())

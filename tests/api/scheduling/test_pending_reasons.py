@@ -65,7 +65,9 @@ def test_unschedulable_workload_does_not_stop_others_from_starting_in_the_same_c
     assert (queue["requested"]["gpu"], queue["share"]["gpu"]) == (1, 1), "only the small workload counts"
 
 
-def test_dry_run_of_a_hundred_thousand_replicas_reports_unschedulable(cluster: Cluster, dave: Caller) -> None:
+def test_dry_run_with_a_hundred_thousand_replicas_reports_unschedulable(
+    cluster: Cluster, dave: Caller
+) -> None:
     roles = [{"name": "worker", "replicas": 100_000, "gpu": 0}]
     document = training("huge", project="vision", pools=["small"], roles=roles)
     answer = dave("POST", "workloads", document, dry_run="true").json()

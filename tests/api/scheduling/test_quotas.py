@@ -89,7 +89,7 @@ def test_quota_above_the_department_quota_returns_the_same_warning_as_the_previe
     assert "projects_above_department" in [warning["code"] for warning in of_department.json()["warnings"]]
 
 
-def test_quota_includes_fair_share_and_allocation_of_the_last_cycle(
+def test_quota_includes_fair_share_and_allocation_from_the_last_cycle(
     cast: Cast, carol: Caller, bob: Caller
 ) -> None:
     bob("PUT", VISION_QUOTA, {"gpu": 4}, headers=NEW)

@@ -144,7 +144,7 @@ def test_metrics_require_a_token_even_from_loopback(
         assert Client().get("/metrics", HTTP_AUTHORIZATION=sent).status_code == status, sent
 
 
-def test_metrics_ignore_parameters_of_the_scrape_configuration(db: None, settings: Any) -> None:
+def test_metrics_ignore_scrape_configuration_parameters(db: None, settings: Any) -> None:
     sent = {"HTTP_AUTHORIZATION": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/metrics", {"collect[]": "nodes"}, **sent).status_code == 200
 

@@ -50,7 +50,7 @@ def test_batch_stores_workloads_with_roles_events_and_audit_entries(dave: Caller
 
 
 @pytest.mark.parametrize("count", [1, 10, 100])
-def test_statement_count_does_not_grow_with_documents(
+def test_query_count_does_not_grow_with_documents(
     dave: Caller, django_assert_num_queries: Any, count: int
 ) -> None:
     dave.get("whoami")  # notes when the token was used last

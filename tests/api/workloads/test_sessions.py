@@ -106,7 +106,7 @@ def test_worker_can_access_only_its_own_session(dave: Caller, carol: Caller, run
 
 
 @pytest.mark.parametrize("path", ["hello", "orders", "results", "leave"])
-def test_worker_endpoints_need_the_secret_of_a_live_pod(db: None, path: str) -> None:
+def test_worker_endpoints_require_a_live_pods_secret(db: None, path: str) -> None:
     method = "GET" if path == "orders" else "POST"
     body = frames(({"number": 1, "outcome": "value"}, b"")) if path == "results" else HELLO_BODY
     for secret in ("", "pod.x.y", "berth_nothing", secrets.for_pod(str(uuid.uuid4())), secrets.for_node(1)):
@@ -133,7 +133,7 @@ def test_worker_endpoints_reject_user_tokens(dave: Caller, running_session: str)
         ({"env": {"1": "x"}}, "env"),
     ],
 )
-def test_error_names_the_invalid_field_of_a_session(dave: Caller, change: dict[str, Any], path: str) -> None:
+def test_error_names_the_invalid_session_field(dave: Caller, change: dict[str, Any], path: str) -> None:
     answer = dave.post("sessions", {**BODY, **change})
     assert answer.status_code == 422
     assert any(error["path"].startswith(path) for error in answer.json()["errors"]), answer.json()

@@ -17,15 +17,13 @@ def submit(caller: Caller, name: str, **changes: Any) -> Any:
     return caller.post("workloads", document, Idempotency_Key=f"key of {name}")
 
 
-def test_submission_takes_seven_statements(dave: Caller, django_assert_num_queries: Any) -> None:
+def test_submission_takes_seven_queries(dave: Caller, django_assert_num_queries: Any) -> None:
     assert submit(dave, "first").status_code == 201  # notes when the token was used last
     with django_assert_num_queries(STATEMENTS):
         assert submit(dave, "second").status_code == 201
 
 
-def test_statement_count_does_not_depend_on_the_role_tree(
-    dave: Caller, django_assert_num_queries: Any
-) -> None:
+def test_query_count_does_not_depend_on_the_role_tree(dave: Caller, django_assert_num_queries: Any) -> None:
     submit(dave, "first")
     group = {"name": "g", "groups": [{"name": "h", "need": 1, "roles": [{"name": n} for n in "abc"]}]}
     tree = {"roles": None, "groups": [group, {"name": "k", "roles": [{"name": "d", "replicas": 3}]}]}

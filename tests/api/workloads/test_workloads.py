@@ -74,7 +74,7 @@ def test_viewer_cannot_submit_and_users_without_a_role_see_no_project(erin: Call
     assert not Workload.objects.exists()
 
 
-def test_name_of_a_live_workload_cannot_be_reused(dave: Caller) -> None:
+def test_live_workloads_name_cannot_be_reused(dave: Caller) -> None:
     assert dave.post("workloads", training(project="vision")).status_code == 201
     assert dave.post("workloads", training(project="vision")).status_code == 409
 

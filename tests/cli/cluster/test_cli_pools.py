@@ -89,7 +89,7 @@ def test_invalid_nodes_option_prints_one_line(terminal: Terminal, typed: str) ->
 
 
 @pytest.mark.shows("SKY-18")
-def test_error_names_the_field_of_an_invalid_value(terminal: Terminal) -> None:
+def test_error_names_the_field_with_an_invalid_value(terminal: Terminal) -> None:
     fault = {"path": "nodes.max", "message": "is below nodes.min", "received": "3", "allowed": "at least 4"}
     result = terminal.run(
         "pool", "create", "x", "--nodes", "4:3", server=StubServer(problem(422, errors=[fault]))
@@ -133,7 +133,7 @@ def test_pool_action_prints_the_resulting_state(
     assert terminal.run("pool", *words, server=StubServer(problem(404, detail="None."))).exit_code == 4
 
 
-def test_describe_prints_the_details_of_a_pool(terminal: Terminal) -> None:
+def test_describe_prints_pool_details(terminal: Terminal) -> None:
     spent = {"node_hours": 1.0, "gpu_hours": 8.0, "cost": 20.0}
     cost = {"price_per_gpu_hour": 2.5, "per_hour": 60.0, "last_24_hours": spent, "last_30_days": spent}
     levels = [{"gpus": 0, "nodes": 1, "replicas": 0}, {"gpus": 2, "nodes": 3, "replicas": 3}]
@@ -376,7 +376,7 @@ def test_budget_options_are_sent_as_disruption_budgets(terminal: Terminal) -> No
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
 
 
-def test_doctor_lists_the_problems_of_a_pool_and_exits_with_1_for_an_error(terminal: Terminal) -> None:
+def test_doctor_lists_pool_problems_and_exits_with_1_for_an_error(terminal: Terminal) -> None:
     error = {"severity": "error", "name": "boots", "finding": "5 boots in a row failed.", "remedy": "Run it."}
     note = {"severity": "note", "name": "no nodes", "finding": "The pool has no nodes.", "remedy": ""}
 

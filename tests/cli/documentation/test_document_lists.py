@@ -42,7 +42,7 @@ def model_parts(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 @pytest.mark.parametrize("whole", [WorkloadSpec, ScenarioDocument])
-def test_every_key_of_a_document_is_documented(whole: type[BaseModel]) -> None:
+def test_every_document_key_is_documented(whole: type[BaseModel]) -> None:
     kinds = list(models(whole, set()))
     keys = {f"{kind.__name__}.{key}": key for kind in kinds for key in kind.model_fields}
     assert {"RoleSpec.spread_per_node", "GroupSpec.need"} <= keys.keys()

@@ -58,7 +58,7 @@ def test_error_names_the_invalid_field(signed_in: Berth) -> None:
     assert signed_in("whoami").returncode == 0
 
 
-def test_replacement_of_a_token_from_the_environment_is_printed(
+def test_replacement_for_a_token_from_the_environment_is_printed(
     berth: Berth, cast: Cast, live_server: Any
 ) -> None:
     from berth.client import Client, Settings

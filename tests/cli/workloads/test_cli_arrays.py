@@ -57,7 +57,7 @@ def test_invalid_array_option_is_refused(terminal: Terminal, option: str, part: 
     assert f"--array: is not an index, a range or a limit; received {part}" in result.stderr
 
 
-def test_array_option_does_not_replace_values_of_the_document(terminal: Terminal) -> None:
+def test_array_option_does_not_replace_document_values(terminal: Terminal) -> None:
     result = terminal.run("submit", "--array", "0-9", "-f", "-", input=SWEEP + "array: {values: [a, b]}\n")
     assert (result.exit_code, result.stderr) == (
         2, "berth: --array cannot be combined with array.values in the document\n",
@@ -111,7 +111,7 @@ def test_list_shows_tasks_on_request_and_with_workload_filters(terminal: Termina
     assert "in_array" not in call
 
 
-def test_selected_tasks_of_an_array_are_cancelled(terminal: Terminal) -> None:
+def test_selected_array_tasks_are_cancelled(terminal: Terminal) -> None:
     server = StubServer(
         page([array()]), json_answer(array()), json_answer({"changed": 11, "array": array(cancelled=11)})
     )

@@ -32,7 +32,7 @@ def test_link_is_printed_if_there_is_no_browser(monkeypatch: pytest.MonkeyPatch)
     assert result.output.strip() == LINK["url"]
 
 
-def test_print_option_prints_the_link_of_the_named_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_print_option_prints_the_link_to_the_named_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: pytest.fail("no browser was expected"))
     server = link_server(ports=[{"name": "lab"}, {"name": "board"}])
     result = Terminal(monkeypatch).run("open", "desk", "--port", "board", "--print", server=server)

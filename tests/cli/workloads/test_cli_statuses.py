@@ -71,7 +71,7 @@ def test_phase_of_workload_roles_and_pods_is_shown_as_it_changes(live_server: An
     assert "completed" in view.page(workload)
 
 
-def test_image_and_pull_progress_of_a_run_are_shown(
+def test_runs_image_and_pull_progress_are_shown(
     live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(capabilities.CAPABILITIES, "fake", Capabilities(runs_images=True))  # type: ignore[misc]

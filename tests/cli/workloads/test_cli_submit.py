@@ -55,7 +55,7 @@ def test_documents_from_several_files_are_submitted_with_one_request(
     assert result.stdout == "vision/a submitted\nvision/b submitted\nvision/c submitted\n"
 
 
-def test_error_names_the_refused_document_of_a_batch_and_exits_with_code_2(terminal: Terminal) -> None:
+def test_batch_error_names_the_refused_document_and_exits_with_code_2(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n"
     result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", refused="b")), input=typed)
     assert (result.exit_code, result.stdout) == (2, "vision/a submitted\n")
@@ -151,7 +151,7 @@ def test_dry_run_prints_one_line_per_eviction(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_dry_run_of_an_invalid_workload_exits_with_code_2(terminal: Terminal, output: str) -> None:
+def test_invalid_dry_run_exits_with_code_2(terminal: Terminal, output: str) -> None:
     server = StubServer(
         httpx.Response(200, json={"outcome": "invalid", "workload": None, "errors": [NO_GPU]})
     )
@@ -165,7 +165,7 @@ def test_dry_run_of_an_invalid_workload_exits_with_code_2(terminal: Terminal, ou
 
 
 @pytest.mark.parametrize(("phase", "code"), [("completed", 0), ("failed", 10), ("cancelled", 11)])
-def test_watch_exits_with_the_code_of_the_final_phase(
+def test_watch_exit_code_matches_the_final_phase(
     terminal: Terminal, phase: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "REFRESH_SECONDS", 0)

@@ -103,7 +103,7 @@ def test_page_offers_changes_only_to_users_who_may_make_them(sweep: WorkloadArra
         assert sign_in("grace").get(f"/arrays/{sweep.pk}{path}").status_code == 404
 
 
-def test_part_of_an_array_is_cancelled_and_retried(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_selected_array_tasks_are_cancelled_and_retried(sweep: WorkloadArray, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     answer = dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": "100-109, 119"}, **HTMX)
     assert "11 tasks of sweep cancelled." in answer.headers["HX-Trigger"]
