@@ -11,7 +11,7 @@ from berth.server.api.responses import ResponseModel
 DefaultLimitsValues = Annotated[
     Any,
     Field(
-        description="Limits of roles that declare none. With memory_from_request (default) or "
+        description="Limits for roles that declare none. With memory_from_request (default) or "
         "cpu_from_request, the request is the limit; memory_mib and cpu limit all other roles. Omitted keys "
         "get their defaults."
     ),

@@ -42,7 +42,7 @@ class GpuResponse(ResponseModel):
 
 class InventoryResponse(ResponseModel):
     agent_version: str
-    agent_outdated: bool = Field(description="Whether the server has another version of the agent.")
+    agent_outdated: bool = Field(description="Whether the server has a different version of the agent.")
     upgrade_error: str = Field(description="Reason the last upgrade of the agent failed.")
     python: str
     os: str

@@ -104,7 +104,7 @@ class NodeResponse(ResponseModel):
         description="Inventory of the machine; null unless you are a platform admin and an agent reported it."
     )
     obstacle: str = Field(
-        description="Reason for which the machine accepts no new pods, for example that it is cordoned in "
+        description="Why the machine accepts no new pods, for example because it is cordoned in "
         "Kubernetes; empty if there is none."
     )
     foreign: ForeignUsage | None = Field(

@@ -128,7 +128,7 @@ class Migration(migrations.Migration):
                     "node_consolidation_after",
                     models.PositiveIntegerField(
                         default=300,
-                        help_text="Seconds during which neither the node nor the pool's size may have changed.",
+                        help_text="Seconds without changes to the node or the pool's size before the node may be removed.",
                     ),
                 ),
                 (

@@ -75,7 +75,8 @@ class NodePool(models.Model):
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )
     node_consolidation_after = models.PositiveIntegerField(
-        default=300, help_text="Seconds during which neither the node nor the pool's size may have changed."
+        default=300,
+        help_text="Seconds without changes to the node or the pool's size before the node may be removed.",
     )
     disruption_budgets = models.JSONField(
         default=list,

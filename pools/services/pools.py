@@ -69,7 +69,7 @@ def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **v
         return Preview(findings=(error(failure.message),))
     usable, needed = len(preview.usable), pool_node_spec(pool).initial_nodes
     if preview.nodes and usable < needed:
-        message = f"The pool starts with {format_count(needed, 'node')}, and {usable} can be used."
+        message = f"The pool starts with {format_count(needed, 'node')}, but only {usable} can be used."
         preview = replace(preview, findings=(*preview.findings, warning(message)))
     return preview
 

@@ -116,7 +116,10 @@ class PoolForm(Form):
     autoscale_idle_timeout = forms.IntegerField(label="Idle timeout (s)", min_value=0, initial=60)
     drain_timeout = forms.IntegerField(label="Drain timeout (s)", min_value=0, initial=600)
     boot_timeout = forms.IntegerField(
-        label="Boot timeout (s)", min_value=0, initial=900, help_text="Time for a node to become ready."
+        label="Boot timeout (s)",
+        min_value=0,
+        initial=900,
+        help_text="Maximum seconds that a node may take to become ready.",
     )
     boot_failure_limit = forms.IntegerField(
         label="Boot failure limit",

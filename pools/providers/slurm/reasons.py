@@ -15,8 +15,8 @@ WORDS = {
     "Dependency": "another job of the same order has not ended",
     "InvalidAccount": "the account is not valid",
     "InvalidQOS": "the QOS is not valid",
-    "JobHeldAdmin": "an administrator of Slurm holds it",
-    "JobHeldUser": "it is held",
+    "JobHeldAdmin": "a Slurm administrator has put it on hold",
+    "JobHeldUser": "it is on hold",
     "Licenses": "its licenses are in use",
     "NodeDown": "a machine that it needs is down",
     "None": "Slurm has not considered it yet",
@@ -55,7 +55,7 @@ ENDS = {
     "OUT_OF_MEMORY": "it ran out of memory",
     "PREEMPTED": "Slurm preempted it",
     "REVOKED": "Slurm revoked it",
-    "TIMEOUT": "its time limit is over",
+    "TIMEOUT": "its time limit has expired",
 }
 
 

@@ -113,15 +113,17 @@ class SlurmSettings(BaseModel):
         examples=["address: login.example.org\nuser: berth\nhost_key: ssh-ed25519 A..."],
     )
     partition: Names | None = Field(None, description="Default: the cluster's default partition.")
-    account: Names | None = Field(None, description="Account of the jobs. Default: the user's.")
-    qos: Names | None = Field(None, title="QOS", description="Default: the account's.")
+    account: Names | None = Field(
+        None, description="Account for the jobs. Default: the user's default account."
+    )
+    qos: Names | None = Field(None, title="QOS", description="Default: the account's default.")
     constraint: Constraint | None = Field(
-        None, description="Features of the machines, as for `sbatch`.", examples=["a100&ib"]
+        None, description="Required features of the machines, as for `sbatch`.", examples=["a100&ib"]
     )
     gres: Gres = Field(
         "gpu",
         title="GPU resource",
-        description="Generic resource of the GPUs, with or without a type. The GPUs per node are its number.",
+        description="Generic resource for GPUs; a type is optional. Its count is the pool's GPUs per node.",
         examples=["gpu:a100"],
     )
     time_limit: Duration | None = Field(
@@ -136,16 +138,18 @@ class SlurmSettings(BaseModel):
         description="Directory for private files and logs, which all machines of the partition share.",
     )
     workspaces: Directory | None = Field(
-        None, description="Shared directory of the workspaces. Default: `workspaces` in the directory."
+        None, description="Shared directory for workspaces. Default: `workspaces` in the directory."
     )
     setup: Annotated[tuple[Line, ...], Field(max_length=50, strict=False)] = Field(
-        (), description="Shell commands of each job before the agent starts.", examples=["module load python"]
+        (),
+        description="Shell commands that each job runs before the agent starts.",
+        examples=["module load python"],
     )
     bin: Program | None = Field(
-        None, title="Programs", description="Directory of Slurm's programs. Default: those on the PATH."
+        None, title="Programs", description="Directory of Slurm's programs. Default: the PATH."
     )
     options: Annotated[tuple[Option, ...], Field(max_length=20, strict=False)] = Field(
-        (), description="Further options of `sbatch`.", examples=["--reservation=gpu-week"]
+        (), description="Additional `sbatch` options.", examples=["--reservation=gpu-week"]
     )
 
     @property
@@ -178,7 +182,7 @@ def check_time_limit(settings: SlurmSettings, boot_timeout: int) -> None:
         return
     message = (
         f"leaves no time for work after a boot of up to {format_duration(boot_timeout)} (boot_timeout) and "
-        f"before the notice {settings.notice_lead} ahead of the end (notice_lead)"
+        f"before the notice, {settings.notice_lead} before the end (notice_lead)"
     )
     allowed = f"more than {format_duration(shortest)}"
     raise Invalid([Problem("provider_settings.time_limit", message, settings.time_limit or "", allowed)])

@@ -275,7 +275,7 @@ def _duplicates(settings: SshSettings) -> Iterable[Problem]:
                 f"{path}.name", "is used by another host", format_value(host["name"]), "a unique name"
             )
         elif servers[host["address"], host["port"], _bastion_name(host)] > 1:
-            message = f"is listed twice, for the host {host['name']} and for another one"
+            message = f"is listed twice, for the host {host['name']} and for another host"
             yield Problem(f"{path}.address", message, format_value(host["address"]), "each host once")
 
 

@@ -51,7 +51,7 @@ def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
     ]
     if missing and not isolation.ignores_limits:
         raise UnenforcedLimit(
-            f"this node cannot enforce the {missing[0]} limit of the document: {isolation.limits_obstacle} "
+            f"this node cannot enforce the {missing[0]} limit in the document: {isolation.limits_obstacle} "
             f"Remove the limit, or set {LIMITS_VARIABLE}=off on the node to ignore limits"
         )
     limits = {**declared, PROCESSES: PROCESSES_MAX}

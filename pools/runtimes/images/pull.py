@@ -156,7 +156,7 @@ class ImagePull:
             architecture, config = image["Architecture"], image["Config"]
             record = _config_record(str(self._reference), config)
         except (ValueError, KeyError, IndexError, TypeError):
-            raise CannotRun(f"image {self._reference}: its configuration is invalid") from None
+            raise CannotRun(f"image {self._reference} has an invalid configuration") from None
         if architecture not in ("", self._machine):
             error = pull_error("wrong_architecture", self._reference, self._machine)
             raise CannotRun(f"image {self._reference}: {error.text}")

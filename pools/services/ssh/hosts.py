@@ -57,7 +57,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
         with transaction.atomic():
             SshHost.objects.bulk_create(new)
     except IntegrityError:
-        detail = "Another pool has just been given one of these hosts. Reload the pools and try again."
+        detail = "Another pool now uses one of these hosts. Reload the pools and try again."
         raise Conflict(detail) from None
     for host in listed:
         row = rows.get(host["name"])
@@ -83,7 +83,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
     if host.removed_at is None:
         raise Conflict(f"Host {host.name} is in the settings of pool {host.pool}. Remove it there first.")
     if host.machine is not None and host.machine.departed_at is None:
-        raise Conflict(f"The node of host {host.name} is still drained. Try again once it has ended.")
+        raise Conflict(f"The node of host {host.name} is still being drained. Try again once it has ended.")
     with transaction.atomic():
         summary = {"host": host.name, "address": host.address}
         changed.send(

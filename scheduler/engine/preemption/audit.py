@@ -20,7 +20,7 @@ RULES = {
     "priority": "in {victim}, priority {higher} preempts priority {lower}",
     "fulfilment": "{victim} is scaled down for the minimum of a pending gang",
     "consolidate": "moved to consolidate free capacity",
-    "turn": "{victim} has the higher decayed usage relative to its weight, so it is the turn of {preemptor}",
+    "turn": "{victim} has the higher decayed usage relative to its weight, so it is {preemptor}'s turn",
 }
 
 

@@ -45,7 +45,11 @@ def test_dry_run_shows_nodes_and_creates_nothing(cast: Cast, alice: Caller, valu
     assert second["obstacle"] == "the node is cordoned in Kubernetes"
     assert (preview["nodes_total"], preview["nodes_usable"], preview["free"]["gpu"]) == (2, 1, 3)
     assert preview["findings"] == [
-        {"severity": "warning", "message": "The pool starts with 2 nodes, and 1 can be used.", "remedy": ""}
+        {
+            "severity": "warning",
+            "message": "The pool starts with 2 nodes, but only 1 can be used.",
+            "remedy": "",
+        }
     ]
     assert not NodePool.objects.filter(name="prod").exists()
 

@@ -94,7 +94,7 @@ def test_slurm_times_are_parsed(text: str, seconds: int | None) -> None:
         ({"State": "COMPLETING"}, "ending", "Slurm job 5 has ended on n1: it is ending"),
         ({"State": "NODE_FAIL"}, "gone", "Slurm job 5 has ended on n1: its machine failed"),
         ({"State": "PREEMPTED"}, "gone", "Slurm job 5 has ended on n1: Slurm preempted it"),
-        ({"State": "TIMEOUT"}, "gone", "Slurm job 5 has ended on n1: its time limit is over"),
+        ({"State": "TIMEOUT"}, "gone", "Slurm job 5 has ended on n1: its time limit has expired"),
         ({"State": "FAILED", "exit_code": str(74 << 8)}, "gone",
          "Slurm job 5 failed on n1: there is no Python 3.9 or newer. Load one in provider_settings.setup"),
         ({"State": "FAILED", "exit_code": str(9 << 8)}, "gone", "Slurm job 5 failed on n1: it exited with 9"),

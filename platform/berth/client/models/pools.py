@@ -75,7 +75,7 @@ class Gpu(Model):
 class Inventory(Model):
     agent_version: str = ""
     agent_outdated: bool = False
-    """Whether the server has another version of the agent."""
+    """Whether the server has a different version of the agent."""
     upgrade_error: str = ""
     """Reason the last upgrade of the agent failed."""
     python: str = ""
@@ -181,8 +181,8 @@ class Node(Model):
     inventory: Inventory | None = None
     """Inventory of the machine; None unless you are a platform admin and an agent reported it."""
     obstacle: str = ""
-    """Reason for which the machine accepts no new pods, for example that it is cordoned in Kubernetes;
-    empty if there is none."""
+    """Why the machine accepts no new pods, for example because it is cordoned in Kubernetes; empty if
+    there is none."""
     foreign: ForeignUsage | None = None
     """Resources that foreign pods use on the machine; None if there are none."""
     instance_id: str | None = None
