@@ -42,7 +42,7 @@ class PoolEnvironmentResponse(ResponseModel):
 
 
 class Plugins(ApiView):
-    @operation("List plugins with their parameters", answer=PluginsResponse)
+    @operation("List plugins with their parameters", response=PluginsResponse)
     def get(self, request: Request) -> Response:
         plugins = [
             AvailablePlugin(
@@ -55,7 +55,7 @@ class Plugins(ApiView):
 
 
 class PoolEnvironment(PoolView):
-    @operation("Get a pool's environment and the script that installs it", answer=PoolEnvironmentResponse)
+    @operation("Get a pool's environment and the script that installs it", response=PoolEnvironmentResponse)
     def get(self, request: Request, name: str) -> Response:
         environment = self.get_pool(name).built_environment
         if environment is None:

@@ -158,7 +158,7 @@ class MachineView(TokenlessView):
 
 
 class JoinPool(MachineView):
-    @operation("Join a machine to a pool", body=JoinBody, answer=JoinResponse)
+    @operation("Join a machine to a pool", body=JoinBody, response=JoinResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         body = parse_body(request, JoinBody)
@@ -174,7 +174,7 @@ class JoinPool(MachineView):
 
 class ReportMachine(MachineView):
     @operation(
-        "Report a machine's state and get its instructions", body=ReportBody, answer=InstructionsResponse
+        "Report a machine's state and get its instructions", body=ReportBody, response=InstructionsResponse
     )
     @idempotent
     def post(self, request: Request) -> Response:

@@ -98,7 +98,7 @@ class JoinTokens(MachinesView):
     @operation(
         "Issue a join token for one or more machines",
         body=IssueJoinTokenBody,
-        answer=IssuedJoinTokenResponse,
+        response=IssuedJoinTokenResponse,
         status=201,
     )
     @idempotent
@@ -119,7 +119,7 @@ class JoinTokens(MachinesView):
 
 
 class JoinTokenDetail(MachinesView):
-    @operation("Get a join token", answer=JoinTokenResponse)
+    @operation("Get a join token", response=JoinTokenResponse)
     def get(self, request: Request, name: str, token_id: int) -> Response:
         return Response(_token_response(self._get_token(name, token_id)))
 
@@ -159,7 +159,7 @@ class Machines(MachinesView):
 
 
 class MachineDetail(MachineView):
-    @operation("Get a joined machine", answer=MachineResponse)
+    @operation("Get a joined machine", response=MachineResponse)
     def get(self, request: Request, name: str, machine: str) -> Response:
         return Response(_machine_responses([self.machine(name, machine)])[0])
 
@@ -167,7 +167,7 @@ class MachineDetail(MachineView):
 class RemoveMachine(MachineView):
     @operation(
         "Remove a machine from its pool after draining its node",
-        body=ReasonBody, answer=MachineResponse,
+        body=ReasonBody, response=MachineResponse,
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, name: str, machine: str) -> Response:

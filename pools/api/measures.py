@@ -54,7 +54,7 @@ class PoolCostResponse(ResponseModel):
 
 
 class PoolCapacity(PoolView):
-    @operation("Get the number of nodes over time", query=CapacityQuery, answer=CapacityResponse)
+    @operation("Get the number of nodes over time", query=CapacityQuery, response=CapacityResponse)
     def get(self, request: Request, name: str) -> Response:
         query, pool, now = parse_query(request, CapacityQuery), self.get_pool(name), timezone.now()
         span = timedelta(seconds=query.span)
@@ -66,7 +66,7 @@ class PoolCapacity(PoolView):
 
 
 class PoolCost(PoolView):
-    @operation("Get the cost of a pool's nodes", answer=PoolCostResponse)
+    @operation("Get the cost of a pool's nodes", response=PoolCostResponse)
     def get(self, request: Request, name: str) -> Response:
         costs = pool_costs(self.get_pool(name), timezone.now())
         return Response(

@@ -156,7 +156,7 @@ class Nodes(NodeView):
 
 
 class NodeDetail(NodeView):
-    @operation("Get the current or last node with this name", answer=NodeResponse)
+    @operation("Get the current or last node with this name", response=NodeResponse)
     def get(self, request: Request, name: str) -> Response:
         node = selectors.find_node(name, self.visible(Node.objects.all()))
         if node is None:
@@ -165,7 +165,7 @@ class NodeDetail(NodeView):
 
 
 class CordonNode(NodeView):
-    @operation("Cordon a node", body=ReasonBody, answer=NodeResponse)
+    @operation("Cordon a node", body=ReasonBody, response=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.get_administered_node(request, name)
@@ -174,7 +174,7 @@ class CordonNode(NodeView):
 
 
 class UncordonNode(NodeView):
-    @operation("Uncordon a node", answer=NodeResponse)
+    @operation("Uncordon a node", response=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.get_administered_node(request, name)
@@ -184,7 +184,7 @@ class UncordonNode(NodeView):
 
 
 class DrainNode(NodeView):
-    @operation("Drain and terminate a node", body=ReasonBody, answer=NodeResponse)
+    @operation("Drain and terminate a node", body=ReasonBody, response=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.get_administered_node(request, name)
@@ -193,7 +193,7 @@ class DrainNode(NodeView):
 
 
 class UpgradeNode(NodeView):
-    @operation("Upgrade a node's agent without ending its pods", answer=NodeResponse)
+    @operation("Upgrade a node's agent without ending its pods", response=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.get_administered_node(request, name)
@@ -203,7 +203,7 @@ class UpgradeNode(NodeView):
 
 
 class TerminateNode(NodeView):
-    @operation("Terminate a node and its pods immediately", body=ReasonBody, answer=NodeResponse)
+    @operation("Terminate a node and its pods immediately", body=ReasonBody, response=NodeResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.get_administered_node(request, name)

@@ -183,7 +183,7 @@ class Pools(PoolView):
 
     @operation(
         "Create a node pool, or preview the nodes that it would use", query=CreateQuery, body=CreatePoolBody,
-        answer=NodePoolResponse, status=201, alternative=(200, PoolPreviewResponse),
+        response=NodePoolResponse, status=201, alternative=(200, PoolPreviewResponse),
     )  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
@@ -198,13 +198,13 @@ class Pools(PoolView):
 
 
 class PoolDetail(PoolView):
-    @operation("Get a node pool", answer=NodePoolResponse)
+    @operation("Get a node pool", response=NodePoolResponse)
     def get(self, request: Request, name: str) -> Response:
         return self.pool_response(name)
 
     @operation(
         "Edit a node pool, or preview the nodes to drain", query=EditQuery, body=PoolValues,
-        answer=ScaledPoolResponse, headers=("If-Match",),
+        response=ScaledPoolResponse, headers=("If-Match",),
     )  # fmt: skip
     def patch(self, request: Request, name: str) -> Response:
         query, pool = parse_query(request, EditQuery), self.get_pool(name)
@@ -240,7 +240,7 @@ class PoolAction(PoolView):
 class PausePool(PoolAction):
     service = staticmethod(services.pause_pool)
 
-    @operation("Pause scaling of a node pool", answer=NodePoolResponse)
+    @operation("Pause scaling of a node pool", response=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
@@ -249,7 +249,7 @@ class PausePool(PoolAction):
 class ResumePool(PoolAction):
     service = staticmethod(services.resume_pool)
 
-    @operation("Resume a paused or drained node pool", answer=NodePoolResponse)
+    @operation("Resume a paused or drained node pool", response=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
@@ -258,14 +258,14 @@ class ResumePool(PoolAction):
 class RetryPool(PoolAction):
     service = staticmethod(services.retry_pool)
 
-    @operation("Retry provisioning after failed boots", answer=NodePoolResponse)
+    @operation("Retry provisioning after failed boots", response=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.perform(request, name)
 
 
 class DrainPool(PoolView):
-    @operation("Drain all nodes of a pool", body=ReasonBody, answer=NodePoolResponse)
+    @operation("Drain all nodes of a pool", body=ReasonBody, response=NodePoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         pool = self.get_pool(name)

@@ -43,7 +43,7 @@ class ScalePreviewResponse(ResponseModel):
 
 class ScalePool(PoolView):
     @operation(
-        "Preview the nodes that a smaller pool would drain", query=ScaleQuery, answer=ScalePreviewResponse
+        "Preview the nodes that a smaller pool would drain", query=ScaleQuery, response=ScalePreviewResponse
     )
     def get(self, request: Request, name: str) -> Response:
         query, pool, now = parse_query(request, ScaleQuery), self.get_pool(name), timezone.now()
@@ -61,7 +61,7 @@ class ScalePool(PoolView):
             )
         )
 
-    @operation("Set the desired number of nodes", body=ScaleNodesBody, answer=ScaledPoolResponse)
+    @operation("Set the desired number of nodes", body=ScaleNodesBody, response=ScaledPoolResponse)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         pool = self.get_pool(name)

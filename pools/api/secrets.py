@@ -70,11 +70,11 @@ class PoolSecrets(PoolView):
 
 
 class PoolSecretDetail(PoolView):
-    @operation("Get a pool's secret without its value", answer=SecretResponse)
+    @operation("Get a pool's secret without its value", response=SecretResponse)
     def get(self, request: Request, name: str, secret: str) -> Response:
         return Response(secret_response(_get_secret(self.get_pool(name), secret)))
 
-    @operation("Set a pool's secret", body=SecretBody, answer=SecretResponse, also_status=201)
+    @operation("Set a pool's secret", body=SecretBody, response=SecretResponse, also_status=201)
     def put(self, request: Request, name: str, secret: str) -> Response:
         pool = self.get_pool(name)
         self.require("administer")

@@ -124,7 +124,7 @@ class Login(PasswordView):
     def check_throttles(self, request: Request) -> None:
         """Skip the per-user limit, because `password_attempt` counts attempts by user name."""
 
-    @operation("Sign in with a password for a token", body=CredentialsBody, answer=LoginResponse)
+    @operation("Sign in with a password for a token", body=CredentialsBody, response=LoginResponse)
     @idempotent
     def post(self, request: Request) -> Response:
         body = parse_body(request, CredentialsBody)
@@ -143,7 +143,7 @@ class Login(PasswordView):
 
 
 class Password(PasswordView):
-    @operation("Change your password", body=PasswordChangeBody, answer=PasswordChangeResponse)
+    @operation("Change your password", body=PasswordChangeBody, response=PasswordChangeResponse)
     @idempotent
     def post(self, request: Request) -> Response:
         """Change the password, revoke sign-in tokens and end other browser sessions."""
@@ -165,7 +165,7 @@ class Password(PasswordView):
 
 
 class Whoami(ApiView):
-    @operation("Get your user name, roles and scopes", answer=IdentityResponse)
+    @operation("Get your user name, roles and scopes", response=IdentityResponse)
     def get(self, request: Request) -> Response:
         rows = (
             Membership.objects.filter(user=self.actor.user)
@@ -188,19 +188,19 @@ class Tokens(ApiView):
         rows = selectors.tokens(self.actor)
         return Response(page(rows, parse_query(request, ListQuery), NEWEST, each(TokenResponse.from_row)))
 
-    @operation("Create a token", body=NewToken, answer=NewTokenResponse, status=201)
+    @operation("Create a token", body=NewToken, response=NewTokenResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         body = parse_body(request, NewToken)
         token, secret = tokens.issue(
             actor=self.actor, name=body.name, scopes=body.scopes, expires_at=body.expires_at
         )
-        answer = NewTokenResponse(**TokenResponse.from_row(token).model_dump(), token=secret)
-        return created_response(answer, f"/api/v1/tokens/{token.pk}")
+        response = NewTokenResponse(**TokenResponse.from_row(token).model_dump(), token=secret)
+        return created_response(response, f"/api/v1/tokens/{token.pk}")
 
 
 class TokenDetail(ApiView):
-    @operation("Get one of your tokens", answer=TokenResponse)
+    @operation("Get one of your tokens", response=TokenResponse)
     def get(self, request: Request, token_id: int) -> Response:
         return Response(TokenResponse.from_row(self._find_token(token_id)))
 

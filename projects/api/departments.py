@@ -53,7 +53,7 @@ class Departments(ApiView):
         rows = selectors.departments(self.actor)
         return Response(page(rows, parse_query(request, ListQuery), BY_NAME, each(serialize_department)))
 
-    @operation("Create a department", body=NewDepartment, answer=DepartmentResponse, status=201)
+    @operation("Create a department", body=NewDepartment, response=DepartmentResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         department = tenants.create_department(
@@ -65,11 +65,11 @@ class Departments(ApiView):
 class DepartmentDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a department", answer=DepartmentResponse)
+    @operation("Get a department", response=DepartmentResponse)
     def get(self, request: Request, name: str) -> Response:
         return Response(serialize_department(selectors.find_department(self.actor, name)))
 
-    @operation("Update a department", body=TenantChanges, answer=DepartmentResponse)
+    @operation("Update a department", body=TenantChanges, response=DepartmentResponse)
     def patch(self, request: Request, name: str) -> Response:
         department = selectors.find_department(self.actor, name)
         changes = parse_body(request, TenantChanges).explicit_values()

@@ -81,7 +81,7 @@ class Members(ApiView):
         )
         return Response(page(rows, query, OLDEST, each(serialize_member)))
 
-    @operation("Grant a role", body=NewMember, answer=MemberResponse, status=201)
+    @operation("Grant a role", body=NewMember, response=MemberResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         body = parse_body(request, NewMember)
@@ -111,7 +111,7 @@ class Members(ApiView):
 class MemberDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a member", answer=MemberResponse)
+    @operation("Get a member", response=MemberResponse)
     def get(self, request: Request, member_id: int) -> Response:
         return Response(serialize_member(self._find_membership(member_id)))
 
@@ -141,7 +141,7 @@ class Users(ApiView):
             )
         raise Forbidden("Only admins of a project, a department or the platform may list users.")
 
-    @operation("Create a user", body=NewUser, answer=UserResponse, status=201)
+    @operation("Create a user", body=NewUser, response=UserResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         user = members.create_user(actor=self.actor, **parse_body(request, NewUser).explicit_values())

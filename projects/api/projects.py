@@ -54,7 +54,7 @@ class Projects(ApiView):
         rows = filter_by(rows, department__name=query.department)
         return Response(page(rows, query, BY_NAME, each(serialize_project)))
 
-    @operation("Create a project", body=NewProject, answer=ProjectResponse, status=201)
+    @operation("Create a project", body=NewProject, response=ProjectResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         values = parse_body(request, NewProject).explicit_values()
@@ -66,11 +66,11 @@ class Projects(ApiView):
 class ProjectDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a project", answer=ProjectResponse)
+    @operation("Get a project", response=ProjectResponse)
     def get(self, request: Request, name: str) -> Response:
         return Response(serialize_project(selectors.find_project(self.actor, name)))
 
-    @operation("Update a project", body=TenantChanges, answer=ProjectResponse)
+    @operation("Update a project", body=TenantChanges, response=ProjectResponse)
     def patch(self, request: Request, name: str) -> Response:
         project = selectors.find_project(self.actor, name)
         changes = parse_body(request, TenantChanges).explicit_values()

@@ -38,11 +38,11 @@ class ProjectSecrets(ApiView):
 class ProjectSecretDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a project's secret without its value", answer=SecretResponse)
+    @operation("Get a project's secret without its value", response=SecretResponse)
     def get(self, request: Request, name: str, secret: str) -> Response:
         return Response(secret_response(self._get_secret(name, secret)))
 
-    @operation("Set a project's secret", body=SecretBody, answer=SecretResponse, also_status=201)
+    @operation("Set a project's secret", body=SecretBody, response=SecretResponse, also_status=201)
     def put(self, request: Request, name: str, secret: str) -> Response:
         project = selectors.find_project(self.actor, name)
         self.require("set_secrets", project)

@@ -79,7 +79,7 @@ class Subscriptions(ApiView):
             page(selectors.subscriptions(self.actor), query, OLDEST, each(serialize_subscription))
         )
 
-    @operation("Create a subscription", body=NewSubscription, answer=SubscriptionResponse, status=201)
+    @operation("Create a subscription", body=NewSubscription, response=SubscriptionResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         body = parse_body(request, NewSubscription)
@@ -112,7 +112,7 @@ class Subscriptions(ApiView):
 
 
 class SubscriptionDetail(ApiView):
-    @operation("Get a subscription", answer=SubscriptionResponse)
+    @operation("Get a subscription", response=SubscriptionResponse)
     def get(self, request: Request, subscription_id: int) -> Response:
         return Response(serialize_subscription(find_subscription(self.actor, subscription_id)))
 
@@ -134,7 +134,7 @@ class SubscriptionDeliveries(ApiView):
 
 
 class SubscriptionTest(ApiView):
-    @operation("Send a test message to a subscription's address", answer=DeliveryResponse, status=201)
+    @operation("Send a test message to a subscription's address", response=DeliveryResponse, status=201)
     @idempotent
     def post(self, request: Request, subscription_id: int) -> Response:
         row = find_subscription(self.actor, subscription_id)

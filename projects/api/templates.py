@@ -78,7 +78,7 @@ class ProjectTemplates(ApiView):
 
 
 class TemplateDetail(ApiView):
-    @operation("Get a template with its document", answer=TemplateDetailResponse)
+    @operation("Get a template with its document", response=TemplateDetailResponse)
     def get(self, request: Request, name: str, template: str) -> Response:
         row = self._get_template(selectors.find_project(self.actor, name), template)
         return Response(serialize_template(row), headers={"ETag": etag(row.version)})
@@ -86,7 +86,7 @@ class TemplateDetail(ApiView):
     @operation(
         "Set a template",
         body=TemplateValues,
-        answer=TemplateDetailResponse,
+        response=TemplateDetailResponse,
         headers=PRECONDITION_HEADERS,
         also_status=201,
     )

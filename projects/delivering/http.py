@@ -26,21 +26,21 @@ def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
     try:
         with open_connection(to, TIMEOUT_SECONDS) as connection:
             connection.request("POST", to.path, body, {**headers, "Content-Type": "application/json"})
-            answer = connection.getresponse()
-            text_received = to_printable_line(answer.read(MAX_RESPONSE_BYTES))
+            response = connection.getresponse()
+            text_received = to_printable_line(response.read(MAX_RESPONSE_BYTES))
     except http.client.HTTPException as error:
         raise DeliveryError(f"invalid HTTP response: {error!r}") from None
-    if not 200 <= answer.status < 300:
-        is_gone = answer.status == http.HTTPStatus.GONE
+    if not 200 <= response.status < 300:
+        is_gone = response.status == http.HTTPStatus.GONE
         raise DeliveryError(
-            f"the server responded with {answer.status}: {text_received}".removesuffix(": "),
+            f"the server responded with {response.status}: {text_received}".removesuffix(": "),
             permanent=is_gone,
         )
 
 
-def to_printable_line(answer: bytes) -> str:
+def to_printable_line(response: bytes) -> str:
     """Return the response as one line of printable text, which PostgreSQL and logs can store."""
-    text = answer.decode(errors="replace")
+    text = response.decode(errors="replace")
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 

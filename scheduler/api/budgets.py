@@ -76,7 +76,7 @@ class BudgetDetail(ApiView):
     def owner(self, name: str) -> Tenant:
         raise NotImplementedError
 
-    @operation("Get a budget with its usage and forecast", answer=BudgetResponse)
+    @operation("Get a budget with its usage and forecast", response=BudgetResponse)
     def get(self, request: Request, name: str) -> Response:
         owner = self.owner(name)
         budget = self._find_budget(owner)
@@ -87,7 +87,7 @@ class BudgetDetail(ApiView):
     @operation(
         "Set a budget",
         body=BudgetValues,
-        answer=BudgetResponse,
+        response=BudgetResponse,
         headers=PRECONDITION_HEADERS,
         also_status=201,
     )

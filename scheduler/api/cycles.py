@@ -78,7 +78,7 @@ class Cycles(ApiView):
 
 
 class CycleDetail(ApiView):
-    @operation("Get a cycle with its plan", query=CycleQuery, answer=CycleDetailResponse)
+    @operation("Get a cycle with its plan", query=CycleQuery, response=CycleDetailResponse)
     def get(self, request: Request, cycle_id: int) -> Response:
         query = parse_query(request, CycleQuery)
         row = find_cycle(self.actor, cycle_id)
@@ -87,7 +87,7 @@ class CycleDetail(ApiView):
 
 
 class Replay(ApiView):
-    @operation("Replay a cycle on its recorded input and compare the plans", answer=ReplayResponse)
+    @operation("Replay a cycle on its recorded input and compare the plans", response=ReplayResponse)
     @idempotent
     def post(self, request: Request, cycle_id: int) -> Response:
         replayed = replay(find_cycle(self.actor, cycle_id))

@@ -111,7 +111,7 @@ class EvictionPairResponse(ResponseModel):
 
 
 class EvictionMatrixResponse(ResponseModel):
-    """Eviction totals by pair of projects."""
+    """Eviction totals by project pair."""
 
     pairs: list[EvictionPairResponse] = Field(description="Pairs in descending order of lost work.")
     omitted: int = Field(description="Number of pairs left out because of the limit.")
@@ -121,7 +121,7 @@ class EvictionMatrix(ApiView):
     @operation(
         "Total evictions by victim project and preemptor project",
         query=EvictionMatrixQuery,
-        answer=EvictionMatrixResponse,
+        response=EvictionMatrixResponse,
     )
     def get(self, request: Request) -> Response:
         query = parse_query(request, EvictionMatrixQuery)
@@ -139,7 +139,7 @@ class EvictionMatrix(ApiView):
 
 
 class EvictionDetail(ApiView):
-    @operation("Get an eviction", answer=EvictionResponse)
+    @operation("Get an eviction", response=EvictionResponse)
     def get(self, request: Request, eviction_id: int) -> Response:
         row = selectors.evictions(self.actor).filter(pk=eviction_id).first()
         if row is None:

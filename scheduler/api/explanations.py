@@ -87,7 +87,7 @@ class SmallestChangeResponse(ResponseModel):
 
 
 class WorkloadExplanation(ApiView):
-    @operation("Explain a workload's state", answer=ExplanationResponse)
+    @operation("Explain a workload's state", response=ExplanationResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         workload = selectors.find_workload(self.actor, workload_id)
         explanation = explain(self.actor, workload)
@@ -102,7 +102,7 @@ class WorkloadExplanation(ApiView):
 
 class WorkloadSmallestChange(ApiView):
     @operation(
-        "Find the smallest change that would start a pending workload now", answer=SmallestChangeResponse
+        "Find the smallest change that would start a pending workload now", response=SmallestChangeResponse
     )
     def get(self, request: Request, workload_id: UUID) -> Response:
         workload = selectors.find_workload(self.actor, workload_id)

@@ -26,7 +26,7 @@ class FragmentationResponse(ResponseModel):
 
 
 class Fragmentation(PoolView):
-    @operation("Get the fragmentation of a pool's free GPUs", answer=FragmentationResponse)
+    @operation("Get the fragmentation of a pool's free GPUs", response=FragmentationResponse)
     def get(self, request: Request, name: str) -> Response:
         fragmentation = measure_fragmentation(self.get_pool(name))
         return Response(

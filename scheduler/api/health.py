@@ -55,7 +55,7 @@ class HealthResponse(ResponseModel):
 
 
 class Health(ApiView):
-    @operation("Get the leader, last cycle and invariants of the scheduler", answer=HealthResponse)
+    @operation("Get the leader, last cycle and invariants of the scheduler", response=HealthResponse)
     def get(self, request: Request) -> Response:
         self.require("administer")
         return Response(HealthResponse(**health_document(timezone.now())))

@@ -26,7 +26,7 @@ class PoolDiagnosisResponse(ResponseModel):
 
 
 class PoolDiagnosis(PoolView):
-    @operation("Get the problems of a node pool, most important first", answer=PoolDiagnosisResponse)
+    @operation("Get the problems of a node pool, most important first", response=PoolDiagnosisResponse)
     def get(self, request: Request, name: str) -> Response:
         pool = self.get_pool(name)
         self.require("administer")

@@ -47,7 +47,7 @@ class QueueResponse(ResponseModel):
 
 
 class PoolQueue(PoolView):
-    @operation("List the pending workloads of a pool in queue order", query=ListQuery, answer=QueueResponse)
+    @operation("List the pending workloads of a pool in queue order", query=ListQuery, response=QueueResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         pool = self.get_pool(name)

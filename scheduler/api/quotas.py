@@ -86,7 +86,7 @@ class QuotaPreview(ApiView):
     change_scope = "admin"
 
     @operation("Preview quota edits without storing them", body=DraftBody,
-               answer=QuotaImpactResponse)  # fmt: skip
+               response=QuotaImpactResponse)  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
         impact = preview(actor=self.actor, draft=read_draft(self.actor, parse_document(request)))
@@ -145,7 +145,7 @@ class ShareTrace(ApiView):
     def owner(self, name: str) -> Tenant:
         raise NotImplementedError
 
-    @operation("Trace the computation of a fair share", answer=ShareTraceResponse)
+    @operation("Trace the computation of a fair share", response=ShareTraceResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
         owner, node_pool = self.owner(name), resolve_pool(pool)
         trace = [

@@ -66,7 +66,7 @@ class UsageReportResponse(ResponseModel):
 
 class UsageReport(ApiView):
     @operation(
-        "Report allocated hours and their cost over time", query=UsageQuery, answer=UsageReportResponse
+        "Report allocated hours and their cost over time", query=UsageQuery, response=UsageReportResponse
     )
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, UsageQuery)

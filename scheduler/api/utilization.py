@@ -138,7 +138,7 @@ class WorkloadUtilizationDetail(ApiView):
     @operation(
         "Get the allocated and used resources of a workload",
         query=WorkloadUtilizationQuery,
-        answer=WorkloadUtilizationDetailResponse,
+        response=WorkloadUtilizationDetailResponse,
     )
     def get(self, request: Request, workload_id: UUID) -> Response:
         query, now = parse_query(request, WorkloadUtilizationQuery), timezone.now()
@@ -172,7 +172,7 @@ class NodeUtilizationDetail(ApiView):
     @operation(
         "Get the utilization of a node, its pods and GPUs",
         query=SpanQuery,
-        answer=NodeUtilizationDetailResponse,
+        response=NodeUtilizationDetailResponse,
     )
     def get(self, request: Request, name: str) -> Response:
         query, now = parse_query(request, SpanQuery), timezone.now()
@@ -227,7 +227,7 @@ class ClusterQuery(Query):
 
 class ClusterUtilization(ApiView):
     @operation(
-        "Get the utilization by pool and by hour", query=ClusterQuery, answer=ClusterUtilizationResponse
+        "Get the utilization by pool and by hour", query=ClusterQuery, response=ClusterUtilizationResponse
     )
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, ClusterQuery), timezone.now()

@@ -27,7 +27,7 @@ _LABELS = {
     "non_preemptible": "non-preemptible",
     "seconds": "remaining",
 }
-# Amounts of the resource in the number `resource`, in the engine's units.
+# Amounts in the engine's units. The number `resource` names their resource.
 AMOUNTS = frozenset(_LABELS) - {"queue", "held_nodes", "seconds"}
 _OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message already contains them
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})

@@ -73,7 +73,7 @@ class Arrays(ApiView):
 
     @operation(
         "Submit an array, or predict the outcome of submitting it",
-        query=SubmitArrayQuery, body=WorkloadSpec, answer=ArraySubmissionResponse, status=201,
+        query=SubmitArrayQuery, body=WorkloadSpec, response=ArraySubmissionResponse, status=201,
         alternative=(200, ArrayDryRunResponse),
     )  # fmt: skip
     @idempotent
@@ -108,7 +108,7 @@ class Arrays(ApiView):
 
 
 class ArrayDetail(ApiView):
-    @operation("Get an array with the counts of its tasks", answer=ArrayDetailResponse)
+    @operation("Get an array with the counts of its tasks", response=ArrayDetailResponse)
     def get(self, request: Request, array_id: UUID) -> Response:
         return Response(serialize_array(selectors.find_array(self.actor, array_id)))
 
@@ -143,7 +143,7 @@ class ArrayAction(ApiView):
 class CancelArray(ArrayAction):
     @operation(
         "Cancel the live tasks of an array, or selected ones",
-        query=ChangeQuery, body=ChangeBody, answer=ArrayChangeResponse,
+        query=ChangeQuery, body=ChangeBody, response=ArrayChangeResponse,
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
@@ -153,7 +153,7 @@ class CancelArray(ArrayAction):
 class RetryArray(ArrayAction):
     @operation(
         "Submit the failed tasks of an array again, or selected tasks that have ended",
-        query=ChangeQuery, body=ChangeBody, answer=ArrayChangeResponse,
+        query=ChangeQuery, body=ChangeBody, response=ArrayChangeResponse,
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:

@@ -54,7 +54,7 @@ class ApplyQuotasResponse(ResponseModel):
 class ApplyQuotas(ApiView):
     change_scope = "admin"
 
-    @operation("Apply a quota draft atomically", body=DraftBody, answer=ApplyQuotasResponse,
+    @operation("Apply a quota draft atomically", body=DraftBody, response=ApplyQuotasResponse,
                headers=("If-Match",))  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
@@ -80,7 +80,7 @@ class QuotaChanges(ApiView):
 
 
 class QuotaChangeDetail(ApiView):
-    @operation("Get a quota change", answer=QuotaChangeResponse)
+    @operation("Get a quota change", response=QuotaChangeResponse)
     def get(self, request: Request, change_id: int) -> Response:
         return Response(
             serialize_changes(self.actor, [selectors.find_quota_change(self.actor, change_id)])[0]
@@ -90,7 +90,7 @@ class QuotaChangeDetail(ApiView):
 class RevertQuotaChange(ApiView):
     change_scope = "admin"
 
-    @operation("Revert a quota change unless a later change overrode it", answer=QuotaChangeResponse)
+    @operation("Revert a quota change unless a later change overrode it", response=QuotaChangeResponse)
     @idempotent
     def post(self, request: Request, change_id: int) -> Response:
         change = selectors.find_quota_change(self.actor, change_id)

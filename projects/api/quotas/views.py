@@ -68,7 +68,7 @@ class QuotaDetail(ApiView):
         """Return warnings about unusual values. The scheduler's views implement this."""
         raise NotImplementedError
 
-    @operation("Get a quota", answer=QuotaResponse)
+    @operation("Get a quota", response=QuotaResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
         owner, node_pool = self.owner(name), resolve_pool(pool)
         quota = self._find_quota(owner, node_pool)
@@ -79,7 +79,7 @@ class QuotaDetail(ApiView):
     @operation(
         "Set a quota",
         body=QuotaValues,
-        answer=StoredQuotaResponse,
+        response=StoredQuotaResponse,
         headers=PRECONDITION_HEADERS,
         also_status=201,
     )

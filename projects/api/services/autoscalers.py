@@ -133,11 +133,13 @@ class MetricsPointResponse(ResponseModel):
 
 
 class ServiceAutoscaler(ServiceView):
-    @operation("Get autoscaler settings", answer=AutoscalerSettingsResponse)
+    @operation("Get autoscaler settings", response=AutoscalerSettingsResponse)
     def get(self, request: Request, service: str) -> Response:
         return Response(_serialize_settings(self.service(service).autoscaler))
 
-    @operation("Replace autoscaler settings", body=AutoscalerSettingsBody, answer=AutoscalerSettingsResponse)
+    @operation(
+        "Replace autoscaler settings", body=AutoscalerSettingsBody, response=AutoscalerSettingsResponse
+    )
     def put(self, request: Request, service: str) -> Response:
         row = self.service(service)
         return Response(
@@ -148,13 +150,15 @@ class ServiceAutoscaler(ServiceView):
 
 
 class AutoscalerStatus(ServiceView):
-    @operation("Get autoscaler status", answer=AutoscalerStatusResponse)
+    @operation("Get autoscaler status", response=AutoscalerStatusResponse)
     def get(self, request: Request, service: str) -> Response:
         return Response(build_status(self.service(service)))
 
 
 class AutoscalerEnable(ServiceView):
-    @operation("Enable or disable an autoscaler", body=AutoscalerEnableBody, answer=AutoscalerStatusResponse)
+    @operation(
+        "Enable or disable an autoscaler", body=AutoscalerEnableBody, response=AutoscalerStatusResponse
+    )
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         body, row = parse_body(request, AutoscalerEnableBody), self.service(service)
@@ -163,7 +167,7 @@ class AutoscalerEnable(ServiceView):
 
 
 class AutoscalerConditions(ServiceView):
-    @operation("List autoscaler conditions", answer=AutoscalerConditionsResponse)
+    @operation("List autoscaler conditions", response=AutoscalerConditionsResponse)
     def get(self, request: Request, service: str) -> Response:
         row = self.service(service).autoscaler
         config, window = load_config(row), load_window(row)
@@ -180,7 +184,7 @@ class AutoscalerConditions(ServiceView):
 
 
 class AutoscalerHealth(ServiceView):
-    @operation("Get autoscaler health", answer=AutoscalerHealthResponse)
+    @operation("Get autoscaler health", response=AutoscalerHealthResponse)
     def get(self, request: Request, service: str) -> Response:
         service_row = self.service(service)
         row, running = service_row.autoscaler, is_running(service_row)
@@ -198,7 +202,7 @@ class ScaleHistory(ServiceView):
     @operation(
         "List autoscaler actions, newest first",
         query=ScaleHistoryQuery,
-        answer=ScaleHistoryResponse,
+        response=ScaleHistoryResponse,
     )
     def get(self, request: Request, service: str) -> Response:
         query = parse_query(request, ScaleHistoryQuery)

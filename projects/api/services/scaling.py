@@ -48,7 +48,7 @@ class ScaleOuts(ScaleRequestView):
     def get(self, request: Request, service: str) -> Response:
         return self.list_requests(request, service)
 
-    @operation("Scale out", body=schemas.ScaleOutBody, answer=schemas.ScaleAcceptedResponse)
+    @operation("Scale out", body=schemas.ScaleOutBody, response=schemas.ScaleAcceptedResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         body = parse_body(request, schemas.ScaleOutBody)
@@ -62,7 +62,7 @@ class ScaleOuts(ScaleRequestView):
 class ScaleOutDetail(ScaleRequestView):
     direction = "scale_out"
 
-    @operation("Get a scale-out", answer=schemas.ScaleRequestResponse)
+    @operation("Get a scale-out", response=schemas.ScaleRequestResponse)
     def get(self, request: Request, service: str, request_id: str) -> Response:
         return Response(schemas.serialize_scale_request(self.get_request(request, service, request_id)))
 
@@ -70,7 +70,7 @@ class ScaleOutDetail(ScaleRequestView):
 class CancelScaleOut(ScaleRequestView):
     direction = "scale_out"
 
-    @operation("Cancel a scale-out", answer=schemas.ScaleRequestResponse)
+    @operation("Cancel a scale-out", response=schemas.ScaleRequestResponse)
     @idempotent
     def post(self, request: Request, service: str, request_id: str) -> Response:
         parse_body(request, NoBody)
@@ -83,7 +83,7 @@ class CancelScaleOuts(ServiceView):
     @operation(
         "Cancel scale-outs, or list the ones that would be cancelled",
         body=schemas.CancelScaleOutsBody,
-        answer=schemas.ScaleOutCancellationResponse,
+        response=schemas.ScaleOutCancellationResponse,
     )
     @idempotent
     def post(self, request: Request, service: str) -> Response:
@@ -104,7 +104,7 @@ class ScaleIns(ScaleRequestView):
     def get(self, request: Request, service: str) -> Response:
         return self.list_requests(request, service)
 
-    @operation("Scale in", body=schemas.ScaleInBody, answer=schemas.ScaleAcceptedResponse)
+    @operation("Scale in", body=schemas.ScaleInBody, response=schemas.ScaleAcceptedResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         body = parse_body(request, schemas.ScaleInBody)
@@ -118,7 +118,7 @@ class ScaleIns(ScaleRequestView):
 class ScaleInDetail(ScaleRequestView):
     direction = "scale_in"
 
-    @operation("Get a scale-in", answer=schemas.ScaleRequestResponse)
+    @operation("Get a scale-in", response=schemas.ScaleRequestResponse)
     def get(self, request: Request, service: str, request_id: str) -> Response:
         return Response(schemas.serialize_scale_request(self.get_request(request, service, request_id)))
 

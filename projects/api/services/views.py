@@ -111,8 +111,8 @@ class ServiceView(ApiView):
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Invalid) and not isinstance(exc, InvalidScaleRequest):
             exc = InvalidScaleRequest(exc.problems)
-        answer: Response = super().handle_exception(exc)
-        return answer
+        response: Response = super().handle_exception(exc)
+        return response
 
 
 class Services(ServiceView):
@@ -127,7 +127,7 @@ class Services(ServiceView):
 
 
 class ServiceDetail(ServiceView):
-    @operation("Get an inference service", answer=ServiceDetailResponse)
+    @operation("Get an inference service", response=ServiceDetailResponse)
     def get(self, request: Request, service: str) -> Response:
         row = self.service(service)
         settings = service_settings(row.workload).model_dump(mode="json")
@@ -137,7 +137,7 @@ class ServiceDetail(ServiceView):
 
 
 class ServiceEngines(ServiceView):
-    @operation("List a service's engines by model", answer=EnginesResponse)
+    @operation("List a service's engines by model", response=EnginesResponse)
     def get(self, request: Request, service: str) -> Response:
         row = self.service(service)
         engines = list_engines(row)
@@ -149,7 +149,7 @@ class ServiceEngines(ServiceView):
 
 
 class ServiceWeights(ServiceView):
-    @operation("Begin or end a weight update", body=WeightUpdateBody, answer=WeightUpdateResponse)
+    @operation("Begin or end a weight update", body=WeightUpdateBody, response=WeightUpdateResponse)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         body, row = parse_body(request, WeightUpdateBody), self.service(service)

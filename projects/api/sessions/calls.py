@@ -75,7 +75,7 @@ class CallsView(ApiView):
 class Calls(CallsView):
     parser_classes = [FramesParser]
 
-    @operation("Submit calls", body_type=CONTENT_TYPE, answer=SubmittedCallsResponse, status=201)
+    @operation("Submit calls", body_type=CONTENT_TYPE, response=SubmittedCallsResponse, status=201)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         session = self.session(workload_id)

@@ -104,7 +104,7 @@ class SessionStateResponse(ResponseModel):
 
 
 class Sessions(ApiView):
-    @operation("Create a session", body=SessionBody, answer=SessionStateResponse, status=201)
+    @operation("Create a session", body=SessionBody, response=SessionStateResponse, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         body = parse_body(request, SessionBody)
@@ -116,14 +116,14 @@ class Sessions(ApiView):
 
 
 class SessionDetail(ApiView):
-    @operation("Get a session and the nodes that accept calls", answer=SessionStateResponse)
+    @operation("Get a session and the nodes that accept calls", response=SessionStateResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         workload = selectors.find_workload(self.actor, workload_id)
         return Response(serialize_session(sessions.get_session(self.actor, workload, Action.VIEW)))
 
 
 class EndSession(ApiView):
-    @operation("Complete a session", answer=SessionStateResponse)
+    @operation("Complete a session", response=SessionStateResponse)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         parse_body(request, NoBody)

@@ -80,7 +80,7 @@ class WorkerView(TokenlessView):
 
 
 class RegisterWorker(WorkerView):
-    @operation("Register a worker", body=RegisterWorkerBody, answer=RegisterWorkerResponse)
+    @operation("Register a worker", body=RegisterWorkerBody, response=RegisterWorkerResponse)
     @idempotent
     def post(self, request: Request) -> Response:
         pod, body = self.pod(request), parse_body(request, RegisterWorkerBody)

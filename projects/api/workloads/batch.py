@@ -62,7 +62,7 @@ class BatchResponse(ResponseModel):
 
 class SubmitBatch(ApiView):
     @operation(
-        "Submit up to 1,000 workloads", query=BatchQuery, body=BatchDocument, answer=BatchResponse
+        "Submit up to 1,000 workloads", query=BatchQuery, body=BatchDocument, response=BatchResponse
     )  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:

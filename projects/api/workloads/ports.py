@@ -25,7 +25,9 @@ class PortLinkResponse(ResponseModel):
 
 
 class CreatePortLink(ApiView):
-    @operation("Create a one-time link to a port of a running workload", answer=PortLinkResponse, status=201)
+    @operation(
+        "Create a one-time link to a port of a running workload", response=PortLinkResponse, status=201
+    )
     @repeatable
     def post(self, request: Request, workload_id: UUID, port: str) -> HttpResponse:
         parse_body(request, NoBody)

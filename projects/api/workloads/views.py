@@ -64,7 +64,7 @@ class Workloads(ApiView):
 
     @operation(
         "Submit a workload, or predict the outcome of submitting it",
-        query=SubmitQuery, body=WorkloadSpec, answer=SubmissionResponse, status=201,
+        query=SubmitQuery, body=WorkloadSpec, response=SubmissionResponse, status=201,
         alternative=(200, DryRunResponse),
     )  # fmt: skip
     @idempotent
@@ -83,14 +83,14 @@ class Workloads(ApiView):
 
 
 class WorkloadDetail(ApiView):
-    @operation("Get a workload", answer=WorkloadDetailResponse)
+    @operation("Get a workload", response=WorkloadDetailResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         response = serialize_workload(selectors.find_workload(self.actor, workload_id))
         return Response(response, headers={"ETag": etag(response.version)})
 
     @operation(
         "Edit a pending or suspended workload, or preview the edit", query=EditQuery, body=WorkloadPatch,
-        answer=EditResponse, headers=("If-Match",),
+        response=EditResponse, headers=("If-Match",),
     )  # fmt: skip
     def patch(self, request: Request, workload_id: UUID) -> Response:
         query, workload = parse_query(request, EditQuery), selectors.find_workload(self.actor, workload_id)
@@ -118,7 +118,7 @@ class WorkloadAction(ApiView):
 
 
 class Cancel(WorkloadAction):
-    @operation("Cancel a workload", answer=WorkloadDetailResponse)
+    @operation("Cancel a workload", response=WorkloadDetailResponse)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)
@@ -140,7 +140,7 @@ class CancelManyResponse(ResponseModel):
 
 
 class CancelMany(ApiView):
-    @operation("Cancel several workloads", body=CancelManyBody, answer=CancelManyResponse)
+    @operation("Cancel several workloads", body=CancelManyBody, response=CancelManyResponse)
     @idempotent
     def post(self, request: Request) -> Response:
         """Cancel all workloads that can be cancelled, and return the reason for each of the others."""
@@ -154,7 +154,7 @@ class CancelMany(ApiView):
 
 
 class Suspend(WorkloadAction):
-    @operation("Suspend a workload", answer=WorkloadDetailResponse)
+    @operation("Suspend a workload", response=WorkloadDetailResponse)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)
@@ -162,7 +162,7 @@ class Suspend(WorkloadAction):
 
 
 class Resume(WorkloadAction):
-    @operation("Resume a suspended workload", answer=WorkloadDetailResponse)
+    @operation("Resume a suspended workload", response=WorkloadDetailResponse)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)

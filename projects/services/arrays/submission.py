@@ -41,7 +41,7 @@ class ArraySubmission:
 
 @dataclass(frozen=True, slots=True)
 class ArrayDraft:
-    """Checked, unsaved array. `model` is the workload that its tasks copy."""
+    """Checked, unsaved array. `model` is the workload that is copied for each task."""
 
     array: WorkloadArray
     section: ArraySpec

@@ -74,7 +74,7 @@ class LogMatchesResponse(ResponseModel):
 
 
 class SearchLogs(ApiView):
-    @operation("Search the log of a pod", query=LogSearchQuery, answer=LogMatchesResponse)
+    @operation("Search the log of a pod", query=LogSearchQuery, response=LogMatchesResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, LogSearchQuery)
         workload = selectors.find_workload(self.actor, workload_id)

@@ -68,7 +68,7 @@ class EvictionPair(Model):
 
 
 class EvictionMatrix(Model):
-    """Eviction totals by pair of projects."""
+    """Eviction totals by project pair."""
 
     pairs: list[EvictionPair] = []
     """Pairs in descending order of lost work."""

@@ -27,7 +27,7 @@ class Operation:
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     body_type: str = ""  # the media type of a binary body
-    answer: type[BaseModel] | None = None
+    response: type[BaseModel] | None = None
     page: type[BaseModel] | None = None  # the model of an item in a paginated list
     media_type: str = ""  # the media type of a response that is not JSON
     status: int = 200
@@ -107,8 +107,8 @@ class ApiSchema(AutoSchema):
             next_cursor = {"type": ["string", "null"], "description": "The `cursor` value for the next page."}
             shape = {"type": "object", "properties": {"items": items, "next": next_cursor}}
             content["application/json"] = {"schema": {**shape, "required": ["items", "next"]}}
-        elif operation.answer is not None:
-            content["application/json"] = {"schema": self._reference(operation.answer, "serialization")}
+        elif operation.response is not None:
+            content["application/json"] = {"schema": self._reference(operation.response, "serialization")}
         if operation.media_type:
             content[operation.media_type] = {"schema": {"type": "string"}}
         return content

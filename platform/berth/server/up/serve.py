@@ -34,8 +34,8 @@ def main() -> None:
 
 def serve(listening: socket.socket) -> None:
     """Serve HTTP and WebSockets on a socket that the supervisor opened and other processes may share."""
-    # asyncio accepts as many connections at a time as may wait, so the first process would accept all of
-    # them.
+    # asyncio accepts as many connections at a time as the backlog allows, so the first process would
+    # accept all of them.
     SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
 
 

@@ -258,7 +258,7 @@ def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str, Any]:
-    """Render the column header of one quota value of one pool in the quota grid."""
+    """Render a column header of the quota grid, for one quota value in one pool."""
     scale = MILLI if field.kind == "amount" else 1
     data = {
         "pool": pool,
