@@ -48,7 +48,7 @@ class Rounds:
         return measured_work
 
     def write(self, file: Path) -> None:
-        """Write the report to the file immediately, and start measuring anew."""
+        """Write the report to the file immediately, and restart the measurement."""
         unfinished = file.with_suffix(".part")
         unfinished.write_text(json.dumps(self.report()))
         unfinished.rename(file)

@@ -1,4 +1,4 @@
-"""Values with which a pilot job from a cluster's queue joins its pool."""
+"""Values that a pilot job in a cluster's queue needs to join its pool."""
 
 from collections.abc import Mapping
 

@@ -138,7 +138,7 @@ class Api:
             yield from response.iter_bytes()
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a collection, fetched page by page, and the version from which to watch."""
+        """Return all objects of a collection, fetched page by page, and the version to watch from."""
         items: list[dict[str, Any]] = []
         query: dict[str, str | int] = {"limit": PAGE}
         while True:

@@ -85,7 +85,7 @@ class Clusters:
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
     def retain(self, used: Collection[Cluster]) -> None:
-        """Close all other clusters, because no pool has their credentials any more."""
+        """Close all other clusters, because no pool uses their credentials any longer."""
         in_use = {id(cluster) for cluster in used}
         with self._lock:
             unused = [key for key, cluster in self._clusters.items() if id(cluster) not in in_use]

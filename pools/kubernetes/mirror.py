@@ -138,7 +138,7 @@ class Mirror:
         return version
 
     def _watch(self, kind: str, version: str) -> str:
-        """Apply changes until the API server ends the watch. Return the version from which to continue."""
+        """Apply changes until the API server ends the watch. Return the version to continue from."""
         seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
         events = self._api.watch(KINDS[kind], version, seconds)
         for change, item in events:

@@ -124,7 +124,7 @@ class NodePool(models.Model):
         help_text="Maximum disk space in MiB of a workspace with its pods; empty for no limit.",
     )
 
-    # Environment of each node. Without one, nodes use the machine's own Python and packages.
+    # Environment of each node. If empty, nodes use the machine's own Python and packages.
     plugins = models.JSONField(
         default=list, blank=True, help_text="Names and parameters of plugins, in order, without secrets."
     )

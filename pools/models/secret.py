@@ -15,7 +15,7 @@ NAME = RegexValidator(
 class SecretKind(models.TextChoices):
     VALUE = "value"  # text value for pods
     REGISTRY = "registry"  # credentials for a registry of container images
-    SSH_KEY = "ssh_key", "SSH key"  # private key with which Berth logs in to hosts
+    SSH_KEY = "ssh_key", "SSH key"  # private key that Berth uses to log in to hosts
 
 
 class Secret(models.Model):

@@ -21,7 +21,7 @@ class CommandResult:
 
 
 class Commands(Protocol):
-    """Machine on which commands run."""
+    """Machine that runs commands."""
 
     @property
     def place(self) -> str:
@@ -43,7 +43,7 @@ def _inherited_environment() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class LocalCommands:
-    """The machine on which Berth runs."""
+    """The machine that runs Berth."""
 
     env: Mapping[str, str] = field(default_factory=_inherited_environment)
     place: str = "the machine on which Berth runs"

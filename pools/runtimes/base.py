@@ -86,7 +86,7 @@ class PodCause(str, Enum):
 
     NONE = ""
     STOPPED = "stopped"  # stopped on request
-    HOST_STOPPED = "host_stopped"  # the process to which the pod is tied has ended
+    HOST_STOPPED = "host_stopped"  # the process that the pod is tied to has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
     WORKSPACE_FULL = "workspace_full"  # the pod used all the disk space that its pool allows

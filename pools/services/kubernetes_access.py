@@ -51,7 +51,7 @@ class KubernetesAccess:
     def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return the cluster of each pool, or the reason that it cannot be used.
 
-        Clusters that no pool uses any more are closed.
+        Clusters that no pool uses any longer are closed.
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
         pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}

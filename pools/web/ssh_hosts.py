@@ -1,4 +1,4 @@
-"""Page of a pool's SSH hosts, on which admins accept host keys."""
+"""Page of a pool's SSH hosts, where admins accept host keys."""
 
 from typing import Any
 

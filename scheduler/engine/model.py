@@ -20,7 +20,7 @@ IMAGES, ISOLATION, SHARED_GPUS = "images", "isolation", "shared_gpus"
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
-    FRAGMENTATION = "fragmentation"  # prefer the node on which the least free capacity becomes unusable
+    FRAGMENTATION = "fragmentation"  # prefer the node that loses the least usable capacity
     AUTO = "auto"  # FRAGMENTATION if nodes or requests are mixed, else BINPACK
 
 

@@ -110,7 +110,7 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
 
 
 def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
-    """Return the pods to which resources are allocated, by node and by workload name."""
+    """Return the pods that hold resources, by node and by workload name."""
     result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:

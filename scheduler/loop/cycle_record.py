@@ -25,7 +25,7 @@ from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
-FREE_SIZE = 1000  # maximum number of workloads for which every cycle is explained and its snapshot stored
+FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and its snapshot stored
 # pace for larger clusters, in workloads per second
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
 

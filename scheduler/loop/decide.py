@@ -1,4 +1,4 @@
-"""Call the engine, and skip pools for which it fails."""
+"""Run the engine, and skip pools that it fails for."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -53,7 +53,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the errors of pools for which the engine fails even if it decides about them alone, by pool."""
+    """Return the engine's errors for pools that fail even when decided alone, by pool."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:

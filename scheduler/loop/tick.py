@@ -56,7 +56,8 @@ from scheduler.schedules import sync_schedules
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]  # True on change
+# called for each pool; returns True if anything changed
+ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
 # maximum per tick, so that no tick takes long; the next tick decides about the other workloads

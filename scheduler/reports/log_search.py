@@ -64,7 +64,7 @@ class _LogSearch:
         self._max_matches = max_matches
         self._line = start  # current line
         self._has_matched = False  # whether a match has already been found in the current line
-        self._tail = b""  # last part of the current line, in which a match may begin
+        self._tail = b""  # last part of the current line, where a match may begin
         self._next = start.offset
         self.matches = 0
         self.places: list[LinePosition] = []

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 
-# Set by the pilot job in which the agent runs.
+# Set by the pilot job that runs the agent.
 INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
 
 
@@ -15,7 +15,7 @@ class JobEnds(Exception):
 
 
 class EndSignals:
-    """Signals by which the cluster announces that the allocation is about to end.
+    """Signals that tell the agent that its allocation is about to end.
 
     USR1 is an early warning. After TERM, the processes have little time left.
     """

@@ -118,7 +118,7 @@ def memory_mib() -> int:
 
 
 def own_address(url: str) -> str:
-    """Return the address from which this machine reaches the server."""
+    """Return the address that this machine uses to reach the server."""
     host = url.partition("://")[2].partition("/")[0].rsplit(":", 1)[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # connecting a UDP socket sends no packet

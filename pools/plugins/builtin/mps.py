@@ -8,7 +8,7 @@ from pools.plugins.image import Image
 from pools.plugins.parameters import Parameter
 
 PIPES, LOGS = "/tmp/nvidia-mps", "/tmp/nvidia-mps-log"  # noqa: S108 - NVIDIA's default paths
-# A running daemon is left alone, so that a repeated call does not disturb running processes.
+# Do not restart a running daemon, because that would disturb running processes.
 START_DAEMON = """if ! command -v nvidia-cuda-mps-control >/dev/null; then
   echo "nvidia-cuda-mps-control is not on this machine. Install NVIDIA's driver, which includes it." >&2
   exit 1

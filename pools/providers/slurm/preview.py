@@ -15,8 +15,7 @@ def make_preview(
 ) -> Preview:
     """Return the machines of the pool's partition and any findings.
 
-    `refusal` is the message with which `sbatch --test-only` rejects a job of the pool, or empty
-    if it accepts the job.
+    `refusal` is the message if `sbatch --test-only` rejects a job of the pool, or else empty.
     """
     partition = choose_partition(settings, partitions)
     if partition is None:

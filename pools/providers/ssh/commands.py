@@ -16,7 +16,10 @@ _KINDS = {
 
 
 class SshCommands:
-    """Server to which each command opens a connection. `endpoint` raises SshError if it cannot be used."""
+    """Server that runs commands, each over a new connection.
+
+    `endpoint` raises SshError if it cannot be used.
+    """
 
     def __init__(self, place: str, endpoint: Callable[[], Endpoint]) -> None:
         self.place, self._endpoint = place, endpoint

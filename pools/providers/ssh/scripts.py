@@ -132,7 +132,7 @@ def parse_facts(output: str) -> HostFacts:
 
 
 def _unquoted(values: Mapping[str, str], name: str) -> str:
-    """Return a value from the agent's environment file, in which values are quoted for a shell."""
+    """Return a value from the agent's environment file, which quotes values for a shell."""
     text = values.get(name, "")
     try:
         return " ".join(shlex.split(text))

@@ -25,7 +25,7 @@ class NvidiaGpu:
 
 @dataclass(frozen=True)
 class PodDevices:
-    """Device nodes of a pod's GPUs, and the IDs by which programs select the GPUs."""
+    """Device nodes of a pod's GPUs, and the IDs that programs use to select the GPUs."""
 
     nodes: tuple[str, ...]
     ids: tuple[str, ...]

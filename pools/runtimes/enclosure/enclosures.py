@@ -32,9 +32,10 @@ class NotVisible(Exception):
 
 @dataclass(frozen=True)
 class StartDirectory:
-    """Directory in which a pod starts.
+    """Directory where a pod starts.
 
-    The pod's shim creates `created` first. `shared` is a directory of the machine that the pod can access.
+    The pod's shim creates `created` first. `shared` is a directory of the machine that the pod
+    can access.
     """
 
     path: Path

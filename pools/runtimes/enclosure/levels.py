@@ -21,7 +21,7 @@ SETTINGS_OF_PODS = (
 )  # fmt: skip
 FIRST_UID = 1_900_000_000  # user IDs from here on are used by neither Debian, systemd nor subordinate IDs
 LAST_UID = 1_999_999_999
-# Test pods of Berth belong to no project.
+# Berth's own test pods belong to no project.
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
 
 

@@ -108,7 +108,7 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def find_parent(controller: str) -> tuple[str, bool]:
-    """Return the directory in which to create groups with this controller, and whether it is version 2.
+    """Return the directory for groups with this controller, and whether it is version 2.
 
     Raises OSError if the controller is not mounted.
     """

@@ -202,7 +202,7 @@ class Pod:
             self._change_directory()
             subject = self.command[0]
             os.execvpe(subject, self.command, {**self.env, **self.secrets.env})  # noqa: S606
-        except BaseException as error:  # the forked child must not continue, whatever the error
+        except BaseException as error:  # the forked child must never continue, even after an unexpected error
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(failure_fd, f"{subject}: {reason}".encode("utf-8", "replace")[:1000])
         os._exit(127)

@@ -101,7 +101,7 @@ def _become_shim(directory: str, anchor: str, own_files: tuple[int, ...]) -> Non
         os.close(errors)
         main(directory, anchor)
         status = 0
-    except BaseException:  # the forked shim must not continue as a server, whatever the error
+    except BaseException:  # the forked shim must never continue as a server, even after an unexpected error
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)

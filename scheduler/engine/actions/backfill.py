@@ -23,7 +23,7 @@ from scheduler.engine.placement.slots import Horizon
 
 # length of the first hold without a known end, in seconds; each later hold is twice as long
 FIRST_PERIOD = 1800
-MAX_WAIT = 24 * 3600  # maximum time until a known end in seconds; later ends count as unknown
+MAX_WAIT = 24 * 3600  # maximum number of gangs per cycle that a hold is searched for
 MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are searched
 MAX_STEPS = 32  # number of tries without gaps; after that, twice as many ends are skipped before each try
 NOTHING = (0, 0, 0)
@@ -132,8 +132,8 @@ class _HoldSearch:
         nodes, kind = board.nodes, main_resource(gang.requested)
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
-        # Amounts of the main resource that are free after the ends so far: on each node, and in total on the
-        # nodes on which a replica may fit.
+        # Amounts of the main resource that are free after the ends so far: on each node, and in
+        # total on the nodes where a replica may fit.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()
@@ -216,7 +216,7 @@ class _HoldSearch:
                 self._board.drop(gang, part, pod)
 
     def _try_to_fit(self, last: bool) -> frozenset[int] | None:
-        """Return the nodes on which the gang fits now. Return None if it does not fit or was not tried."""
+        """Return the nodes where the gang fits now. Return None if it does not fit or was not tried."""
         gang, requested = self._gang, self._gang.requested
         if self._usable < requested[self._kind] or not fits_within(
             gang.account.allocated, self._bound, requested

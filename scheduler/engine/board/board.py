@@ -1,4 +1,4 @@
-"""Board of one pool, on which trials place, evict and move pods."""
+"""Board of one pool. Trials place, evict and move pods on it."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -194,7 +194,7 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def attempt(self) -> int:
-        """Count another attempt within a trial. Return a mark to which the board can be rewound."""
+        """Count another attempt within a trial. Return a mark that the board can be rewound to."""
         self.cycle.trials += 1
         return len(self._log)
 

@@ -14,7 +14,7 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 class CycleState:
     """Decisions and counters of one cycle. Strings are workload names."""
 
-    # Reasons of gangs, in addition to those of their groups.
+    # Reasons of individual gangs, in addition to those of their groups.
     refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
     reserved_only: set[str] = field(default_factory=set)  # gangs with reservations but no running pods
     started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
@@ -26,8 +26,8 @@ class CycleState:
     backfill_hold: NodeHold | None = None
     # Finds the nodes to hold. It is called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
-    overdue: list[PendingGroup] = field(default_factory=list)  # groups for which nodes may be held
-    hold_searches: int = 0  # number of gangs for which nodes to hold were searched
+    overdue: list[PendingGroup] = field(default_factory=list)  # groups that nodes may be held for
+    hold_searches: int = 0  # number of gangs that a hold was searched for
     trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
     repack_steps: int = 0  # number of steps of exact searches that repack pods

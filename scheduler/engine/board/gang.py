@@ -98,7 +98,7 @@ class BoardGroup:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Topology constraint and the roles to which it applies."""
+    """Topology constraint and the roles that it applies to."""
 
     constraint: TopologyConstraint
     parts: tuple[BoardRole, ...]
@@ -128,7 +128,7 @@ class PendingGroup:
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
         self.reasons: dict[Reason, Numbers] = {}  # reasons that the gangs are pending in this cycle
-        # Whether a plan also refers to `gangs`, in which case the list must be copied before a change.
+        # Whether a plan also refers to `gangs`, so that the list must be copied before a change.
         self.shared = False
 
 

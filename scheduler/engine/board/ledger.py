@@ -99,7 +99,7 @@ class QueueAccount:
         self.leaving = [0, 0, 0]  # allocated to stopping pods, in addition to `allocated`
         self.pending_request = [0, 0, 0]  # requested by pending workloads, in addition to the allocation
         self.share = [0, 0, 0]
-        self.rounded_off = [0, 0, 0]  # fraction of a unit by which the share was rounded down
+        self.rounded_off = [0, 0, 0]  # fraction of a unit that was lost when the share was rounded down
         # Allocated and pending amounts at the start of the cycle, excluding workloads placed in other pools.
         self.requested = [0, 0, 0]
         self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
@@ -111,7 +111,7 @@ class QueueAccount:
         self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count
         # By resource: whether the department's projects take turns directly with other departments.
         self.divided: Sequence[bool] = NOT_DIVIDED
-        # The values from which the report was built, followed by the report itself.
+        # The values that the report was built from, followed by the report itself.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache

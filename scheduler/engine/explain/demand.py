@@ -27,7 +27,7 @@ from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 CAPACITY_REASONS = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
-FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs for which no node has room
+FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node has room for
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ CLOSED = (NodeState.CORDONED, NodeState.DRAINING)
 
 
 class Units(NamedTuple):
-    """Units in which a request is compared with free capacity."""
+    """Units for comparing a request with free capacity."""
 
     by_gpu_memory: bool  # GPU amounts are in MiB of GPU memory instead of milli-GPU
     by_requests: bool  # CPU and memory are compared by requests instead of limits

@@ -50,7 +50,7 @@ class PoolRefusals:
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
     ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
-    expected_starts: Mapping[str, int]  # only for the workload for which nodes are held, if known
+    expected_starts: Mapping[str, int]  # only for the workload that nodes are held for, if known
 
     def expand(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, followed by those of gangs that are not queued."""
@@ -128,7 +128,7 @@ def collect_refusals(board: Board) -> PoolRefusals:
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload for which nodes are held, with the number of held nodes."""
+    """Return the reasons of the workload that nodes are held for, with the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)

@@ -24,7 +24,7 @@ class UnplacedReplicas(NamedTuple):
 
 
 def gangs_to_scale_up(board: Board) -> list[Gang]:
-    """Return the elastic gangs that meet their minimum and for which the pool may add nodes.
+    """Return the elastic gangs that meet their minimum, if the pool may add nodes for them.
 
     Gangs bound to a topology domain are excluded, because an added node may be in another domain.
     Gangs with completed replicas are excluded, because they are about to finish.

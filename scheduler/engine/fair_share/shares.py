@@ -27,7 +27,7 @@ class Claim:
     usage: Fraction
     granted: int = 0
     rounded_up: int = 0  # part of `granted` that results from rounding up
-    rounded_off: int = 0  # amount by which rounding up would still increase it
+    rounded_off: int = 0  # amount by which another rounding up would increase it
 
     @property
     def age_key(self) -> tuple[int, str]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class QueueInput:
-    """Inputs of one queue to a division, in engine units. None means unlimited."""
+    """One queue's inputs to a division, in engine units. None means unlimited."""
 
     queue: str
     rank: int

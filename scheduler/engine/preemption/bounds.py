@@ -55,7 +55,7 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers for the refusal of a gang for which the totals suffice.
+    """Return the numbers for refusing a gang although the totals suffice.
 
     They describe `resource` if the policy reclaims it, else the first resource that it reclaims.
     """

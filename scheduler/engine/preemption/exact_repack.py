@@ -129,7 +129,7 @@ class _ExactSearch:
         return self._slots if self._place(0, 0) else None
 
     def _open_nodes(self, item: _Item) -> frozenset[int]:
-        """Return the nodes on which the item may be placed."""
+        """Return the nodes where the item may be placed."""
         nodes, mask = self._board.nodes, item.part.mask
         within = available_nodes(self._board, item.gang)
         return frozenset(

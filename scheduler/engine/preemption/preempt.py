@@ -32,7 +32,7 @@ Result = tuple[VictimSelection, Outcome]
 
 
 class Acceptance(NamedTuple):
-    """Evictions and moves, with the allocations before them."""
+    """Accepted evictions and moves, with the allocations before them."""
 
     selection: VictimSelection
     outcome: Outcome
@@ -235,7 +235,7 @@ def _find_outcome_by_policy(
 
 
 def _refusal_after_attempts(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
-    """Return the refusal of a gang for which the sums suffice but no attempt succeeded."""
+    """Return the refusal of a gang if the sums suffice but no attempt succeeded."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

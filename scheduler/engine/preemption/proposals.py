@@ -18,7 +18,7 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import amount_below_quota, select_all, sufficient_sets
 from scheduler.engine.preemption.victims.units import Victim
 
-MAX_DOMAINS = 8  # maximum number of domains for which the cost of clearing is computed
+MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
 MAX_SETS = 4  # alternative sets tried before the victims that clear the cheapest nodes
 MAX_PRICED_VICTIMS = 400  # maximum number of victims priced, summed over all sets
 # With more victims or candidates, only single victims are tried.

@@ -8,7 +8,7 @@ from scheduler.engine.placement.slots import Horizon, pick_slot
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
-MAX_PODS = 200  # maximum number of pods to repack, because each one is placed again
+MAX_PODS = 200  # maximum number of pods to repack; limited because each pod is placed again
 
 Entry = tuple[Gang, BoardRole, int | None]  # the pod's index; None for replicas of the preemptor
 

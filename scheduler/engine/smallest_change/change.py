@@ -78,7 +78,7 @@ Named = TypeVar("Named", Node, Pool, Queue, Workload)
 
 
 def apply_change(snapshot: Snapshot, name: str, change: Change) -> Snapshot:
-    """Return the changed snapshot, in which the pending workload `name` may start."""
+    """Return the changed snapshot. The pending workload `name` may start in it."""
     match change.kind:
         case ChangeKind.WORKLOAD_ENDED | ChangeKind.DEPENDENCY_COMPLETED:
             return _without_workload(snapshot, change.subject)

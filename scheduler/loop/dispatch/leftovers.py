@@ -23,7 +23,7 @@ from scheduler.loop.context import SchedulerContext
 log = logging.getLogger(__name__)
 
 MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round continues
-BATCH_SIZE = 20  # rows between two pauses, in which the loop handles wake-ups
+BATCH_SIZE = 20  # number of rows between two pauses; the loop handles wake-ups in a pause
 RETRY_INTERVAL = timedelta(
     minutes=15
 )  # retry interval for lost jobs, longer than the task queue's own retries

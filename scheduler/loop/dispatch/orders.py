@@ -51,7 +51,7 @@ class SecretReader:
 def build_pod_order(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
 ) -> PodOrder:
-    """Return the order with which the runtime starts a pod.
+    """Return the order that starts a pod.
 
     `gang` lists the run's pods; its rendezvous address must be set. Pods of idle roles run as
     plain processes on their node, even if the workload has an image, unless the runtime requires
@@ -136,7 +136,7 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader)
 
 
 def _pod_secrets(pod: Pod) -> dict[str, str]:
-    """Return the secrets with which the pod and Berth authenticate to each other.
+    """Return the secrets that the pod and Berth use to authenticate to each other.
 
     They are derived and never stored.
     """

@@ -39,7 +39,7 @@ def rendezvous_for_plan(view: ClusterView, plan: Plan, context: SchedulerContext
 
 
 def assign_rendezvous(pods: Iterable[Pod], context: SchedulerContext) -> None:
-    """Assign an address to runs that started without one."""
+    """Assign an address to runs that started without a rendezvous address."""
     assert_no_transaction()
     pending = [pod for pod in pods if pod.workload.rendezvous is None]
     addresses: dict[uuid.UUID, Rendezvous] = {}

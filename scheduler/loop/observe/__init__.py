@@ -1,1 +1,1 @@
-"""Read rows into the frozen view on which a decision is based."""
+"""Read rows into the frozen view that a decision is based on."""

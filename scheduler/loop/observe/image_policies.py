@@ -15,7 +15,7 @@ class ImagePolicies:
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._pools = list(pools)
-        self.settings = [  # all values on which refusals depend
+        self.settings = [  # all values that refusals depend on
             (pool.name, pool.runtime, pool.image_policy, pool.built_environment_id) for pool in self._pools
         ]
         self._restricts = any(

@@ -56,7 +56,7 @@ class LiveWorkloads:
     _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
-    _shared: object = None  # values on which all entries depend
+    _shared: object = None  # values that all entries depend on
     _ids: list[int] = field(default_factory=list)  # IDs of all entries, sorted
     # engine objects in the order of `_ids`
     _engine_objects: list[model.Workload] = field(default_factory=list)
@@ -108,7 +108,7 @@ class LiveWorkloads:
         return {name: pod for pk in self._unsettled for name, pod in self._entries[pk].pod_ids}
 
     def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the engine's names for those of these workloads that are live."""
+        """Return the engine's names of those workloads that are live."""
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
     def _group_pods(self, nodes: Container[int]) -> dict[uuid.UUID, list[PodRow]]:
@@ -138,7 +138,7 @@ class LiveWorkloads:
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload, unless everything on which its entry depends is unchanged."""
+        """Convert a workload, unless nothing that its entry depends on has changed."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (

@@ -26,7 +26,7 @@ MAX_REASONS = 16  # maximum number of pending reasons stored per workload
 MAX_UPDATES = 250
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 
-# Rows are locked in the order in which other transactions lock the tasks of an array.
+# Lock rows in the same order as other transactions that lock the tasks of an array.
 UPDATE_WORKLOADS = """
     WITH written AS (
         SELECT * FROM jsonb_to_recordset(%(rows)s::jsonb)

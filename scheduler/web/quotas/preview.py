@@ -1,4 +1,4 @@
-"""Preview of a quota edit, shown beside its form."""
+"""Preview of a quota edit, shown next to its form."""
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404

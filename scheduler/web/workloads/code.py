@@ -10,7 +10,7 @@ from projects.models import Workload
 
 @dataclass(frozen=True, slots=True)
 class RoleCode:
-    """Command of a role. `workspace` is the directory in which it starts."""
+    """Command of a role. `workspace` is the directory where it starts."""
 
     name: str
     command: str

@@ -103,7 +103,7 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 
 
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
-    """Return the pods of the current run and those of earlier runs, newest first."""
+    """Return the pods of the current run, then those of earlier runs, newest first."""
     result = list(
         pods(actor)
         .filter(workload=workload)

@@ -49,7 +49,7 @@ class Reclaim(PreemptionPolicy):
         super().__init__(board, gang, requested)
         self.deserved = exceeded_share(gang, requested) is None
         self.turns = TurnTaking(board, gang, requested)
-        # Results of `queue_prefix`, with the version of the victim queue for which they are valid.
+        # Results of `queue_prefix`, with the version of the victim queue that they are valid for.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
         # Whether a proposal was rejected for exceeding the department's share, and whether the retry is
         # limited to that share.

@@ -47,10 +47,10 @@ class _VictimSet:
 def sufficient_sets(
     policy: PreemptionPolicy, arrangement: Arrangement, max_priced: int, *, may_move: bool = True
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
-    """Yield sets of victims that free enough in total, cheapest first, with their amount below quota.
+    """Yield (amount below quota, victims) pairs whose victims free enough in total, cheapest first.
 
-    At most `max_priced` victims are priced, summed over all sets. Without `may_move`, the nodes on which the
-    victims run matter.
+    At most `max_priced` victims are priced, summed over all sets. If `may_move` is False, it
+    matters which nodes the victims run on.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
@@ -86,7 +86,7 @@ def _push_set(
 
 
 def amount_below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> int:
-    """Return the total amount by which queues would fall below quota if the victims were evicted."""
+    """Return by how much queues would fall below quota in total if the victims were evicted."""
     kind, freed = main_resource(policy.requested), dict[QueueAccount, int]()
     for victim in victims:
         for account in victim.gang.account.path:
@@ -99,7 +99,7 @@ def amount_below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> i
 
 
 def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> frozenset[int]:
-    """Return the nodes on which at least one replica might run."""
+    """Return the nodes that might run at least one replica."""
     within = available_nodes(board, policy.gang)
     masks = [need.part.mask for need in arrangement]
     return frozenset(
