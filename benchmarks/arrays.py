@@ -26,7 +26,7 @@ def main() -> None:
     options.add_argument("tasks", nargs="?", type=int, default=TASKS, help="Tasks of the large array.")
     arguments = options.parse_args()
     sizes = (10, 20) if arguments.tiny else (SMALL, arguments.tasks)
-    relax_garbage_collection()  # as the scheduler does
+    relax_garbage_collection()  # the scheduler also does this
     with own_database("arrays"):
         rows = _measure_all(sizes, 16 if arguments.tiny else LIVE)
     if sizes == (SMALL, TASKS):

@@ -44,7 +44,7 @@ def main() -> None:
     def is_chosen(name: str) -> bool:
         return not names or any(word in name for word in names)
 
-    relax_garbage_collection()  # as the scheduler does
+    relax_garbage_collection()  # the scheduler also does this
     heads = ("cpu ms", "least", "MiB", "placed", "evicted", "waiting")
     print(f"{'shape':<52} " + " ".join(f"{head:>9}" for head in heads))
     rows = [_measure(name, make) for name, make in SHAPES.items() if is_chosen(name)]

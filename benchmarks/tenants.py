@@ -39,7 +39,7 @@ def main() -> int:
     options.add_argument("--checkpoint", type=int, metavar="SECONDS")
     arguments = options.parse_args()
     jobs = 200 if arguments.tiny else SLICE
-    relax_garbage_collection()  # as `berth trace` does
+    relax_garbage_collection()  # `berth trace` also does this
     data = Path(os.environ.get("BERTH_TRACES", Path(__file__).parents[2] / "shared" / "data"))
     try:
         trace = load_trace("philly", data)

@@ -34,7 +34,7 @@ def main() -> None:
     options.add_argument("live", nargs="?", type=int, default=LIVE, help="Number of live workloads.")
     arguments = options.parse_args()
     live = 160 if arguments.tiny else arguments.live
-    relax_garbage_collection()  # as the scheduler does
+    relax_garbage_collection()  # the scheduler also does this
     with own_database("ticks"):
         rows = _measure(live)
     from benchmarks.decide import RESULTS, commit, machine

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-STAGES = {  # each stage ends with this event
+STAGES = {  # the event that ends each stage
     "request": "notified",
     "wake-up": "woken",
     "burst window": "tick",

@@ -10,18 +10,18 @@ RETRY_MAX = timedelta(minutes=10)
 
 
 class Task(StrEnum):
-    SCAN = "scan"  # read the host key, which an admin must accept
+    SCAN = "scan"  # read the host key, so that an admin can accept it
     INSTALL = "install"  # check the host, then install or restart the agent
     UNINSTALL = "uninstall"
     FORGET = "forget"  # drop the row of a host on which nothing was ever installed
 
 
 class HostState(StrEnum):
-    UNVERIFIED = "unverified"  # its host key has not been accepted
-    PENDING = "pending"  # not visited yet
+    UNVERIFIED = "unverified"  # no admin has accepted the host key
+    PENDING = "pending"  # the host has not been visited yet
     INSTALLING = "installing"
     JOINED = "joined"
-    SILENT = "silent"  # its agent no longer reports
+    SILENT = "silent"  # the agent no longer reports
     FAILING = "failing"  # the last visit failed and will be repeated
     REMOVING = "removing"
 
@@ -69,7 +69,7 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
 def _removal(host: Host) -> Task | None:
     if not host.is_touched:
         return Task.FORGET
-    return Task.UNINSTALL if host.silent_for is None else None  # its node is still being drained
+    return Task.UNINSTALL if host.silent_for is None else None  # the host's node is still being drained
 
 
 def retry_delay(failures: int) -> timedelta:

@@ -9,10 +9,10 @@ from pools.models.pool import NodePool
 
 class NodeState(models.TextChoices):
     REQUESTED = "requested"  # the provider accepted the order, but its listing does not show the instance yet
-    BOOTING = "booting"  # listed but not usable yet
+    BOOTING = "booting"  # the provider lists the instance, but it is not usable yet
     READY = "ready"
-    CORDONED = "cordoned"  # keeps its pods but accepts no new ones
-    DRAINING = "draining"  # accepts no new pods, and ends once its last pod has ended
+    CORDONED = "cordoned"  # the node keeps its pods but accepts no new ones
+    DRAINING = "draining"  # the node accepts no new pods, and ends after its last pod
     LOST = "lost"  # the instance is gone or never appeared, so the node will end soon
     ENDED = "ended"
 

@@ -99,7 +99,7 @@ class NodePool(models.Model):
     boot_retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provision_outcomes = models.JSONField(
         default=dict, blank=True, editable=False
-    )  # counts of provisioning calls by outcome
+    )  # number of provisioning calls by outcome
 
     # Shape of one node.
     gpus_per_node = models.PositiveIntegerField(default=0)

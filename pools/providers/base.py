@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class InstanceState(StrEnum):
-    QUEUED = "queued"  # in a queue of the provider: costs nothing, and no machine boots yet
+    QUEUED = "queued"  # in the provider's own queue: no machine boots yet, so nothing is charged
     BOOTING = "booting"
     READY = "ready"
-    STOPPED = "stopped"  # stopped outside Berth: unusable as a node, but may still cost money
+    STOPPED = "stopped"  # stopped by someone other than Berth: not usable as a node, but may still cost money
     ENDING = "ending"
     GONE = "gone"
 

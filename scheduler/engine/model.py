@@ -26,18 +26,19 @@ class Strategy(StrEnum):
 
 class NodeState(StrEnum):
     READY = "ready"
-    CORDONED = "cordoned"  # keeps its pods but accepts no new ones
-    DRAINING = "draining"  # its pods are being moved away, and it accepts no new ones
-    BOOTING = "booting"  # counts as future capacity, but no pod can start on it yet
+    CORDONED = "cordoned"  # the node keeps its pods but accepts no new ones
+    DRAINING = "draining"  # the node's pods are being moved away, and it accepts no new ones
+    BOOTING = "booting"  # the node counts as future capacity, but no pod can start on it yet
 
 
 class PodState(StrEnum):
     RUNNING = "running"
     STARTING = "starting"
-    STOPPING = "stopping"  # occupies its capacity until it has stopped
-    STUCK = "stuck"  # occupies its capacity and may never free it
-    RESERVED = "reserved"  # reserved in an earlier cycle, not started yet
-    COMPLETED = "completed"  # succeeded: occupies no capacity, but counts towards its gang's minimum
+    STOPPING = "stopping"  # the pod occupies its capacity until it has stopped
+    STUCK = "stuck"  # the pod occupies its capacity and may never free it
+    RESERVED = "reserved"  # capacity is reserved for the pod, which has not started yet
+    # the pod succeeded: it occupies no capacity, but counts towards its gang's minimum
+    COMPLETED = "completed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class NodeShape:
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple["Taint", ...] = ()
-    missing_features: Mapping[str, str] = field(default_factory=dict)  # assumed from the pool's current nodes
+    # features that new nodes are expected to lack, based on the current nodes
+    missing_features: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +183,12 @@ class Queue:
     name: str
     parent: str | None = None
     created: int = 0
-    entitlements: Mapping[str, Entitlement] = field(default_factory=dict)  # by pool; quota 0 if absent
+    # by pool; without an entry, the quota is 0
+    entitlements: Mapping[str, Entitlement] = field(default_factory=dict)
     reclaim_min_runtime: int | None = None  # None inherits from the parent, then from the pool
     preempt_min_runtime: int | None = None
-    expected_runtime: int | None = None  # of workloads without `max_runtime`, from their history
+    # expected runtime of workloads without `max_runtime`, estimated from history
+    expected_runtime: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def machine_id() -> str:
     stored = read_file(path)
     if stored:
         return stored
-    firmware = read_file("/sys/class/dmi/id/product_uuid").lower()  # only root may read it
+    firmware = read_file("/sys/class/dmi/id/product_uuid").lower()  # only root can read this file
     is_placeholder = len(set(firmware) - {"-"}) < 4 or firmware.startswith("03000200-0400")
     source = read_file("/etc/machine-id") if is_placeholder else firmware
     digest = hashlib.sha256(("berth machine " + (source or uuid.uuid4().hex)).encode()).hexdigest()[:32]

@@ -30,7 +30,7 @@ def run(server: Server, pool: str) -> None:
         try:
             secret = join_pool(server, pool, ec2_instance_id)
         except OSError as error:
-            # for example, a conflict: the machine may boot before Berth has recorded its order
+            # This includes conflicts: the machine may boot before Berth has recorded its order.
             print("not joined yet: %s" % error, file=sys.stderr)
             signals.wait(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts would inherit the token

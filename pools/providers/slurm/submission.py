@@ -17,9 +17,10 @@ from pools.providers.slurm.settings import SlurmSettings
 
 LOG_DAYS = 7
 ABANDONED_MINUTES = 60
-# A name has a job ID on standard output, or the script fails. Files that no job will read are deleted: those
-# of this pool after an hour, for example from a submission that was killed, and those of pools that may be
-# on another cluster after a week. The files of living jobs count as new.
+# Each submitted job prints its ID, or the script fails. Files that no job will read are deleted:
+# the pool's own after an hour, such as those of a killed submission, and files of other pools,
+# which may belong to another cluster, after a week. Files of living jobs are touched so that they
+# are kept.
 _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}

@@ -74,7 +74,7 @@ CHECKED: Mapping[str, tuple[int, int]] = {
     UNSHARE: (272, 97),
 }
 NEW_NAMESPACES = 0x7E020000  # mount, cgroup, UTS, IPC, user, PID and network
-NEW_TIME_NAMESPACE = 0x80  # in `clone`, this bit is part of a signal number
+NEW_TIME_NAMESPACE = 0x80  # not usable with `clone`, where this bit is part of a signal number
 VIRTUAL_MACHINE_SOCKETS = 40
 # Query, Linux, 32 bits, Linux 2.6, both; and without address randomization, which debuggers use.
 PERSONALITIES = (0xFFFFFFFF, 0, 0x8, 0x20000, 0x20008, 0x40000)

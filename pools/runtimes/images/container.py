@@ -55,7 +55,7 @@ class Container(Namespaces):
 
     def launch(self) -> str:
         """Pull the image and create the container. Return an error message or ""."""
-        self._podman.adopt_orphans()  # because conmon detaches from its parent
+        self._podman.adopt_orphans()  # needed because conmon detaches from its parent
         try:
             if self.memory:
                 self.memory.open()
@@ -108,7 +108,7 @@ class Container(Namespaces):
             pass
 
     def close(self) -> None:
-        if self._is_removed:  # if this fails, the runtime tries again when it deletes the pod's record
+        if self._is_removed:  # if the removal fails, the runtime tries again when it deletes the pod's record
             remove_traces(self._pod, self._name)
         super().close()
 

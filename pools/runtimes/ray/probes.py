@@ -75,7 +75,8 @@ class ProbePods:
         pod_id = pods[-1] if pods else f"{_prefix(instance)}{time.time_ns()}"
         try:
             if self._runtime.get_reports([pod_id])[pod_id].state is PodState.UNKNOWN:
-                self._runtime.start(_order(pod_id, instance, devices))  # also resumes an interrupted start
+                # this also resumes an interrupted start
+                self._runtime.start(_order(pod_id, instance, devices))
             report = self._wait(pod_id)
             if report.state is PodState.EXITED:
                 reason = self._failure(pod_id, report)

@@ -109,7 +109,7 @@ class RayRuntime:
     def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
         """Return the reports of these pods (default: all) without reloading the list of nodes."""
         if not self._has_loaded_nodes:
-            return {}  # without a list of nodes, no pod may be reported as lost
+            return {}  # if the list of nodes is unknown, no pod may be reported as lost
         reports: dict[str, PodReport] = {}
         pods_by_instance: dict[str, list[str]] = defaultdict(list)
         for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:

@@ -84,7 +84,7 @@ class Namespaces:
         import ctypes
 
         kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | (0 if self.uid else _NEW_USER)
-        if libc["setns"](os.pidfd_open(init), kinds) != 0:  # not in `os` before Python 3.12
+        if libc["setns"](os.pidfd_open(init), kinds) != 0:  # `os` has no setns before Python 3.12
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 

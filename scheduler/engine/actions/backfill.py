@@ -116,7 +116,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
         return None
     finally:
         board.rewind(start)
-        board.nodes.views = views  # still valid, because the board has been restored
+        board.nodes.views = views  # the views are still valid, because the board has been restored
 
 
 class _HoldSearch:

@@ -133,7 +133,7 @@ def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Re
     return Reason.OVER_FAIR_SHARE, {
         **_numbers(account, account.allocated, account.deserved, kind, requested),
         "share": account.share[kind],
-        "quota": account.quota[kind],  # not unlimited, because the request exceeds it
+        "quota": account.quota[kind],  # the quota is finite, because the request exceeds it
         "takes_turns": bool(account.relative_usage),
     }
 

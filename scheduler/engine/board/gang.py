@@ -337,7 +337,8 @@ def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     leader = next((p for p in gang.parts if p.role.name == scaling.role), None)
     if leader is None:
         return part.role.min
-    ratio = Fraction(str(scaling.ratio))  # exact, so that a ratio of 1.1 gives 11 replicas for 10, not 12
+    # calculate exactly, so that a ratio of 1.1 gives 11 replicas for 10, not 12
+    ratio = Fraction(str(scaling.ratio))
     return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 
 

@@ -20,7 +20,7 @@ Obstacle = tuple[Reason, Numbers]
 NodeCounts = tuple[tuple[Node, int], ...]  # an example node of each size, with the number of such nodes
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
-_NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # as in `request_and_capacity`
+_NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # same names as in `request_and_capacity`
 
 
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:

@@ -38,7 +38,7 @@ MAX_AMOUNT = 1 << 60
 class Unit(NamedTuple):
     """Victims of one gang: extra replicas, which are evicted one by one, and then its core."""
 
-    extras: tuple[tuple[Amount, int], ...]  # each with the number of such replicas
+    extras: tuple[tuple[Amount, int], ...]  # (amount per replica, number of such replicas) pairs
     core: Amount
 
     @property

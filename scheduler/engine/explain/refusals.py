@@ -50,7 +50,8 @@ class PoolRefusals:
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
     ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
-    expected_starts: Mapping[str, int]  # only for the workload that nodes are held for, if known
+    # contains only the workload that nodes are held for, if its start is known
+    expected_starts: Mapping[str, int]
 
     def expand(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, followed by those of gangs that are not queued."""

@@ -156,7 +156,7 @@ class Layout:
             self.time_dependent.add(gang.name)
         if not gang.pod_count and (reason is None or reason[0] is Reason.BACKOFF):
             kind = _group_key(board, gang)
-            if kind not in board.pending_groups:  # otherwise, an equal gang has passed the check
+            if kind not in board.pending_groups:  # if the group exists, an equal gang has passed the check
                 reason = permanent_obstacle(board, gang, kind[0]) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)

@@ -17,7 +17,8 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import select_all, sufficient_sets
 
 MAX_PRICED_VICTIMS = 10_000  # maximum number of victims priced, summed over all sets
-MAX_TRIED_SETS = 48  # on small boards; larger boards allow fewer sets, because each attempt may move all pods
+# limit for small boards; larger boards allow fewer sets, because each attempt may move all pods
+MAX_TRIED_SETS = 48
 MIN_TRIED_SETS = 2
 MAX_PODS = 4000  # summed over the tried sets
 MAX_PROPOSALS = 24  # move proposals per victim set

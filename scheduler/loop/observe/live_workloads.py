@@ -50,7 +50,7 @@ class LiveWorkloads:
     """The engine objects of live workloads as of the last observation. Not thread-safe."""
 
     pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
-    # by the workload's name in the engine
+    # keyed by the workload's name in the engine
     observed: dict[str, ObservedWorkload] = field(default_factory=dict)
     placeholders: tuple[model.Workload, ...] = ()  # placeholders for dependencies that are not live
     _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)

@@ -57,7 +57,8 @@ class SpecCache:
     """Parsed documents of live workloads, by workload ID."""
 
     def __init__(self) -> None:
-        self._specs: dict[uuid.UUID, tuple[int, ParsedSpec]] = {}  # with the number of edits
+        # (number of edits, parsed document) by workload ID
+        self._specs: dict[uuid.UUID, tuple[int, ParsedSpec]] = {}
 
     def get(self, workload: Workload) -> ParsedSpec:
         edits, spec = self._specs.get(workload.pk, (None, None))

@@ -90,7 +90,7 @@ def _traces(
 
 def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     statuses = list(QueueStatus.objects.filter(pool=pool))
-    if not statuses:  # before the first cycle
+    if not statuses:  # no cycle has run yet
         view = observe(now, SPEC_CACHE)
         return divisions(view.snapshot, pool.name), view.queues
     queues = load_queues(now, NodePool.objects.order_by("name"))

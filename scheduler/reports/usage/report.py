@@ -54,8 +54,9 @@ class UsageRequest:
     group_by: tuple[Dimension, ...] = (Dimension.DEPARTMENT, Dimension.PROJECT)
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    only: Mapping[Dimension, str] = field(default_factory=dict)  # exact names that must match
-    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # at least one name must match
+    only: Mapping[Dimension, str] = field(default_factory=dict)  # names that must match exactly
+    # names; a row must match at least one of them
+    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

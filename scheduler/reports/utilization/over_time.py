@@ -13,7 +13,7 @@ from scheduler.models import UtilizationPoint
 from scheduler.reports.usage.pool_hours import hourly_allocation
 from scheduler.reports.utilization.storage import HOUR, MINUTE
 
-MINUTE_STEP_LIMIT = timedelta(hours=6)  # for longer periods, points are hourly
+MINUTE_STEP_LIMIT = timedelta(hours=6)  # longer periods have one point per hour
 LONGEST = timedelta(days=366)
 GPU_HOURS = 1000.0 * HOUR
 ALLOCATION = "pod__allocation__"

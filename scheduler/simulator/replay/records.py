@@ -42,7 +42,7 @@ class Account:
     gpus: float = 0.0  # allocated now
     pending: int = 0
     sizes: list[float] = field(default_factory=list)
-    # by size: number of seconds during which a job would have fit
+    # number of seconds during which a job of each size would have fit
     clocks: list[float] = field(default_factory=list)
     at: int = 0
     gpu_seconds: float = 0.0

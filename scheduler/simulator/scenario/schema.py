@@ -168,7 +168,8 @@ class DepartmentDocument(QueueDocument):
 
 class ProjectDocument(QueueDocument):
     department: Name
-    expected_runtime: Annotated[int, Field(ge=1)] | None = None  # for workloads without max_runtime
+    # expected runtime of workloads without max_runtime
+    expected_runtime: Annotated[int, Field(ge=1)] | None = None
 
 
 class PodDocument(Document):

@@ -38,9 +38,10 @@ EVICTIONS_ON_OVERVIEW = 5
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """Tab of the workload page: the name of its route, its title, and the data that only it shows.
+    """Tab of the workload page: the name of its route, its title, and the data that only this tab shows.
 
-    The part of the page that is fetched again after changes is `live_part`; without it, only the header is.
+    `live_part` is the part of the page that is fetched again after changes. If it is empty, only
+    the header is fetched.
     """
 
     route: str

@@ -67,7 +67,8 @@ def _run_new_code(ray: RayProcess, path: str) -> None:
     The new code reads the settings again.
     """
     env = dict(os.environ, **ray.adoption())
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until the new code handles it
+    # block the signal until the new code handles it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     os.execve(sys.executable, [sys.executable, "-m", "pools.runtimes.ray.node.main", path], env)  # noqa: S606
 
 

@@ -59,7 +59,7 @@ class AdoptedProcess:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # it ended while the code was being replaced
+            except ChildProcessError:  # the process ended while the code was being replaced
                 pid, status = self.pid, 0
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)

@@ -15,7 +15,7 @@ class PreemptionPolicy:
     """Base class of the policies. Non-preemptible gangs and the preemptor are never victims."""
 
     kind: Kind
-    eviction_kind: Kind | None = None  # for gangs that are evicted entirely; None means `kind`
+    eviction_kind: Kind | None = None  # kind of eviction for entire gangs; None means `kind`
     evicts_gangs = True
     evicts_extra_replicas = True
     moves_only = False  # whether all victims must be placed again
