@@ -19,10 +19,12 @@ import httpx
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from pools.kubernetes.credentials import PATH, Connection
+from pools.kubernetes.pace import Pace
 
 TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 PAGE = 500  # maximum number of objects per page of a list
 TEXT_MAX = 500
+SKEW_MIN = timedelta(seconds=5)  # the Date header has whole seconds, and responses take time
 CONNECTED = "CONNECTED"
 Object = Mapping[str, Any]
 
@@ -53,14 +55,15 @@ class _TokenFile(httpx.Auth):
 class Api:
     """Client for one cluster. Raises Invalid if part of the kubeconfig cannot be used, and names that part.
 
-    After `close`, new calls raise Unreachable. The connections are closed after the last running
-    call.
+    All calls together keep to a pace, and pause when the server is overloaded (status 429). After `close`,
+    new calls raise Unreachable. The connections are closed after the last running call.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.server = connection.server
         self.clock_offset = timedelta(0)  # the server's time minus this machine's, at the last call
         self._lock, self._calls, self._is_closed = threading.Lock(), 0, False
+        self._pace = Pace()
         headers = {"User-Agent": "berth", "Accept": "application/json"}
         with _invalid("clusters.server", "https://HOST:PORT"):
             base_url = httpx.URL(connection.server)
@@ -76,6 +79,11 @@ class Api:
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
             )  # fmt: skip
 
+    @property
+    def skew(self) -> timedelta:
+        """The server's time minus this machine's, or zero if they hardly differ."""
+        return self.clock_offset if abs(self.clock_offset) >= SKEW_MIN else timedelta(0)
+
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
@@ -90,6 +98,7 @@ class Api:
                 raise Unreachable(f"the credentials for {self.server} are no longer used")
             self._calls += 1
         try:
+            self._pace.wait()
             with _transport_errors(self.server):
                 yield
         finally:
@@ -120,7 +129,7 @@ class Api:
         """Return a response that is not JSON, such as a log."""
         with self._call_errors():
             response = self._http.get(path, params=query)
-        _raise_for_status(response.status_code, response.content)
+        self._raise_for_status(response)
         return response.content
 
     def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
@@ -134,7 +143,8 @@ class Api:
             self._http.stream("GET", path, params=query, timeout=timeout) as response,
         ):
             if response.status_code != 200:
-                _raise_for_status(response.status_code, response.read())
+                response.read()
+                self._raise_for_status(response)
             yield from response.iter_bytes()
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
@@ -163,7 +173,8 @@ class Api:
             self._http.stream("GET", path, params=query, timeout=timeout) as response,
         ):
             if response.status_code != 200:
-                _raise_for_status(response.status_code, response.read())
+                response.read()
+                self._raise_for_status(response)
             yield CONNECTED, {}
             for line in response.iter_lines():
                 if not line:
@@ -182,7 +193,7 @@ class Api:
         with self._call_errors():
             response = self._http.request(method, path, params=query, content=content, headers=headers)
         self.clock_offset = _clock_offset(response)
-        _raise_for_status(response.status_code, response.content)
+        self._raise_for_status(response)
         try:
             parsed = json.loads(response.content)
         except ValueError:
@@ -192,6 +203,24 @@ class Api:
                 502, "NotKubernetes", f"{self.server} did not respond like a Kubernetes API server"
             )
         return parsed
+
+    def _raise_for_status(self, response: httpx.Response) -> None:
+        """Raise ApiError unless the response is a success. The body must have been read."""
+        if 200 <= response.status_code < 300:
+            return
+        if response.status_code == 429:
+            self._pace.pause(_retry_after(response))
+        try:
+            parsed = json.loads(response.content)
+        except ValueError:
+            parsed = None
+        raise _api_error(response.status_code, parsed if isinstance(parsed, dict) else {})
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Return the seconds that an overloaded server asks for, by default one."""
+    text = response.headers.get("Retry-After") or ""
+    return float(text) if text.isdecimal() else 1.0
 
 
 def _clock_offset(response: httpx.Response) -> timedelta:
@@ -209,16 +238,6 @@ def _transport_errors(server: str) -> Iterator[None]:
         raise Unreachable(f"{server} is not responding: {error or type(error).__name__}") from error
     except OSError as error:  # the token file
         raise Unreachable(f"the credentials for {server} cannot be read: {error}") from error
-
-
-def _raise_for_status(status: int, content: bytes) -> None:
-    if 200 <= status < 300:
-        return
-    try:
-        parsed = json.loads(content)
-    except ValueError:
-        parsed = None
-    raise _api_error(status, parsed if isinstance(parsed, dict) else {})
 
 
 def _api_error(status: int, body: Object) -> ApiError:

@@ -62,10 +62,14 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Cluster nodes that a pool selects, by name, and the usage of foreign pods on each node."""
+    """Cluster nodes that a pool selects, by name, and the usage of foreign pods on each node.
+
+    `at` is the time of the inventory by the cluster's clock.
+    """
 
     nodes: Mapping[str, ClusterNode]
     foreign: Mapping[str, Usage]
+    at: datetime
 
     def usage(self, node: ClusterNode) -> Usage:
         """Return the usage of foreign pods on the node."""
@@ -85,7 +89,7 @@ class Inventory:
 
 
 def read_inventory(
-    nodes: Iterable[Object], pods: Iterable[Object], settings: KubernetesSettings,
+    nodes: Iterable[Object], pods: Iterable[Object], settings: KubernetesSettings, at: datetime,
     is_own: Callable[[Object], bool],
 ) -> Inventory:  # fmt: skip
     """Return the nodes that match the pool's selector.
@@ -102,7 +106,7 @@ def read_inventory(
         name = pod["spec"].get("nodeName")
         if name in selected and not is_own(pod):
             usages[name].append(pod_usage(pod, settings.gpu_resource))
-    return Inventory(selected, {name: total_usage(usage) for name, usage in usages.items()})
+    return Inventory(selected, {name: total_usage(usage) for name, usage in usages.items()}, at)
 
 
 def fits(node: ClusterNode, shape: Shape) -> bool:

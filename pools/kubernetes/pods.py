@@ -17,7 +17,7 @@ from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.stream import LogFollowers, fetch_log
 from pools.kubernetes.manifests import pod_manifest, secret_manifests
 from pools.kubernetes.refusals import find_refusal, permanent_refusal, temporary_refusal
-from pools.kubernetes.reports import read_report
+from pools.kubernetes.reports import read_report, vanished_report
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure
 from pools.runtimes.ledger import Ledger
 
@@ -37,6 +37,7 @@ class PodCalls:
         self._ledger, self._copies, self._notify = ledger, copies, notify
         self._followers = LogFollowers(copies)
         self._namespaces: set[tuple[str, str]] = set()
+        self._given_up: dict[str, PodReport] = {}  # ends of pods that are being deleted
 
     def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
         """Create the pod and its secrets, unless the pod has since been stopped."""
@@ -137,15 +138,27 @@ class PodCalls:
 
     def give_up(self, pod_id: str, cluster: Cluster, path: str, message: str) -> PodReport:
         """Give up a pod that does not fit on its node because foreign pods were placed there first."""
-        with failures(cluster.api.server):
-            cluster.api.delete(path, 0)
         text = f"the cluster's scheduler could not place the pod: {message}"
-        return self.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.LOST, message=text))
+        report = PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
+        self._given_up[pod_id] = report  # the watch may report the deletion before this call returns
+        try:
+            with failures(cluster.api.server):
+                cluster.api.delete(path, 0)
+            return self.end(pod_id, report)
+        finally:
+            del self._given_up[pod_id]
+
+    def record_deletion(self, pod: Mapping[str, Any]) -> None:
+        """Record the end of a pod whose object was deleted, from its last state."""
+        pod_id = pod["metadata"]["name"]
+        entry = self._ledger.find(pod_id)
+        if entry is not None and entry.ended is None:
+            self.end(pod_id, self._given_up.get(pod_id) or vanished_report(pod))
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        if report.ended_at is None:
-            report = replace(report, ended_at=datetime.now(UTC))
-        return self._ledger.end(pod_id, report)
+        """Record the pod's end. The cluster's clock may be ahead, but no pod ends in the future."""
+        now = datetime.now(UTC)
+        return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
         """Copy the end of the log, and delete the pod's object."""

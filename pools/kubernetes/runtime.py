@@ -4,6 +4,7 @@ import os
 import random
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import cycle
@@ -14,7 +15,7 @@ from pools.kubernetes.cluster import PoolAccess, UnusableCluster
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import POOL_LABEL, namespace_name
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
-from pools.kubernetes.reports import read_report, unschedulable_message, vanished_report
+from pools.kubernetes.reports import read_report, unschedulable_message
 from pools.kubernetes.worker import StillRunning
 from pools.runtimes import local_log
 from pools.runtimes.base import (
@@ -39,6 +40,15 @@ ISOLATION = Isolation(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """Report of a running pod, which is current while the mirror has the same object."""
+
+    pool: str
+    pod: Mapping[str, Any]
+    report: PodReport
+
+
 class KubernetesRuntime:
     """Runtime of all Kubernetes pools.
 
@@ -51,6 +61,7 @@ class KubernetesRuntime:
         self._copies = LogCopies(root / "copies")
         self._pods = PodCalls(self.ledger, self._copies, self.notify)
         self._pools = pools
+        self._running: dict[str, _Running] = {}
         ports = list(range(FIRST_PORT, LAST_PORT))
         random.shuffle(ports)
         self._ports = cycle(ports)
@@ -94,7 +105,18 @@ class KubernetesRuntime:
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         reports: dict[str, PodReport] = {}
         mirrored: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+
+        def find(pool: str, pod_id: str) -> Mapping[str, Any] | None:
+            if pool not in mirrored:
+                mirrored[pool] = self._own_pods(pool)
+            return mirrored[pool].get(pod_id)
+
         for pod_id in pod_ids:
+            running = self._running.get(pod_id)
+            if running is not None and find(running.pool, pod_id) is running.pod:
+                reports[pod_id] = running.report
+                continue
+            self._running.pop(pod_id, None)
             entry = self._entry(pod_id)
             if entry is None:
                 reports[pod_id] = PodReport(PodState.UNKNOWN)
@@ -102,9 +124,10 @@ class KubernetesRuntime:
                 reports[pod_id] = entry.ended
             else:
                 pool = _pool(entry)
-                if pool not in mirrored:
-                    mirrored[pool] = self._own_pods(pool)
-                reports[pod_id] = self._report(pod_id, mirrored[pool].get(pod_id))
+                pod = find(pool, pod_id)
+                report = reports[pod_id] = self._report(pod_id, pod)
+                if pod is not None and report.state is PodState.RUNNING:
+                    self._running[pod_id] = _Running(pool, pod, report)
         return reports
 
     def _report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
@@ -114,9 +137,16 @@ class KubernetesRuntime:
         report = read_report(pod)
         if report.state is PodState.STARTING:
             message, since = unschedulable_message(pod)
-            if message and since and datetime.now(UTC) - since > timedelta(seconds=UNSCHEDULABLE_SECONDS):
+            if message and since and self._is_overdue(pod_id, since):
                 return self._give_up(pod_id, message) or report
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
+
+    def _is_overdue(self, pod_id: str, since: datetime) -> bool:
+        """Return whether the pod has not been placed for too long by the cluster's clock."""
+        entry = self.ledger.find(pod_id)
+        assert entry is not None
+        now = datetime.now(UTC) + self._entry_access(entry).cluster.api.skew
+        return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
         """Return the report of a pod that is missing from the mirror.
@@ -151,10 +181,7 @@ class KubernetesRuntime:
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
         """Record the end of a pod whose object was deleted, from its last state."""
-        pod_id = pod["metadata"]["name"]
-        entry = self.ledger.find(pod_id)
-        if entry is not None and entry.ended is None:
-            self._pods.end(pod_id, vanished_report(pod))
+        self._pods.record_deletion(pod)
 
     # --- records, logs and workspaces
 

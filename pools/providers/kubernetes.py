@@ -90,8 +90,9 @@ class KubernetesProvider:
         except Unreachable as error:
             raise ProviderError(ProviderErrorKind.TIMEOUT, str(error)) from None
         instances = {instance_id(claim) for claim in _claims(pool).filter(ended_at=None)}
+        at = self._now() + cluster.api.skew
         return read_inventory(
-            nodes, pods, settings, lambda pod: _is_own(pod, cluster.mirror, pool, instances)
+            nodes, pods, settings, at, lambda pod: _is_own(pod, cluster.mirror, pool, instances)
         )
 
     def _claim_nodes(self, order: ProvisionOrder, inventory: Inventory) -> list[NodeClaim]:
@@ -140,7 +141,7 @@ class KubernetesProvider:
         message, state = "", InstanceState.READY
         if claim.ended_at is not None or node is None or node.uid != claim.node_uid:
             state, message = InstanceState.GONE, "the node is no longer in the cluster or no longer selected"
-        elif node.is_gone(self._now()):
+        elif node.is_gone(inventory.at):
             state, message = InstanceState.GONE, node.obstacle
         return Instance(
             instance_id=instance_id(claim),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from berth.core.words import format_count
@@ -39,7 +39,8 @@ def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> 
     if listed is None:
         return Preview(source, findings=tuple(findings))
     pods = _list(api, PODS, missing, "pods") or ()
-    inventory = read_inventory(listed, pods, settings, lambda pod: False)
+    at = datetime.now(UTC) + api.skew
+    inventory = read_inventory(listed, pods, settings, at, lambda pod: False)
     nodes = tuple(
         _preview_node(node, inventory, shape, claimed_by)
         for node in sorted(inventory.nodes.values(), key=lambda node: node.name)
@@ -65,8 +66,8 @@ def _clock_findings(offset: timedelta) -> Iterable[Finding]:
     if abs(offset) >= CLOCK_OFFSET_MAX:
         direction = "ahead of" if offset > timedelta(0) else "behind"
         yield warning(
-            f"The API server's clock is {abs(offset).total_seconds():.0f} s {direction} Berth's, so nodes "
-            "and pods can be given up too early or too late.",
+            f"The API server's clock is {abs(offset).total_seconds():.0f} s {direction} Berth's. Berth "
+            "allows for the difference, but pods show times of both clocks.",
             "Synchronize the clocks, for example with NTP.",
         )
 

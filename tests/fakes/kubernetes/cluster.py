@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pools.kubernetes.nodes import Usage, pod_usage, total_usage
@@ -14,28 +14,29 @@ from tests.fakes.kubernetes.store import Object, Refusal, Store
 GPU = "nvidia.com/gpu"
 
 
-def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 class FakeCluster:
     """Pods start as soon as they fit on their node. `stubborn` pods ignore SIGTERM.
 
-    `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all
-    connections. Calls in `lost_responses` take effect, but their connection breaks before the
-    response. While `answers` is not set, the server accepts calls and does not respond. `calls`
-    lists the (verb, resource) pairs of all calls.
+    Pods whose names in Berth are in `short` have ended before anyone sees them run.
+
+    `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
+    Calls in `lost_responses` take effect, but their connection breaks before the response. While `answers` is
+    not set, the server accepts calls and does not respond.
+    `calls` are the (verb, resource) pairs that were called. The cluster's clock is ahead by `clock_ahead`.
     """
 
     def __init__(self) -> None:
         self.store = Store()
         self.stubborn: set[str] = set()
+        self.short: set[str] = set()
+        self.short_has_address = True
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.is_down = False
         self.lost_responses: set[tuple[str, str]] = set()
         self.answers = threading.Event()
         self.answers.set()
         self.pulls_images = True
+        self.clock_ahead = timedelta(0)
         self.calls: set[tuple[str, str]] = set()
         self._logs: dict[str, list[tuple[str, bytes]]] = {}
         self._partial: dict[str, bytes] = {}
@@ -47,7 +48,7 @@ class FakeCluster:
     def add_node(self, name: str, *, gpus: int = 0, cpu: str = "8", labels: Object | None = None) -> None:
         status = {
             "allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110", GPU: str(gpus)},
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now()}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": self._now()}],
             "addresses": [{"type": "InternalIP", "address": f"10.1.0.{next(self._addresses)}"}],
         }
         metadata = {"name": name, "uid": self._uid(), "labels": labels or {}}
@@ -62,7 +63,7 @@ class FakeCluster:
     def set_ready(self, name: str, status: str, message: str = "") -> None:
         with self.store.lock:
             node = self.store.find("nodes", "", name)
-            ready = {"type": "Ready", "status": status, "message": message, "lastTransitionTime": now()}
+            ready = {"type": "Ready", "status": status, "message": message, "lastTransitionTime": self._now()}
             changed = {**node["status"], "conditions": [ready]}
             self.store.put("nodes", {**node, "metadata": {**node["metadata"]}, "status": changed})
 
@@ -87,8 +88,8 @@ class FakeCluster:
                 self._add_line(name, partial)
             running = pod["status"]["containerStatuses"][0]["state"].get("running") or {}
             ended = {
-                "exitCode": code, "reason": reason or ("Error" if code else "Completed"), "finishedAt": now(),
-                "startedAt": running.get("startedAt"),
+                "exitCode": code, "reason": reason or ("Error" if code else "Completed"),
+                "startedAt": running.get("startedAt"), "finishedAt": self._now(),
             }  # fmt: skip
             phase = "Failed" if code else "Succeeded"
             self._set_container(pod, {"terminated": ended}, phase)
@@ -139,7 +140,7 @@ class FakeCluster:
             if ("pods", metadata["namespace"], metadata["name"]) in self.store.objects:
                 raise Refusal(409, "AlreadyExists", f'pods "{metadata["name"]}" already exists')
             self.store.find("namespaces", "", metadata["namespace"])
-            metadata |= {"uid": self._uid(), "creationTimestamp": now()}
+            metadata |= {"uid": self._uid(), "creationTimestamp": self._now()}
             pod["status"] = {"phase": "Pending"}
             self.store.put("pods", pod)
             self._schedule(pod)
@@ -153,7 +154,11 @@ class FakeCluster:
             if "running" not in state or seconds == 0:
                 self._remove_pod(namespace, name)
                 return
-            metadata = {**pod["metadata"], "deletionTimestamp": now(), "deletionGracePeriodSeconds": seconds}
+            metadata = {
+                **pod["metadata"],
+                "deletionTimestamp": self._now(),
+                "deletionGracePeriodSeconds": seconds,
+            }
             self.store.put("pods", {**pod, "metadata": metadata})
             if name not in self.stubborn:
                 self._kill(namespace, name, metadata["uid"], 143)
@@ -182,7 +187,7 @@ class FakeCluster:
             text = f"0/{len(self.store.of_kind('nodes'))} nodes are available: Insufficient {GPU}."
             condition = {
                 "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text,
-                "lastTransitionTime": now(),
+                "lastTransitionTime": self._now(),
             }  # fmt: skip
             self.store.put("pods", {**pod, "status": {"phase": "Pending", "conditions": [condition]}})
             return
@@ -192,7 +197,12 @@ class FakeCluster:
             self._set_container(bound, {"waiting": waiting}, "Pending")
             return
         bound["status"] = {"podIP": f"10.2.0.{next(self._addresses)}"}
-        self._set_container(bound, {"running": {"startedAt": now()}}, "Running")
+        if bound["metadata"].get("annotations", {}).get("berth.dev/name") in self.short:
+            ended = {"exitCode": 0, "startedAt": self._now(), "finishedAt": self._now()}
+            bound["status"] = {"podIP": f"10.2.1.{next(self._addresses)}"} if self.short_has_address else {}
+            self._set_container(bound, {"terminated": ended}, "Succeeded")
+            return
+        self._set_container(bound, {"running": {"startedAt": self._now()}}, "Running")
 
     def _fits(self, pod: Object, node: Object) -> bool:
         others = [
@@ -208,6 +218,9 @@ class FakeCluster:
         container = {"name": "main", "state": state}
         status = {**pod["status"], "phase": phase, "containerStatuses": [container]}
         self.store.put("pods", {**pod, "metadata": {**pod["metadata"]}, "status": status})
+
+    def _now(self) -> str:
+        return (datetime.now(UTC) + self.clock_ahead).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _uid(self) -> str:
         return f"uid-{next(self.store.uids)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """Return the time for the header Date by the cluster's clock."""
+        return super().date_time_string(int(time.time() + self.cluster.clock_ahead.total_seconds()))
 
     def do_GET(self) -> None:
         self._answer("get")
@@ -55,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._is_lost = call in self.cluster.lost_responses
             self._dispatch(call, namespace, name, query, json.loads(body) if body else {})
         except Refusal as refusal:
-            self._send(refusal.status, refusal.body())
+            self._send(refusal.status, refusal.body(), refusal.headers)
 
     def _dispatch(
         self, call: tuple[str, str], namespace: str, name: str, query: dict[str, str], body: Object
@@ -114,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         cluster, since = self.cluster, query.get("sinceTime", "")
         cluster.store.find("pods", namespace, name)
         if query.get("follow") != "true":
-            self._send_bytes(200, cluster.log(name, since)[: int(query.get("limitBytes", 1 << 30))])
+            self._send_bytes(200, cluster.log(name, since)[: int(query.get("limitBytes", 1 << 30))], {})
             return
         self._start_stream()
         sent = b""
@@ -131,17 +136,18 @@ class _Handler(BaseHTTPRequestHandler):
                 break
         self._end_stream()
 
-    def _send(self, status: int, body: Object) -> None:
+    def _send(self, status: int, body: Object, headers: Object | None = None) -> None:
         with self.cluster.store.lock:
             content = json.dumps(body).encode()
-        self._send_bytes(status, content)
+        self._send_bytes(status, content, headers or {})
 
-    def _send_bytes(self, status: int, content: bytes) -> None:
+    def _send_bytes(self, status: int, content: bytes, headers: Object) -> None:
         if self._is_lost:
             self.close_connection = True
             return
         self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 

@@ -15,9 +15,9 @@ Key = tuple[str, str, str]  # kind, namespace, name
 class Refusal(Exception):
     """Response of the API server other than success."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, headers: Object | None = None) -> None:
         super().__init__(message)
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.headers = status, reason, headers or {}
 
     def body(self) -> Object:
         return {

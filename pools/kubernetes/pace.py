@@ -1,0 +1,39 @@
+"""Limit on the requests to one API server."""
+
+import threading
+import time
+from collections.abc import Callable
+
+REQUESTS_PER_SECOND = 200.0
+BURST = 400
+PAUSE_MAX = 30.0  # seconds; longer pauses that a server requests are shortened
+
+
+class Pace:
+    """Spreads the requests of all threads: after a burst, they wait for their turn.
+
+    `clock` returns and `sleep` waits seconds.
+    """
+
+    def __init__(
+        self, per_second: float = REQUESTS_PER_SECOND, burst: int = BURST,
+        clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._interval, self._burst, self._clock, self._sleep = 1 / per_second, burst, clock, sleep
+        self._lock = threading.Lock()
+        self._next = clock()  # time of the next request if no burst were permitted
+
+    def wait(self) -> None:
+        """Wait until another request may be sent."""
+        with self._lock:
+            now = self._clock()
+            self._next = max(self._next, now - self._interval * (self._burst - 1))
+            delay = self._next - now
+            self._next += self._interval
+        if delay > 0:
+            self._sleep(delay)
+
+    def pause(self, seconds: float) -> None:
+        """Send no request for this time, because the server is overloaded."""
+        with self._lock:
+            self._next = max(self._next, self._clock() + min(max(seconds, 0.0), PAUSE_MAX))
