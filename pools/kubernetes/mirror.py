@@ -41,6 +41,7 @@ class Mirror:
         self._noted: dict[Key, float] = {}  # pods created by this process, with their creation times
         self._errors: dict[str, str] = {}
         self._synced = {kind: threading.Event() for kind in KINDS}
+        self._answered = {kind: threading.Event() for kind in KINDS}  # set by the first list or error
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._started_at = 0.0
@@ -76,7 +77,7 @@ class Mirror:
     def _read(self, kind: str, patience: float) -> list[Mapping[str, Any]]:
         self._start()
         remaining = self._started_at + patience - time.monotonic()
-        self._synced[kind].wait(max(remaining, 0) if kind not in self._errors else 0)
+        self._answered[kind].wait(max(remaining, 0))
         if error := self._errors.get(kind):
             raise Unreachable(error)
         if not self._synced[kind].is_set():
@@ -118,6 +119,7 @@ class Mirror:
         if self._errors.get(kind) != error:
             log.warning("the %s of a cluster cannot be followed: %s", kind, error)
         self._errors[kind] = error
+        self._answered[kind].set()
         self._closed.wait(RETRY_SECONDS)
 
     def _list(self, kind: str) -> str:
@@ -173,6 +175,7 @@ class Mirror:
         self._errors.pop(kind, None)
         if not self._synced[kind].is_set():
             self._synced[kind].set()
+            self._answered[kind].set()
             if kind == "pods":
                 self._on_change()
 

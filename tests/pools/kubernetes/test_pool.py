@@ -127,6 +127,18 @@ def test_node_belongs_to_only_one_pool(fleet: Fleet) -> None:
     assert "2 nodes of the cluster selected, 0 free, 0 large enough" in second.last_error
 
 
+def test_pods_of_another_installation_are_foreign(fleet: Fleet) -> None:
+    pool = fleet.create()
+    fleet.settle(pool, state="ready", foreign_devices=[])
+    fleet.cluster.add_foreign_pod("theirs", "gpu-0", gpus=1)
+    pod = fleet.cluster.pod("theirs")
+    labels = {"berth.dev/installation": "other", "berth.dev/pool": "prod"}
+    fleet.cluster.store.put("pods", {**pod, "metadata": {**pod["metadata"], "labels": labels}})
+    fleet.settle(
+        pool, foreign_devices=[1], foreign={"gpus": 1, "cpu_milli": 1000, "memory_mib": 1024, "pods": 1}
+    )
+
+
 def test_unreachable_cluster_is_reported_on_the_pool_and_loses_no_nodes(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready")
