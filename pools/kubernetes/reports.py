@@ -83,6 +83,7 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
         ended_at=ended,
         cause=cause,
         message=message,
+        address=(pod.get("status") or {}).get("podIP") or "",
     )
 
 

@@ -20,6 +20,7 @@ from pools.runtimes.capabilities import runtime_capabilities
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import environment_secrets
 from projects.models import Pod, Session
+from projects.models.workloads import LIVE_POD_STATES
 from projects.services.secrets import UnusableSecret, secret_values, secrets_by_name
 from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret
@@ -147,11 +148,11 @@ def _pod_secrets(pod: Pod) -> dict[str, str]:
 
 
 def awaits_address(pod: Pod, gang: Sequence[Pod]) -> bool:
-    """Return whether the pod still needs the address of the pod with the lowest rank."""
+    """Return whether the pod needs the address of the pod with the lowest rank, which has none yet."""
     if not runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
         return False
     lowest = _lowest_rank_pod(gang, pod)
-    return lowest.pk != pod.pk and not lowest.address
+    return lowest.pk != pod.pk and not lowest.address and lowest.state in LIVE_POD_STATES
 
 
 def _address_env(pod: Pod, gang: Sequence[Pod]) -> tuple[str, ...]:

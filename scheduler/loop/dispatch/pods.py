@@ -44,7 +44,7 @@ STOPPING = compiled_once(
 GANGS = compiled_once(
     lambda keys: (
         Pod.objects.filter(workload_id__any=keys, state__in=("starting", "running", "succeeded"))
-        .only("workload_id", "run", "role", "rank", "address", "node__address")
+        .only("workload_id", "run", "role", "rank", "state", "address", "node__address")
         .select_related("node")
         .order_by("workload_id", "rank", "pk")
     )

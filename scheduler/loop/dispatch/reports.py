@@ -172,6 +172,7 @@ def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any
         "signal": report.signal,
         "message": report.message,
         "memory_peak_mib": report.memory_peak_mib,
+        **({"address": report.address} if report.address else {}),
         **({"stop_reason": REASONS[report.cause]} if report.cause in REASONS else {}),
     }
 
