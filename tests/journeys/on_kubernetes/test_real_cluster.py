@@ -1,26 +1,17 @@
-"""Test the path from a real Kubernetes cluster to a reclaimed gang that resumes.
-
-The cluster has real kubelets, containers, networks and a scheduler. Its nodes advertise GPUs that
-do not exist.
-"""
+"""Test the path from a real Kubernetes cluster to a reclaimed gang that resumes."""
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from berth.client import Client
 from berth.client.errors import Invalid
-from pools.kubernetes.api import Api
-from pools.kubernetes.credentials import parse_kubeconfig
-from tests.contracts.kubernetes_cluster import GPU, missing_parts, real_cluster, set_gpus, with_shipped_role
-from tests.images.registry import PASSWORD, USER, Registry, missing_programs, running_registry
-from tests.journeys.command import Terminal, sign_in
+from tests.images.registry import Registry
+from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, until
+from tests.journeys.on_kubernetes.prod import Prod, Users, create_pool, sign_in_users
 from tests.journeys.test_ports import Browser
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
@@ -35,108 +26,22 @@ echo "ends at $step"
 """
 
 
-@dataclass
-class Prod:
-    """The cluster of the journey.
-
-    `api` is the admin's client, and `config` a kubeconfig with the shipped role.
-    """
-
-    api: Api
-    config: Path
-    image: str
-    workspaces: Path
-
-    def objects(self, kind: str) -> list[dict[str, Any]]:
-        """Return the objects in project namespaces."""
-        listed, _ = self.api.list(f"/api/v1/{kind}")
-        return [item for item in listed if item["metadata"]["namespace"].startswith("berth-")]
-
-    def add_foreign_pod(self, name: str, node: str) -> None:
-        resources = {"limits": {GPU: "1", "cpu": "100m", "memory": "32Mi"}}
-        container = {
-            "name": "c", "image": "berth.test/busybox:1", "imagePullPolicy": "Never",
-            "command": ["sleep", "3600"], "resources": resources,
-        }  # fmt: skip
-        spec = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        self.api.create("/api/v1/namespaces/default/pods", pod)
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    if missing := missing_programs():
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    with running_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def prod(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> Iterator[Prod]:
-    if missing := missing_parts():
-        pytest.skip(f"NO REAL KUBERNETES: {missing}")
-    registry.push("vision/train", tag="1", Env=["PATH=/bin"])
-    with real_cluster(tmp_path_factory.mktemp("cluster")) as kubeconfig:
-        for node in ("node-1", "node-2"):
-            set_gpus(kubeconfig, node, 3)
-        config = tmp_path_factory.mktemp("kubeconfig") / "config"
-        config.write_text(with_shipped_role(kubeconfig))
-        workspaces = tmp_path_factory.mktemp("workspaces")
-        api = Api(parse_kubeconfig(kubeconfig))
-        prod = Prod(api, config, f"{registry.address}/vision/train:1", workspaces)
-        prod.add_foreign_pod("theirs", "node-2")
-        yield prod
-        api.delete("/api/v1/namespaces/default/pods/theirs", 0)
-        for namespace in api.list("/api/v1/namespaces")[0]:
-            if namespace["metadata"]["name"].startswith("berth-"):
-                api.delete(f"/api/v1/namespaces/{namespace['metadata']['name']}")
-        api.close()
-
-
-@dataclass
-class Users:
-    """Signed-in users of the installation, and the preview that the admin saw before creating the pool."""
-
-    admin: Terminal
-    dave: Terminal
-    grace: Terminal
-    preview: str
-
-
 @pytest.fixture(scope="module")
 def users(
     berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Users:
-    folder = tmp_path_factory.mktemp("users")
-    admin, carol, dave, grace = (
-        sign_in(berth, name, folder / name) for name in ("admin", "carol", "dave", "grace")
-    )
-    preview = create_pool(admin, prod)
-    # The registry requires a login, which the cluster gets from a secret of the project.
-    for lead, project in ((carol, "vision"), (admin, "ads")):
-        login = ("--registry", registry.address, "-u", USER)
-        lead.berth("secret", "set", "registry", "-p", project, *login, stdin=PASSWORD)
-    carol.berth("secret", "set", "token", "-p", "vision", stdin="swordfish")
-    return Users(admin, dave, grace, preview)
+    return sign_in_users(berth, registry, tmp_path_factory.mktemp("users"))
 
 
-def create_pool(admin: Terminal, prod: Prod) -> str:
-    """Create the pool. Return the preview."""
-    settings = f"{{gpu_resource: {GPU}, workspaces: {{host_path: {prod.workspaces}}}}}"
-    options = (
-        "--provider", "kubernetes", "--kubeconfig", str(prod.config), "--nodes", "2", "--gpus-per-node", "3",
-        "--set", f"provider_settings={settings}", "--set", "reconcile_tick=1",
-    )  # fmt: skip
-    shown = admin.berth("pool", "create", "prod", *options, "--dry-run")
-    admin.berth("pool", "create", "prod", *options)
-    for owner, gpus in (
-        (["research", "--department"], 2),
-        (["product", "--department"], 2),
-        (["vision"], 2),
-        (["ads"], 2),
-    ):
-        admin.berth("quota", "set", *owner, "--pool", "prod", "--gpu", str(gpus))
-    return shown
+@pytest.fixture(scope="module")
+def preview(prod: Prod, users: Users) -> str:
+    """Create the pool. Return the preview that the admin saw before."""
+    return create_pool(users.admin, prod)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pool(preview: str) -> None:
+    """Create the pool before the first test."""
 
 
 def submit(
@@ -166,17 +71,16 @@ def reach(client: Client, prod: Prod, name: str, wanted: str) -> None:
 
 
 def test_gang_is_reclaimed_with_a_grace_period_and_resumes_from_its_checkpoint(
-    prod: Prod, users: Users
+    prod: Prod, users: Users, preview: str
 ) -> None:
     dave = users.dave
     vision, ads = dave.client(), users.grace.client()
 
     # The preview shows both nodes, the foreign pod and no error: the shipped role is enough.
-    shown = users.preview
-    assert re.search(r"node-1 +3 +3 ", shown), shown
-    assert re.search(r"node-2 +3 +2 .*1 pod of others", shown), shown
-    assert "2 of 2 nodes can be used: 6 GPUs, 5 of them free." in shown
-    assert "error:" not in shown
+    assert re.search(r"node-1 +3 +3 ", preview), preview
+    assert re.search(r"node-2 +3 +2 .*1 pod of others", preview), preview
+    assert "2 of 2 nodes can be used: 6 GPUs, 5 of them free." in preview
+    assert "error:" not in preview
 
     # vision has a quota of two GPUs and borrows two of the others' three.
     for name in ("older", "younger"):
