@@ -10,7 +10,7 @@ from benchmarks.setup.arguments import TINY
 ALL = (
     "decide", "ticks", "turns", "tenants", "openb", "rest_submit", "pages", "dry_run",
     "explaining", "smallest_change", "kueue", "load", "pools_at_size", "elastic_service", "latency",
-    "whole_system", "arrays",
+    "whole_system", "arrays", "kubernetes",
 )  # fmt: skip
 
 

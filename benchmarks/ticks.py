@@ -115,7 +115,6 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     """Create a cluster of `nodes` nodes. By default, 7/8 of the one-GPU workloads fill the cluster."""
     from berth.db import lease
     from pools.models import Node, NodePool
-    from projects.models import Department, Project, Quota
     from scheduler.loop.context import SchedulerContext
     from scheduler.loop.tick import Loop
     from tests.fakes.clock import FixedClock
@@ -130,6 +129,19 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     Node.objects.bulk_create(
         Node(pool=pool, name=f"bench-{i}", ordinal=i, instance_id=f"i-{i}", **shape) for i in range(nodes)
     )
+    submit(live, create_queues(pool, nodes))
+    clock = FixedClock(NOON)
+    runtime = FakeRuntime(clock)
+    held_lease = lease.acquire("scheduler", "bench", 3600)
+    assert held_lease is not None
+    context = SchedulerContext(held_lease=held_lease, runtimes=lambda pool: runtime)
+    return Loop(context=context, clock=clock, reconcile_pool=lambda *args: False), runtime, clock
+
+
+def create_queues(pool: Any, nodes: int) -> list[Any]:
+    """Create departments and projects that share the pool equally. Return the projects."""
+    from projects.models import Department, Project, Quota
+
     above = [Department.objects.create(name=f"d{i}") for i in range(DEPARTMENTS)]
     projects = [
         Project.objects.create(name=f"p{i:02}", department=above[i % DEPARTMENTS]) for i in range(PROJECTS)
@@ -139,16 +151,10 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
         [Quota(department=department, pool=pool, gpu_milli=whole // DEPARTMENTS) for department in above]
         + [Quota(project=project, pool=pool, gpu_milli=whole // PROJECTS) for project in projects]
     )
-    _submit(live, projects)
-    clock = FixedClock(NOON)
-    runtime = FakeRuntime(clock)
-    held_lease = lease.acquire("scheduler", "bench", 3600)
-    assert held_lease is not None
-    context = SchedulerContext(held_lease=held_lease, runtimes=lambda pool: runtime)
-    return Loop(context=context, clock=clock, reconcile_pool=lambda *args: False), runtime, clock
+    return projects
 
 
-def _submit(live: int, projects: list[Any]) -> None:
+def submit(live: int, projects: list[Any], **fields: Any) -> None:
     """Submit one workload through the service layer, and copy its row for the other workloads."""
     from django.contrib.auth.models import User
 
@@ -160,6 +166,7 @@ def _submit(live: int, projects: list[Any]) -> None:
     document = {
         "name": "first", "command": "python train.py --epochs 90", "pools": ["bench"], "env": {"SEED": "7"},
         "roles": [{"name": "worker", "replicas": 1, "gpu": 1, "cpu": 4, "memory_mib": 16384}],
+        **fields,
     }  # fmt: skip
     first = submission.submit(actor=admin, project=projects[0], document=document, now=NOON)
     copied = [field.attname for field in Workload._meta.concrete_fields if field.name not in ("id", "name")]

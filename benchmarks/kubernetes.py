@@ -1,0 +1,294 @@
+"""Benchmark a large pool on Kubernetes: `python -m benchmarks.kubernetes --kubeconfig FILE`.
+
+The API server and the scheduler of the cluster are real, but a program reports the pods on its nodes as
+running. The kubeconfig needs the token of an admin. Workloads of one GPU and foreign pods fill all nodes.
+The benchmark measures ticks of the loop and passes of the reconciler without changes, the memory of the
+mirror, the requests to the API server, and the start of pods after others have ended. Ticks with the same
+rows and a runtime in memory are the baseline.
+
+With --tiny, the API server is a simulation in this process.
+"""
+
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.setup.arguments import parser
+from benchmarks.setup.own_database import own_database
+from benchmarks.ticks import timed_steps
+from berth.core.garbage import relax_garbage_collection
+
+NODES, FOREIGN, GPUS, ENDING, TICKS = 500, 500, 8, 500, 7
+PATIENCE = 1800.0
+IMAGE = "registry.example.org/bench/train@sha256:" + "a" * 64
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--kubeconfig", type=Path, help="Kubeconfig of an admin, with everything inline.")
+    options.add_argument("--nodes", type=int, default=NODES)
+    arguments = options.parse_args()
+    if not arguments.tiny and arguments.kubeconfig is None:
+        print("skipped: it needs the option --kubeconfig")
+        return
+    relax_garbage_collection()  # as the scheduler does
+    nodes = 4 if arguments.tiny else arguments.nodes
+    cluster = simulated_cluster(nodes) if arguments.tiny else real_cluster(arguments.kubeconfig, nodes)
+    with own_database("kubernetes"), cluster as running:
+        figures = measured(running, nodes)
+    from benchmarks.decide import RESULTS, commit, machine
+
+    if not arguments.tiny and nodes == NODES:
+        RESULTS.mkdir(exist_ok=True)
+        answer = {"machine": machine(), "commit": commit(), "nodes": nodes, **figures}
+        (RESULTS / "kubernetes.json").write_text(json.dumps(answer, indent=1) + "\n")
+
+
+class Running:
+    """A cluster with the nodes of the benchmark. `end` lets pods of workloads end."""
+
+    def __init__(self, kubeconfig: str, selector: dict[str, str], end: Callable[[int], None]) -> None:
+        self.kubeconfig, self.selector, self.end = kubeconfig, selector, end
+
+
+@contextmanager
+def real_cluster(kubeconfig: Path, nodes: int) -> Iterator[Running]:
+    from benchmarks.setup.fake_kubelets import LABEL
+
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.setup.fake_kubelets",
+        str(kubeconfig),
+        str(nodes),
+        str(nodes),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as kubelets:
+        assert kubelets.stdin
+        assert kubelets.stdout
+        if kubelets.stdout.readline() != "ready\n":
+            sys.exit("the nodes could not be created")
+
+        def end(count: int) -> None:
+            assert kubelets.stdin
+            kubelets.stdin.write(f"end {count}\n")
+            kubelets.stdin.flush()
+
+        try:
+            yield Running(kubeconfig.read_text(), {LABEL: "yes"}, end)
+        finally:
+            kubelets.stdin.close()
+            kubelets.wait()
+
+
+@contextmanager
+def simulated_cluster(nodes: int) -> Iterator[Running]:
+    from tests.fakes.kubernetes import FakeCluster, serve
+
+    cluster = FakeCluster()
+    for number in range(nodes):
+        cluster.add_node(f"n-{number}", gpus=GPUS, cpu="64", labels={"bench": "yes"})
+        cluster.add_foreign_pod(f"others-{number}", f"n-{number}", gpus=1)
+
+    def end(count: int) -> None:
+        running = [pod for pod in cluster.store.of_kind("pods") if pod["metadata"]["namespace"] != "others"]
+        for pod in running[:count]:
+            cluster.end_pod(pod["metadata"]["name"], 0)
+
+    with serve(cluster) as url:
+        config = {
+            "current-context": "bench",
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+            "clusters": [{"name": "bench", "cluster": {"server": url}}],
+            "users": [{"name": "bench", "user": {"token": "token"}}],
+        }
+        yield Running(json.dumps(config), {"bench": "yes"}, end)  # JSON is YAML
+
+
+def measured(cluster: Running, nodes: int) -> dict[str, Any]:
+    requests: Counter[str] = Counter()
+    with counted_requests(requests):
+        bench = Bench(cluster, nodes)
+        figures: dict[str, Any] = {"mirror": bench.read_cluster()}
+        _show("mirror", figures["mirror"])
+        steps = {
+            "first start": bench.start_first, "nothing changed": bench.tick, "reconcile": bench.reconcile,
+            f"{bench.ending} start": bench.replace, "in memory": bench.tick_in_memory,
+        }  # fmt: skip
+        for name, measure in steps.items():
+            requests.clear()
+            figures[name] = {**measure(), "requests": dict(requests)}
+            _show(name, figures[name])
+    return figures
+
+
+class Bench:
+    """The loop of a scheduler with one pool on the cluster."""
+
+    def __init__(self, cluster: Running, nodes: int) -> None:
+        from berth.db import lease
+        from berth.server.wiring import load_wiring
+        from pools import services
+        from projects.actor import Actor
+        from scheduler.loop.context import SchedulerContext
+        from scheduler.loop.tick import Loop
+        from tests.fakes.clock import FixedClock
+
+        self.cluster, self.nodes, self.wiring = cluster, nodes, load_wiring()
+        self.capacity = nodes * GPUS - nodes  # each node has one foreign pod with one GPU
+        self.ending = min(ENDING, self.capacity // 2)
+        self.pool = services.create_pool(
+            actor=Actor.system("benchmark"), name="bench", provider="kubernetes", nodes=nodes,
+            gpus_per_node=GPUS, cpu_milli=48_000, memory_mib=32_768, kubeconfig=cluster.kubeconfig,
+            provider_settings={"node_selector": cluster.selector},
+        )  # fmt: skip
+        self.clock = FixedClock(datetime.now(UTC))
+        self.runtime: Any = None  # instead of the pool's, for the baseline
+        held_lease = lease.acquire("scheduler", "bench", 3600 * 4)
+        assert held_lease is not None
+        self.context = SchedulerContext(
+            held_lease=held_lease, runtimes=lambda pool: self.runtime or self.wiring.runtime_for(pool)
+        )
+        self.loop = Loop(context=self.context, clock=self.clock, reconcile_pool=lambda *args: False)
+
+    def read_cluster(self) -> dict[str, Any]:
+        """Let the pool claim all nodes. Return the growth of this process in MiB through the mirror."""
+        from pools.models import Node
+
+        before, began = _resident_mib(), time.monotonic()
+        self.wiring.provider_for(self.pool).list_instances(self.pool.name)
+        wall, growth = time.monotonic() - began, _resident_mib() - before
+        while Node.objects.filter(state="ready").count() < self.nodes:
+            self._reconcile()
+            _check(began, "the nodes are not ready")
+        return {"first_list_s": round(wall, 1), "growth_mib": round(growth, 1)}
+
+    def start_first(self) -> dict[str, Any]:
+        from benchmarks.ticks import create_queues, submit
+
+        submit(
+            self.capacity + self.ending, create_queues(self.pool, self.nodes), image=IMAGE,
+            roles=[{"name": "worker", "replicas": 1, "gpu": 1, "cpu": 4, "memory_mib": 2048}],
+        )  # fmt: skip
+        return self._tick_until(lambda: self._running() == self.capacity)
+
+    def replace(self) -> dict[str, Any]:
+        """Let pods end, and run the loop until as many others run in their place."""
+        from projects.models import Workload
+
+        self.cluster.end(self.ending)
+        ended = Workload.objects.filter(phase="completed")
+        return self._tick_until(lambda: ended.count() == self.ending and self._running() == self.capacity)
+
+    def tick(self) -> dict[str, Any]:
+        spent: dict[str, list[float]] = defaultdict(list)
+        with timed_steps(spent):
+            for _ in range(TICKS):
+                self.clock.advance(6)
+                before = time.process_time()
+                self.loop.tick()
+                spent["all"].append(time.process_time() - before)
+        return {"cpu_ms": {step: _milliseconds(seconds) for step, seconds in spent.items()}}
+
+    def reconcile(self) -> dict[str, Any]:
+        return {"cpu_ms": _milliseconds([self._reconcile() for _ in range(TICKS)])}
+
+    def tick_in_memory(self) -> dict[str, Any]:
+        """Repeat the ticks with the same rows and a runtime in memory."""
+        from projects.models import Pod
+        from tests.contracts.pods import order
+        from tests.fakes.runtime import FakeRuntime
+
+        self.runtime = FakeRuntime(self.clock)
+        for pk in Pod.objects.filter(state="running").values_list("pk", flat=True):
+            self.runtime.start(order(str(pk), "train"))
+        self.loop.tick()
+        return self.tick()
+
+    def _reconcile(self) -> float:
+        """Run a pass of the reconciler. Return its CPU time in seconds."""
+        from pools.reconciler import reconcile
+
+        provider, began = self.wiring.provider_for(self.pool), time.process_time()
+        reconcile(self.pool.pk, provider=provider, now=datetime.now(UTC))
+        return time.process_time() - began
+
+    def _running(self) -> int:
+        from projects.models import Pod
+
+        return Pod.objects.filter(state="running").count()
+
+    def _tick_until(self, is_done: Callable[[], bool]) -> dict[str, Any]:
+        began, cpu, longest, ticks = time.monotonic(), time.process_time(), 0.0, 0
+        while not is_done():
+            self.clock.advance(1)
+            before = time.process_time()
+            self.loop.tick()
+            longest, ticks = max(longest, time.process_time() - before), ticks + 1
+            if not self.loop.has_more:
+                time.sleep(0.1)  # as the loop waits for the next report
+            _check(began, "the pods do not run")
+        return {
+            "wall_s": round(time.monotonic() - began, 1), "cpu_s": round(time.process_time() - cpu, 1),
+            "ticks": ticks, "longest_tick_cpu_ms": round(longest * 1000),
+        }  # fmt: skip
+
+
+@contextmanager
+def counted_requests(counts: Counter[str]) -> Iterator[None]:
+    """Count the requests of this process to API servers by verb and kind of object."""
+    import httpx
+
+    send = httpx.Client.send
+
+    def counted_send(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
+        counts[_describe(request.method, request.url)] += 1
+        return send(client, request, **named)
+
+    httpx.Client.send = counted_send  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        httpx.Client.send = send  # type: ignore[method-assign]
+
+
+def _describe(method: str, url: Any) -> str:
+    parts = url.path.strip("/").split("/")
+    kinds = [part for part in parts if part in ("nodes", "pods", "secrets", "namespaces", "log")]
+    is_list = method == "GET" and parts[-1] == kinds[-1]
+    verb = "watch" if "watch" in url.params else "list" if is_list else method.lower()
+    return f"{verb} {kinds[-1]}"
+
+
+def _resident_mib() -> float:
+    gc.collect()
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _milliseconds(seconds: Sequence[float]) -> float:
+    return round(statistics.median(seconds) * 1000, 1)
+
+
+def _check(began: float, problem: str) -> None:
+    if time.monotonic() - began > PATIENCE:
+        sys.exit(f"{problem} after {PATIENCE:.0f} s")
+
+
+def _show(name: str, figures: dict[str, Any]) -> None:
+    print(f"{name:<18}" + "  ".join(f"{key} {value}" for key, value in figures.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
