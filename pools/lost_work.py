@@ -4,7 +4,9 @@ Pods and allocations belong to a higher layer, so this module reads them through
 database computes the sums, because there are many more pods than nodes.
 """
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import cached_property
 
 from django.db.models import BigIntegerField, Count, Expression, F, Func, Q, QuerySet, Sum, Value
 from django.db.models.functions import Cast, Coalesce, Greatest
@@ -56,6 +58,29 @@ def _reserved_nodes(nodes: QuerySet[Node]) -> QuerySet[Node, int]:
 
 RUNNING = compiled_once(lambda now: _running_work(_hosting_nodes(), now), planned_once=False)
 RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once=False)
+
+
+class LazyWork(Mapping[int, Work]):
+    """The result of `work_to_lose`, read only when it is first used. Most passes drain no node."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    def __getitem__(self, node: int) -> Work:
+        return self._rows[node]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __bool__(self) -> bool:
+        return True  # `len` would read the rows
+
+    @cached_property
+    def _rows(self) -> dict[int, Work]:
+        return work_to_lose(self._now)
 
 
 def _seconds_at_risk(now: Value | Parameter) -> Expression:

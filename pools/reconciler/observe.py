@@ -1,5 +1,6 @@
 """Compare the provider's instances with the database rows."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from berth.db.moves import compare_and_set
@@ -18,14 +19,9 @@ EXISTING = (InstanceState.QUEUED, InstanceState.BOOTING, InstanceState.READY)
 BOOTING_INTERVAL = timedelta(seconds=3)
 
 
-def sync_nodes(pool_id: int, context: PassContext) -> bool:
-    """Update nodes from the provider's listing, if one is due. Return whether rows changed.
-
-    A listing is due at each tick, and more often while nodes boot.
-    """
-    pool = NodePool.objects.get(pk=pool_id)
-    if not _is_due(pool, context):
-        return False
+def sync_nodes(pool: NodePool, context: PassContext) -> bool:
+    """Update nodes from the provider's listing. Return whether rows changed."""
+    pool_id = pool.pk
     try:
         listed = context.provider.list_instances(pool.name)
     except ProviderError as error:
@@ -48,13 +44,14 @@ def sync_nodes(pool_id: int, context: PassContext) -> bool:
     return any(changes) or has_written or bool(ending)
 
 
-def _is_due(pool: NodePool, context: PassContext) -> bool:
+def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
+    """Return whether a listing is due: at each tick of the pool, and more often while nodes boot."""
     if pool.ticked_at is None or context.now < pool.ticked_at:  # first tick, or the clock was set back
         return True
     interval = timedelta(seconds=pool.reconcile_tick)
     if context.now >= pool.ticked_at + interval:
         return True
-    booting = Node.objects.filter(pool=pool, state__in=PENDING).exists()
+    booting = any(node.state in PENDING for node in nodes)
     return booting and context.now >= pool.ticked_at + min(interval, BOOTING_INTERVAL)
 
 

@@ -28,9 +28,9 @@ UNCERTAIN = (ProviderErrorKind.TIMEOUT, ProviderErrorKind.BROKEN)
 RECENT_BOOTS = 10
 
 
-def execute_order(pool_id: int, context: PassContext) -> bool:
+def execute_order(pool: NodePool, context: PassContext) -> bool:
     """Execute the pool's order, possibly from an earlier pass. Return whether rows changed."""
-    pool = NodePool.objects.get(pk=pool_id)
+    pool_id = pool.pk
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
         return False
     if not _is_still_needed(pool):

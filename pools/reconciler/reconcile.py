@@ -14,7 +14,7 @@ from django.db import transaction
 from pools.engine.victims import Work
 from pools.providers.base import Provider
 from pools.reconciler import observe, orders, steps, terminations
-from pools.reconciler.rows import Fence, PassContext
+from pools.reconciler.rows import Fence, PassContext, load_living_nodes, load_pool
 
 STEPS_MAX = 8
 
@@ -30,15 +30,24 @@ def reconcile(
     """Run one pass. Return whether the pass changed anything.
 
     `work_to_lose` maps node IDs to the work that a drain would lose. Nodes with the least work are drained
-    first. A pass with nothing to do is cheap.
+    first. A pass with nothing to do only reads the pool and its nodes.
     """
     context = PassContext(provider, now, fence, uuid.uuid4().hex)
-    has_changed = observe.sync_nodes(pool_id, context)
-    has_changed |= terminations.terminate_finished(pool_id, context)
+    pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
+    has_changed = False
+    if observe.is_listing_due(pool, nodes, context):
+        has_changed = observe.sync_nodes(pool, context)
+        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)  # listing instances may take long
+    if terminations.terminate_finished(pool, nodes, context):
+        has_changed = True
+        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
     for _ in range(STEPS_MAX):
-        progress = orders.execute_order(pool_id, context)
-        progress |= steps.take_step(pool_id, context, work_to_lose or {})
+        progress = orders.execute_order(pool, context)
+        if progress:
+            pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
+        progress |= steps.take_step(pool, nodes, context, work_to_lose or {})
         if not progress:
             break
         has_changed = True
+        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
     return has_changed

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from berth.db.compiled import compiled_once
 from pools import history
 from pools.engine.reconciler import Fleet
 from pools.models import Node, NodePool, ScalingEvent
@@ -15,6 +16,10 @@ from pools.services.failed_boots import orders_are_delayed
 
 Fence = Callable[[], AbstractContextManager[None]]
 REPEAT_AFTER = timedelta(hours=1)
+POOLS = compiled_once(lambda keys: NodePool.objects.filter(pk__any=keys))
+LIVING_NODES = compiled_once(
+    lambda pools: Node.objects.filter(pool_id__any=pools).exclude(state=NodeState.ENDED).order_by("ordinal")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,16 @@ def lock_pool(pool_id: int) -> NodePool:
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 
+def load_pool(pool_id: int) -> NodePool:
+    """Return the pool's row. Raises NodePool.DoesNotExist if the pool has been deleted."""
+    for pool in POOLS([pool_id]):
+        return pool
+    raise NodePool.DoesNotExist(f"There is no pool with the ID {pool_id}.")
+
+
 def load_living_nodes(pool_id: int) -> list[Node]:
     """Return the nodes that have not ended. Lost nodes are included, because they keep their ordinals."""
-    return list(Node.objects.filter(pool_id=pool_id).exclude(state=NodeState.ENDED).order_by("ordinal"))
+    return list(LIVING_NODES([pool_id]))
 
 
 def load_pool_nodes(pool: NodePool) -> list[Node]:

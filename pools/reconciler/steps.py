@@ -17,14 +17,18 @@ from pools.services.pressure import autoscale, would_autoscale
 from pools.services.readiness import has_readiness_changed, record_readiness
 
 
-def take_step(pool_id: int, context: PassContext, work_to_lose: Mapping[int, Work]) -> bool:
-    """Check without a lock whether a step is due, and take the step. Return whether rows changed."""
-    pool, nodes = NodePool.objects.get(pk=pool_id), load_living_nodes(pool_id)
+def take_step(
+    pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, Work]
+) -> bool:
+    """Check without a lock whether a step is due, and take the step. Return whether rows changed.
+
+    `nodes` are the pool's living nodes, as last read.
+    """
     due = would_autoscale(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):
         return False
     with context.fence():
-        pool, nodes = lock_pool(pool_id), load_living_nodes(pool_id)
+        pool, nodes = lock_pool(pool.pk), load_living_nodes(pool.pk)
         has_changed = autoscale(pool, nodes, context.now)
         has_changed |= record_readiness(pool, nodes, context.now)
         for command in _next_commands(pool, nodes, context, work_to_lose):
@@ -37,9 +41,11 @@ def _next_commands(
     pool: NodePool, nodes: Iterable[Node], context: PassContext, work_to_lose: Mapping[int, Work]
 ) -> tuple[decisions.Command, ...]:
     nodes = tuple(nodes)
-    by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
-    allowance = drain_allowance(pool, nodes, context.now)
-    return decisions.next_step(build_fleet(pool, nodes, context.now), by_ordinal, allowance).commands
+    fleet = build_fleet(pool, nodes, context.now)
+    by_ordinal: dict[int, Work] = {}
+    if fleet.desired < len(fleet.current):  # only drains need the work, which is read on demand
+        by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
+    return decisions.next_step(fleet, by_ordinal, drain_allowance(pool, nodes, context.now)).commands
 
 
 def _apply_command(

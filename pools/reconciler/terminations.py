@@ -1,6 +1,6 @@
 """Terminate nodes that are lost or drained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from django.db.models import Q
 
@@ -14,20 +14,27 @@ from pools.reconciler.rows import PassContext, lock_pool, record_error
 FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isnull=False)
 
 
-def terminate_finished(pool_id: int, context: PassContext) -> bool:
+def terminate_finished(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
     """End lost and drained nodes and terminate their instances. Return whether there were any.
+
+    `nodes` are the pool's living nodes, as last read.
 
     Rows are written first. An instance that survives no longer has a node, so the next listing triggers
     another attempt.
     """
-    if not Node.objects.filter(FINISHED, pool_id=pool_id).exists():
+    if not any(_is_finished(node) for node in nodes):
         return False
     with context.fence():
-        pool = lock_pool(pool_id)
+        pool = lock_pool(pool.pk)
         done = _end_rows(pool, context)
     if done:
         terminate(pool, [node.instance_id for node in done], context)
     return bool(done)
+
+
+def _is_finished(node: Node) -> bool:
+    drained = node.state == NodeState.DRAINING and node.emptied_at is not None
+    return drained or node.state == NodeState.LOST
 
 
 def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext) -> None:

@@ -1,6 +1,7 @@
 """Store the load that the scheduler reports for a pool, and autoscale the pool accordingly."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -64,9 +65,11 @@ class NodeCounts:
 
 def report_pressure(
     pool_id: int, *, queued: int, running: int, capacity: int, gang_nodes: int, at: datetime,
-    binding: str = "gpu",
+    binding: str = "gpu", fence: Callable[[], AbstractContextManager[None]] = transaction.atomic,
 ) -> bool:  # fmt: skip
     """Store the report and autoscale the pool. Return whether the desired node count changed.
+
+    `fence()` opens the transaction, which most reports do not need because they repeat the previous one.
 
     `queued`, `running` and `capacity` are in thousandths of a slot. A node has one slot per GPU, or a single
     slot if it has no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots.
@@ -81,7 +84,7 @@ def report_pressure(
     }  # fmt: skip
     if not any(_needs_write(pool, pressure, nodes, at) for pool in POOLS([pool_id])):
         return False
-    with transaction.atomic():
+    with fence():
         return any(_store_report(pool, pressure, nodes, at) for pool in LOCKED_POOLS([pool_id]))
 
 
@@ -98,10 +101,7 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
 
 
 def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
-    """Return whether the report changes anything.
-
-    Most reports repeat the previous one and cost only two reads.
-    """
+    """Return whether the report changes anything."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
     return _would_change(pool, nodes, at)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,8 @@ from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import span
 from scheduler.engine.forecast import forecasts
-from scheduler.engine.plan import Bundle, Evict, Plan
+from scheduler.engine.model import Node, Pool
+from scheduler.engine.plan import Bundle, Evict, Plan, QueueReport
 from scheduler.loop import log_context
 from scheduler.loop.commit import Outcome
 from scheduler.loop.context import SchedulerContext
@@ -28,6 +29,8 @@ RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes
 FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and its snapshot stored
 # pace for larger clusters, in workloads per second
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
+
+IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class CycleMemory:
     snapshots: Pace = field(default_factory=lambda: Pace(SNAPSHOTS_PER_SECOND))
     explained: Pace = field(default_factory=lambda: Pace(EXPLANATIONS_PER_SECOND))
     notes: tuple[str, ...] = ()
+    idle_state: IdleState | None = None  # of the last cycle, if it had no workloads
 
 
 @dataclass(slots=True)
@@ -120,6 +124,7 @@ def record_cycle(
     """
     with span("record cycle") as traced:
         changed = _record(run, context, memory, notes, newest=newest)
+        run.written = True
         log_context.bind_cycle(run.record.pk, traced)
         return changed
 
@@ -128,9 +133,14 @@ def _record(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
 ) -> bool:
     view, plan, record = run.view, run.plan, run.record
+    all_notes = (*plan.notes, *notes)
+    due = memory.recorded_at is None or view.at - memory.recorded_at >= RECORD_EVERY
+    idle_state = _idle_state(run)
+    if not due and idle_state is not None and idle_state == memory.idle_state and all_notes == memory.notes:
+        return False
     explains = newest and memory.explained.is_due(record.pending, view.at)
     predicted = forecasts(view.snapshot, plan) if explains else {}
-    with fenced_transaction(context.held_lease):
+    with fenced_transaction(context.held_lease, waits_for_disk=False):
         explained_count = 0
         if explains:
             refusals = with_pool_readiness(plan.refusals, view.below_threshold)
@@ -138,17 +148,26 @@ def _record(
         if newest:
             store_queue_statuses(view, plan.queues)
             settle_usage(view.at)
-        all_notes = (*plan.notes, *notes)
         changed = bool(plan.bundles or explained_count or all_notes != memory.notes)
-        due = memory.recorded_at is None or view.at - memory.recorded_at >= RECORD_EVERY
         if changed or due:
             save_outcome(run, all_notes)
             run.is_snapshot_due = memory.snapshots.is_due(len(view.snapshot.workloads), view.at)
             memory.recorded_at, memory.notes = view.at, all_notes
         crash_point("cycle.before_end")
-    run.written = True
+    memory.idle_state = idle_state if newest else None
     crash_point("cycle.done")
     return changed
+
+
+def _idle_state(run: CycleRun) -> IdleState | None:
+    """Return everything that the records of a cycle without workloads depend on, or None if it had any.
+
+    Decayed usage is left out, because it is stored only once per minute.
+    """
+    if run.view.workloads or run.plan.bundles:
+        return None
+    queues = tuple(replace(report, usage=(0.0, 0.0, 0.0)) for report in run.plan.queues)
+    return run.view.snapshot.pools, run.view.snapshot.nodes, queues
 
 
 def record_failure(
@@ -160,7 +179,7 @@ def record_failure(
     """
     if tuple(notes) == memory.notes:
         return False
-    with fenced_transaction(held_lease):
+    with fenced_transaction(held_lease, waits_for_disk=False):
         Cycle.objects.create(
             at=timer.at, epoch=held_lease.epoch, trigger=timer.trigger[:40], notes=list(notes[:100])
         )
@@ -184,7 +203,7 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
 
 def explain_more(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
     """Write the next batch of pending reasons after `record_cycle`. Return whether rows changed."""
-    with fenced_transaction(context.held_lease):
+    with fenced_transaction(context.held_lease, waits_for_disk=False):
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
 
@@ -196,7 +215,7 @@ def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory
     run.is_snapshot_due = False
     snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:
-        with fenced_transaction(context.held_lease):
+        with fenced_transaction(context.held_lease, waits_for_disk=False):
             Cycle.objects.filter(pk=run.record.pk).update(snapshot=snapshot)
 
 

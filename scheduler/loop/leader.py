@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from django.db import connection
+
 from berth.core.clock import Clock
 from berth.db.leader import TIMEOUT, LeaderLoop
 from berth.db.lease import HeldLease
@@ -56,13 +58,20 @@ class Scheduler(LeaderLoop):
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
     _cleaning: Iterator[bool] | None = None
+    _connection: object = None  # connection on which the loop has read its rows
 
     def on_leadership_gained(self, held_lease: HeldLease) -> None:
+        self._start_loop(held_lease)
+        self._tick_at = 0.0
+
+    def _start_loop(self, held_lease: HeldLease) -> None:
+        """Start with empty caches, as a new leader does."""
         context = SchedulerContext(
             held_lease=held_lease, runtimes=self.runtime_for, leads=self.leads, images=self.images
         )
         self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self.reconcile_pool)
-        self._tick_at = 0.0
+        self._reconciling = self._cleaning = None
+        self._connection = connection.connection
 
     def on_leadership_lost(self) -> None:
         self.loop = self._reconciling = self._cleaning = None
@@ -72,6 +81,11 @@ class Scheduler(LeaderLoop):
 
         The slow work is deferred while changes keep arriving, but for at most a second.
         """
+        assert self.held is not None
+        connection.ensure_connection()
+        if connection.connection is not self._connection:
+            # The database may have crashed and lost its last transactions, which the caches would contain.
+            self._start_loop(self.held)
         assert self.loop is not None
         if trigger != TIMEOUT or time.monotonic() >= self._tick_at:
             self._tick(self.loop, trigger)

@@ -21,8 +21,9 @@ from berth.db.races import is_lost_race
 from berth.db.wake import wake
 from berth.server.tracing.spans import span
 from pools.engine.victims import Work
-from pools.lost_work import work_to_lose
+from pools.lost_work import LazyWork
 from pools.models import NodePool
+from scheduler.engine.model import NodeState
 from scheduler.engine.plan import Plan
 from scheduler.loop import log_context
 from scheduler.loop.commit import commit
@@ -181,9 +182,11 @@ class Loop:
         now = self.clock.now()
         self._record_checkpoints(now)
         yield bool(self._try("time limits", lambda: end_overdue(now, self.context, self.idle)))
-        yield bool(self._try("drains", lambda: evict_from_overdue_drains(now, self.context)))
+        if self._has_draining_nodes():
+            yield bool(self._try("drains", lambda: evict_from_overdue_drains(now, self.context)))
         yield from self._record_cycles()
-        yield bool(self._try("empty drained nodes", self._fenced(lambda: report_empty_drains(now))))
+        if self._has_draining_nodes():
+            yield bool(self._try("empty drained nodes", self._fenced(lambda: report_empty_drains(now))))
         yield self._release_nodes(now)
         yield from self._reconcile_pools(now)
 
@@ -209,9 +212,17 @@ class Loop:
         return advanced
 
     def _record_checkpoints(self, now: datetime) -> None:
+        if self.is_empty:
+            return
         if self.checkpoints_at is None or now - self.checkpoints_at >= CHECK_INTERVAL:
             self.checkpoints_at = now
             self._try("checkpoints", lambda: record_checkpoints(self.context))
+
+    def _has_draining_nodes(self) -> bool:
+        """Return whether the newest view has draining nodes. A new drain wakes the scheduler."""
+        return not self._runs or any(
+            node.state is NodeState.DRAINING for node in self._runs[-1].view.snapshot.nodes
+        )
 
     def _record_cycles(self) -> Iterator[bool]:
         """Record the cycles that ran before this step, then drop all but the newest."""
@@ -243,8 +254,9 @@ class Loop:
     def _reconcile_pools(self, now: datetime) -> Iterator[bool]:
         if self._runs:
             newest = self._runs[-1]
-            self._try("demand", self._fenced(lambda: report_demand(newest.view, newest.plan.demand)))
-        work = self._try("work to lose", lambda: work_to_lose(now)) or {}
+            lease = self.context.held_lease
+            self._try("demand", lambda: report_demand(newest.view, newest.plan.demand, lease))
+        work = LazyWork(now)
         for pool in POOLS():
             if not self.context.leads():
                 break

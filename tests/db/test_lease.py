@@ -70,6 +70,36 @@ def test_process_without_a_lease_cannot_write() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_only_the_commit_of_its_own_transaction_does_not_wait_for_the_disk() -> None:
+    held = acquire("scheduler", "a", ttl=60)
+    assert held
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit TO on")
+    with fenced_transaction(held, waits_for_disk=False):
+        assert _synchronous_commit() == "off"
+    with fenced_transaction(held):
+        assert _synchronous_commit() == "on"
+    assert renew(held, ttl=60)
+    assert _synchronous_commit() == "on"
+    connection.close()
+
+
+def test_stale_leader_cannot_write_without_waiting_for_the_disk() -> None:
+    stale = acquire("scheduler", "a", ttl=0)
+    assert stale
+    acquire("scheduler", "b", ttl=60)
+    with pytest.raises(LeadershipLost), fenced_transaction(stale, waits_for_disk=False):
+        Group.objects.create(name="written by a stale leader")
+    assert not renew(stale, ttl=60)
+
+
+def _synchronous_commit() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW synchronous_commit")
+        return str(cursor.fetchone()[0])
+
+
+@pytest.mark.django_db(transaction=True)
 def test_successor_waits_for_the_leaders_transaction() -> None:
     held = acquire("scheduler", "a", ttl=0)
     assert held

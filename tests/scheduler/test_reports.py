@@ -62,7 +62,7 @@ def test_scheduler_reports_demand_without_referencing_the_autoscaler(
     stage.tick()
     ((pool_id, report),) = heard
     assert pool_id == stage.cast.pool.pk
-    assert report.keys() == {"queued", "running", "capacity", "gang_nodes", "binding", "at"}
+    assert report.keys() == {"queued", "running", "capacity", "gang_nodes", "binding", "at", "fence"}
     assert not [
         name for path in SCHEDULER.rglob("*.py") for name in imported_modules(path) if "autoscaler" in name
     ]

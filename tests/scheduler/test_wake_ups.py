@@ -189,6 +189,19 @@ def test_submission_does_not_wait_for_a_long_cleanup_to_end(
     assert len(stage.runtime.list_pods()) == 1
 
 
+def test_scheduler_reads_everything_again_on_a_new_database_connection(rounds: Rounds) -> None:
+    """After a crash, the database may lack the last transactions, which the scheduler still remembers."""
+    loop = rounds.scheduler.loop
+    rounds.run_until_rest()
+    assert rounds.scheduler.loop is loop
+    connection.close()
+    rounds.run_until_rest()
+    assert rounds.scheduler.loop is not loop
+    workload = rounds.stage.submit()
+    rounds.run_until_rest()
+    assert rounds.stage.phase(workload) == Phase.RUNNING
+
+
 def test_stale_bundle_is_decided_again_before_the_scheduler_idles(rounds: Rounds) -> None:
     edits = []
 

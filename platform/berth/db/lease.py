@@ -15,6 +15,7 @@ from berth.db import prepared
 from berth.db.models import Lease
 
 TABLE = Lease._meta.db_table
+DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"  # until the transaction ends
 
 ACQUIRE = f"""
     INSERT INTO {TABLE} AS lease (name, holder, epoch, renewed_at, expires_at)
@@ -29,16 +30,24 @@ RENEW = f"""
     UPDATE {TABLE}
        SET renewed_at = clock_timestamp(), expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
      WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
+       AND {DO_NOT_WAIT_FOR_DISK} = 'off'
 """  # noqa: S608
 RELEASE = f"""
     UPDATE {TABLE} SET holder = '', expires_at = clock_timestamp()
      WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
 """  # noqa: S608
-LOCK_IF_HELD = f"""
-    SELECT 1 FROM {TABLE}
-     WHERE name = %s AND holder = %s AND epoch = %s
-       FOR SHARE
-"""  # noqa: S608
+
+
+def _lock_if_held(column: str) -> str:
+    """Return a statement that selects a column, and locks the lease's row, if the lease is still held."""
+    return f"""
+        SELECT {column} FROM {TABLE}
+         WHERE name = %s AND holder = %s AND epoch = %s
+           FOR SHARE
+    """  # noqa: S608
+
+
+LOCK_IF_HELD, LOCK_WITHOUT_WAITING = _lock_if_held("1"), _lock_if_held(DO_NOT_WAIT_FOR_DISK)
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,10 @@ def acquire(name: str, holder: str, ttl: float) -> HeldLease | None:
 
 
 def renew(held: HeldLease, ttl: float) -> bool:
-    """Extend the lease, even if it has expired. Return False if another process holds it."""
+    """Extend the lease, even if it has expired. Return False if another process holds it.
+
+    If the database crashes right afterwards, the previous expiry may apply again.
+    """
     return _execute(RENEW, held, ttl=ttl)
 
 
@@ -76,13 +88,18 @@ def release(held: HeldLease) -> bool:
 
 
 @contextmanager
-def fenced_transaction(held: HeldLease) -> Iterator[None]:
+def fenced_transaction(held: HeldLease, *, waits_for_disk: bool = True) -> Iterator[None]:
     """Run a transaction that commits only if the lease is still held.
 
     A new leader waits for the commit. Raises LeadershipLost if another process holds the lease.
+
+    With `waits_for_disk=False`, the commit takes effect at once but reaches the disk up to a second later. If
+    the database crashes before that, the whole transaction is lost. Use it only for rows that the next ticks
+    would write again.
     """
+    lock = LOCK_IF_HELD if waits_for_disk else LOCK_WITHOUT_WAITING
     with transaction.atomic():
-        if prepared.fetch_one(LOCK_IF_HELD, [held.name, held.holder, held.epoch]) is None:
+        if prepared.fetch_one(lock, [held.name, held.holder, held.epoch]) is None:
             raise LeadershipLost(f"{held.holder} no longer leads {held.name} (epoch {held.epoch})")
         yield
 

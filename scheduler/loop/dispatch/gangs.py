@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from django.db.models import OuterRef, Subquery
 
 from berth.core.spec import RestartPolicy
+from berth.db import prepared
 from berth.db.bulk_rows import share_related
 from berth.db.compiled import compiled_once
 from projects.models import Phase, Pod, PodState, Workload
@@ -35,17 +36,14 @@ EVALUATED = compiled_once(
         .order_by("pk")
     )
 )
-STOPPING = compiled_once(
-    lambda: Workload.objects.filter(phase=Phase.STOPPING).order_by().values_list("pk", flat=True)
-)
-WITHOUT_PODS = compiled_once(
-    lambda: (
-        Workload.objects.filter(phase__in=(Phase.STARTING, Phase.RUNNING))
-        .exclude(pk__in=Pod.objects.filter(state__in=LIVE_POD_STATES).values("workload_id"))
-        .order_by()
-        .values_list("pk", flat=True)
-    )
-)
+TO_EVALUATE = f"""
+    SELECT id FROM projects_workload WHERE phase = 'stopping'
+    UNION ALL
+    SELECT id FROM projects_workload
+     WHERE phase IN ('starting', 'running')
+       AND id NOT IN (SELECT workload_id FROM projects_pod
+                       WHERE state IN ({", ".join(f"'{state}'" for state in LIVE_POD_STATES)}))
+"""  # noqa: S608
 PODS = compiled_once(
     lambda keys: Pod.objects.filter(workload_id__any=keys).order_by("workload_id", "created_at", "pk")
 )
@@ -61,15 +59,9 @@ def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
 def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> list[str]:
     """Evaluate the gangs of locked workloads. Return a note for each gang that could not be evaluated.
 
-    The number of statements does not depend on the number of workloads.
+    The number of statements does not depend on the number of workloads. If an evaluation fails, bisect to
+    isolate the offending workload.
     """
-    notes = _evaluate_all(workloads, now, specs)
-    update_gpu_totals(workload.pk for workload in workloads if specs.get(workload).may_use_gpus)
-    return notes
-
-
-def _evaluate_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> list[str]:
-    """Evaluate all workloads. If that fails, bisect to isolate the offending workload."""
     if not workloads:
         return []
     try:
@@ -84,8 +76,16 @@ def _evaluate_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache
         rows = Workload.objects.filter(pk__in=[workload.pk for workload in workloads])
         reloaded = list(rows.select_related("project__department").order_by("pk"))
         middle = len(reloaded) // 2
-        return [*_evaluate_all(reloaded[:middle], now, specs), *_evaluate_all(reloaded[middle:], now, specs)]
+        return [
+            *evaluate_gangs(reloaded[:middle], now, specs),
+            *evaluate_gangs(reloaded[middle:], now, specs),
+        ]
     return []
+
+
+def recount_gpus(workloads: Iterable[Workload], specs: SpecCache) -> None:
+    """Store how many GPUs the workloads hold, after pods have ended."""
+    update_gpu_totals(workload.pk for workload in workloads if specs.get(workload).may_use_gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,4 +242,4 @@ def workloads_to_evaluate() -> Iterable[uuid.UUID]:
 
     These are stopping, or active without a live pod.
     """
-    return {*STOPPING(), *WITHOUT_PODS()}
+    return {pk for (pk,) in prepared.fetch_all(TO_EVALUATE, [])}

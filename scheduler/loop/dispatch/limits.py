@@ -14,10 +14,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Max
 
+from berth.db import prepared
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction
 from berth.db.lease import fenced_transaction
@@ -35,6 +36,18 @@ PULL_TIMEOUT = timedelta(minutes=15)  # time without progress after which an ima
 NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since."
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 LIVE_PHASES = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
+LIVE = ", ".join(f"'{phase}'" for phase in LIVE_PHASES)
+DUE_LIMITS = f"""
+    SELECT EXISTS (SELECT FROM projects_workload WHERE phase = 'starting' AND since <= %s),
+           EXISTS (SELECT FROM projects_workload
+                    WHERE phase = 'running' AND started_at + max_runtime * interval '1 second' <= %s),
+           EXISTS (SELECT FROM projects_workload WHERE phase IN ({LIVE}) AND deadline <= %s),
+           EXISTS (SELECT FROM projects_session AS session
+                     JOIN projects_workload AS workload ON workload.id = session.workload_id
+                    WHERE workload.phase IN ({LIVE})
+                      AND session.seen_at + session.idle_timeout * interval '1 second' <= %s),
+           EXISTS (SELECT FROM projects_workload WHERE phase = 'running' AND idle_timeout IS NOT NULL)
+"""  # noqa: S608
 
 STARTING = compiled_once(
     lambda since: (
@@ -81,16 +94,34 @@ class IdleTracker:
     sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
     checked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
 
+    def clear(self) -> None:
+        self.sizes.clear()
+        self.checked_at.clear()
+
+
+class DueLimits(NamedTuple):
+    """Whether any workload exceeds a limit. With an idle timeout, whether any workload has one."""
+
+    start: bool
+    runtime: bool
+    deadline: bool
+    session: bool
+    idle: bool
+
 
 def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
     """End workloads that exceed a time limit. Return the number of ended workloads."""
+    due = DueLimits._make(prepared.fetch_one(DUE_LIMITS, [now - START_TIMEOUT, now, now, now]) or ())
     overdue = [
-        *_start_timeouts(now, context),
-        *_exceeded_runtimes(now),
-        *_missed_deadlines(now),
-        *_abandoned_sessions(now),
+        *(_start_timeouts(now, context) if due.start else ()),
+        *(_exceeded_runtimes(now) if due.runtime else ()),
+        *(_missed_deadlines(now) if due.deadline else ()),
+        *(_abandoned_sessions(now) if due.session else ()),
     ]
-    overdue += _idle_timeouts(now, context, idle)
+    if due.idle:
+        overdue += _idle_timeouts(now, context, idle)
+    else:
+        idle.clear()
     if not overdue:
         return 0
     with fenced_transaction(context.held_lease):

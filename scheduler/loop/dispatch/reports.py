@@ -19,7 +19,12 @@ from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
-from scheduler.loop.dispatch.gangs import evaluate_gangs, lock_gangs, workloads_to_evaluate
+from scheduler.loop.dispatch.gangs import (
+    evaluate_gangs,
+    lock_gangs,
+    recount_gpus,
+    workloads_to_evaluate,
+)
 from scheduler.loop.dispatch.start_messages import progress_messages, show_messages
 from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY, WORKSPACE_FULL
 from scheduler.loop.observe.workloads import PodRow
@@ -88,19 +93,24 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
     ]
     left, changes = _take_first(changes)
     show_messages(progress_messages(pods, reports, now, context), now, context)
-    affected = {change.pod.workload_id for change in changes} | set(workloads_to_evaluate())
+    to_evaluate = set(workloads_to_evaluate())
+    affected = {change.pod.workload_id for change in changes} | to_evaluate
     warnings = find_warnings(pods, reports)
     if warnings:
         with fenced_transaction(context.held_lease):
             record_warnings(warnings)
     rejections: list[str] = []
     if affected:
-        with fenced_transaction(context.held_lease):
+        # The runtime reports a start again, so a start that a crash of the database undoes is not lost.
+        only_starts = not to_evaluate and all(change.state == PodState.RUNNING for change in changes)
+        with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
             workloads = lock_gangs(affected)
             rejections = _write_changes(changes, now)
             notes += rejections
             crash_point("reports.written")
             notes += evaluate_gangs(workloads, now, context.specs)
+            if not only_starts:
+                recount_gpus(workloads, context.specs)
             crash_point("reports.before_end")
         crash_point("reports.done")
     unknown = frozenset(

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db import connection
-
 from berth.core.amounts import MILLI
+from berth.db import prepared
 from berth.db.compiled import compiled_once
+from berth.db.lease import HeldLease, fenced_transaction
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 from pools.services import mark_nodes_emptied, report_pressure
@@ -30,11 +30,12 @@ CAPACITIES = compiled_once(
 )
 
 
-def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
+def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: HeldLease) -> int:
     """Report the allocated and queued load of each pool. Return the number of pools to resize."""
     by_name = {demand.pool: demand for demand in demands}
-    allocated = _allocated_by_pool()
-    capacity, reserved = _capacity_by_pool(), _reserved_by_pool()
+    capacity = _capacity_by_pool()
+    allocated = _allocated_by_pool() if view.workloads else {}  # only live workloads hold resources
+    reserved = _reserved_by_pool() if view.workloads else {}
     changed = 0
     for name, pool in sorted(view.pools.items()):
         demand = by_name.get(name)
@@ -57,6 +58,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
             gang_nodes=demand.nodes_wanted + len(reserved_load.nodes),
             binding=binding,
             at=view.at,
+            fence=lambda: fenced_transaction(held_lease),
         )
     return changed
 
@@ -81,9 +83,7 @@ def fill_slots(load: Load, pool: NodePool) -> tuple[int, str]:
 
 def _allocated_by_pool() -> dict[int, Load]:
     """Return the load of all active allocations by pool."""
-    with connection.cursor() as cursor:
-        cursor.execute(ALLOCATED_BY_POOL)
-        return {pool: Load(*map(int, amounts)) for pool, *amounts in cursor.fetchall()}
+    return {pool: Load(*map(int, amounts)) for pool, *amounts in prepared.fetch_all(ALLOCATED_BY_POOL, [])}
 
 
 def report_empty_drains(now: datetime) -> int:

@@ -226,6 +226,16 @@ def test_query_count_does_not_grow_with_the_number_of_drained_nodes() -> None:
     assert counts[0] == counts[1]
 
 
+def test_pass_over_a_settled_pool_only_reads_the_pool_and_its_nodes() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.resize(3)
+    stage.settle()
+    assert not stage.reconcile(), "the listing was due"
+    with CaptureQueriesContext(connection) as statements:
+        assert not stage.reconcile()
+    assert len(statements) == 2
+
+
 @shows("SKY-71", "SKY-72", "SKY-73")
 def test_late_response_to_a_reverted_drain_is_ignored() -> None:
     stage = Stage(pool((0, 8)))

@@ -1,0 +1,45 @@
+"""Tests that a scheduler without workloads runs few statements and does not write the same rows again."""
+
+from berth.db.leader import TIMEOUT
+from projects.models import Project
+from scheduler.loop.cycle_record import RECORD_EVERY
+from scheduler.models import Cycle, QueueStatus
+from tests.scheduler.stage import Stage
+from tests.scheduler.statements import Counts, counted
+
+TICK_MAX, RECONCILE_MAX = 18, 8  # statements; the pool's listing of nodes is not due
+
+
+def statements(stage: Stage) -> Counts:
+    """Return the statements of a tick and its reconcile pass. The pool lists its nodes before."""
+    stage.tick(2)
+    stage.clock.advance(1)
+    counts: Counts = {}
+    with counted(counts, "tick"):
+        stage.loop.tick(TIMEOUT, reconcile=False)
+    with counted(counts, "reconcile"):
+        assert [*stage.loop.reconcile_steps()]
+    return counts
+
+
+def test_idle_tick_and_reconcile_pass_run_few_statements(stage: Stage) -> None:
+    counts = statements(stage)
+    assert counts["tick"] <= TICK_MAX, counts
+    assert counts["reconcile"] <= RECONCILE_MAX, counts
+
+
+def test_idle_cycle_is_recorded_once_per_minute(stage: Stage) -> None:
+    statements(stage)
+    before = Cycle.objects.count()
+    stage.tick(2)
+    assert Cycle.objects.count() == before
+    stage.clock.advance(RECORD_EVERY.total_seconds())
+    stage.tick()
+    assert Cycle.objects.count() == before + 1
+
+
+def test_new_project_is_recorded_in_the_next_idle_cycle(stage: Stage) -> None:
+    statements(stage)
+    project = Project.objects.create(department=stage.cast.vision.department, name="robotics")
+    stage.tick()
+    assert QueueStatus.objects.filter(project=project, pool=stage.cast.pool).exists()
