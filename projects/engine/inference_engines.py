@@ -5,7 +5,7 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # consecutive failures that make an external engine fail if it has never served
+CONNECTION_ATTEMPTS = 5  # an external engine that never served fails after this many consecutive failures
 SETTLE_SECONDS = 1.0  # seconds to wait for requests that the router sent just before it isolated the engine
 
 

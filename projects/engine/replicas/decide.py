@@ -82,11 +82,11 @@ def decide_from_conditions(
         or _scale_in(evaluated, metrics, fleet, config)
     )
     if not config.enabled:
-        return _hold(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
+        return _hold_decision(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
     if pending:
-        return _hold(fleet, "another scale request is in progress", HoldReason.PENDING, intended)
+        return _hold_decision(fleet, "another scale request is in progress", HoldReason.PENDING, intended)
     if (left := cooldown_left(config, clock)) > 0:
-        return _hold(fleet, f"in cooldown for another {left:.0f} s", HoldReason.COOLDOWN, intended)
+        return _hold_decision(fleet, f"in cooldown for another {left:.0f} s", HoldReason.COOLDOWN, intended)
     return intended or _no_action(evaluated, fleet)
 
 
@@ -126,11 +126,13 @@ def _lower_to_maximum(
     minimum = max(config.max_engines, fleet.initial)
     delta = min(fleet.engines - minimum, config.scale_in_policy.max_delta)
     if delta <= 0:
-        return _hold(
+        return _hold_decision(
             fleet, f"the {fleet.initial} initial engines are never removed", HoldReason.INITIAL_ENGINES, None
         )
     if not _all_report(evaluated):
-        return _hold(fleet, "not all engines report metrics, so none is removed", HoldReason.BLIND, None)
+        return _hold_decision(
+            fleet, "not all engines report metrics, so none is removed", HoldReason.BLIND, None
+        )
     reason = f"{fleet.engines} engines, more than max_engines {config.max_engines}"
     return Decision(Action.IN, delta, fleet.engines - delta, reason, ("above_max_engines",))
 
@@ -186,11 +188,11 @@ def _scale_in(
 
 def _no_action(evaluated: tuple[Condition, ...], fleet: Fleet) -> Decision:
     if not _all_report(evaluated):
-        return _hold(fleet, "not all engines report metrics", HoldReason.BLIND, None)
+        return _hold_decision(fleet, "not all engines report metrics", HoldReason.BLIND, None)
     return Decision(Action.NONE, 0, fleet.engines, "no conditions met")
 
 
-def _hold(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None) -> Decision:
+def _hold_decision(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None) -> Decision:
     met_conditions = intended.conditions if intended else ()
     return Decision(Action.NONE, 0, fleet.engines, reason, met_conditions, held)
 

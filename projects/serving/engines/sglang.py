@@ -11,7 +11,7 @@ from projects.serving.base import ErrorKind, Identity, ServingError
 from projects.serving.metrics import parse_metrics
 from projects.serving.wire import Wire, WireResponse
 
-HEALTH_SECONDS = 20.0  # a health check generates one token after the requests in progress
+HEALTH_SECONDS = 20.0  # a health check waits for requests in progress, then generates one token
 PARAMETERS = (
     "model_path", "dtype", "quantization", "context_length", "tp_size", "pp_size", "kv_cache_dtype",
 )  # fmt: skip

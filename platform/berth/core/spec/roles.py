@@ -36,16 +36,16 @@ class Document(BaseModel):
 
 
 class Topology(Document):
-    """Label keys: the nodes of all replicas must (`required`) or should (`preferred`) have the same value."""
+    """Label keys that must (`required`) or should (`preferred`) have one value on all replicas' nodes."""
 
     required: LabelKey | None = None
     preferred: LabelKey | None = None
 
 
 class Limit(Document):
-    """Hard upper bound on the resources that a replica may use.
+    """Hard upper bounds on the resources that a replica may use.
 
-    Free resources of nodes are computed from limits.
+    A node's free resources are computed from limits.
     """
 
     cpu: Cores | None = None
@@ -62,14 +62,14 @@ class Toleration(Document):
 
 
 class ScaleWith(Document):
-    """Scaling rule: this role has `ratio` replicas for each replica of `role`."""
+    """Scaling rule: this role has `ratio` replicas per replica of `role`."""
 
     role: Name
     ratio: Annotated[float, Field(gt=0, le=1000, strict=True)] = 1.0
 
 
 class SecretUse(Document):
-    """Secret of the project or pool that pods get as a variable (`env`) or a file.
+    """Secret of the project or pool that pods receive as a variable (`env`) or a file.
 
     Files are in the directory BERTH_SECRETS_DIR.
     """

@@ -79,7 +79,7 @@ def list_rows(
 ) -> Listing[R]:  # fmt: skip
     """List rows that are all in memory, with search and sorting in every column.
 
-    If `default` is empty, the rows keep their order by default.
+    If `default` is empty, the rows keep their order until the user sorts them.
     """
     all_rows, state = list(rows), table_state(request.GET, name)
     columns_by_key = {column.key: column for column in columns}
