@@ -29,7 +29,7 @@ def main() -> None:
     options.add_argument("--inside", type=int, help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.inside:
-        print(json.dumps(inside(arguments.inside)))
+        print(json.dumps(measure_in_database(arguments.inside)))
     else:
         measure([200] if arguments.tiny else arguments.sizes or SIZES, keep=not arguments.tiny)
 
@@ -58,7 +58,7 @@ def measure(sizes: Sequence[int], *, keep: bool) -> None:
     (RESULTS / "explaining.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
-def inside(live: int) -> dict[str, Any]:
+def measure_in_database(live: int) -> dict[str, Any]:
     import django
 
     django.setup()

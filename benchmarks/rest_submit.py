@@ -83,7 +83,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """Clients that each send requests with `batch` workloads, one after the other, for some seconds."""
+    """Clients that send requests for some seconds, one after the other, with `batch` workloads each."""
 
     address: str
     token: str

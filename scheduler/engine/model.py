@@ -289,7 +289,8 @@ class Workload:
     restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
     preemption_delay: int | None = None  # None means the pool's default
-    stale_gang_grace: int | None = None  # None means the pool's default; if negative, never stopped
+    # None means the pool's default; if negative, stale gangs are never stopped
+    stale_gang_grace: int | None = None
     stale_since: int | None = None
     endless: bool = False  # whether it runs until it is stopped, like a service
     scale_up_adds_nodes: bool = True  # whether pools may add nodes to scale it up

@@ -21,7 +21,7 @@ def evictions(actor: Actor) -> QuerySet[Eviction]:
 
 def victim_filter(actor: Actor, text: str) -> Q:
     """Return a filter by the victim's ID or name that matches only visible projects."""
-    return _if_visible(actor, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
+    return _restrict_to_visible(actor, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
 
 
 def preemptor_filter(actor: Actor, text: str) -> Q:
@@ -29,7 +29,7 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 
     The project name matches even if the preemptor is hidden, because both parties to an eviction may see it.
     """
-    visible = _if_visible(
+    visible = _restrict_to_visible(
         actor, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")
     )
     return visible | Q(preemptor_project_name=text)
@@ -52,7 +52,7 @@ def _by_id_or_name(text: str, id_column: str, name: str) -> Q:
         return Q(**{name: text})
 
 
-def _if_visible(actor: Actor, column: str, condition: Q) -> Q:
+def _restrict_to_visible(actor: Actor, column: str, condition: Q) -> Q:
     if is_platform_admin(actor):
         return condition
     return condition & Q(**{f"{column}__in": visible_projects(actor).values("pk")})

@@ -38,22 +38,28 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         "GPUs",
         number=True,
     ),
-    Column("share", "Fair share", lambda row: _if_visible(row[1], row[1].share), "GPUs", number=True),
-    Column("allocated", "Allocated", lambda row: _if_visible(row[1], row[1].allocated), "GPUs", number=True),
-    Column("borrowed", "Over quota", lambda row: _if_visible(row[1], row[1].over_quota), "GPUs", number=True),
-    Column("requested", "Requested", lambda row: _if_visible(row[1], row[1].requested), "GPUs", number=True),
+    Column("share", "Fair share", lambda row: _gpus_if_visible(row[1], row[1].share), "GPUs", number=True),
+    Column(
+        "allocated", "Allocated", lambda row: _gpus_if_visible(row[1], row[1].allocated), "GPUs", number=True
+    ),
+    Column(
+        "borrowed", "Over quota", lambda row: _gpus_if_visible(row[1], row[1].over_quota), "GPUs", number=True
+    ),
+    Column(
+        "requested", "Requested", lambda row: _gpus_if_visible(row[1], row[1].requested), "GPUs", number=True
+    ),
     Column("used", "Decayed usage", lambda row: row[1].used if row[1].numbers_visible else None, number=True),
     Column(
         "lacks",
         "Below fair share",
-        lambda row: _if_visible(row[1], row[1].below_share),
+        lambda row: _gpus_if_visible(row[1], row[1].below_share),
         "GPUs",
         page_title="Allocation",
     ),
 )
 
 
-def _if_visible(queue: QueueShare, milli: int) -> float | None:
+def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
     """Return the GPUs, or None for a department whose own numbers the user may not see."""
     return milli / MILLI if queue.numbers_visible else None
 

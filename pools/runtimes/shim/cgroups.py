@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False  # importing `typing` or `collections.abc` takes milliseconds
+TYPE_CHECKING = False  # avoids importing `typing` or `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -12,7 +12,7 @@ import os
 
 from pools.runtimes.shim.shared_memory import SharedMemory
 
-TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes to start
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from ctypes import CDLL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# `signal` wraps these numbers in enums, and importing it takes half as long as Python takes to start.
+# `signal` is not imported, because that takes half as long as starting Python.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
@@ -15,7 +15,7 @@ from pools.runtimes.shim.records import Record, sync, sync_directory, write_reco
 from pools.runtimes.shim.secrets import VARIABLE, Secrets
 from pools.runtimes.shim.shared_memory import SharedMemory
 
-TYPE_CHECKING = False  # importing `typing` takes half as long as Python takes to start
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from ctypes import CDLL
 

@@ -47,7 +47,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
         if host["name"] in rows
         for problem in _change_problems(rows[host["name"]], host, paths[host["name"]])
     ]
-    if problems := [*problems, *_taken_hosts(pool, listed, paths)]:
+    if problems := [*problems, *_conflicting_hosts(pool, listed, paths)]:
         raise Invalid(problems)
     now = timezone.now()
     for name in rows.keys() - paths.keys():
@@ -187,7 +187,7 @@ def _change_problems(row: SshHost, host: Mapping[str, Any], path: str) -> Iterab
                 yield Problem(f"{path}.{field}", message, format_value(host[field]), remedy)
 
 
-def _taken_hosts(
+def _conflicting_hosts(
     pool: NodePool, listed: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
 ) -> Iterable[Problem]:
     by_place = {(host["address"], host["port"], _bastion_name(host)): host for host in listed}

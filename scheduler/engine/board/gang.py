@@ -45,7 +45,7 @@ class BoardRole:
         self.project = project  # empty if no node of the pool is reserved for a project
         self.ignores_limits = False  # whether replicas are placed by their requests instead of their limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
-        self.least_milli = least_milli  # on the largest device
+        self.least_milli = least_milli  # share on the largest device
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}

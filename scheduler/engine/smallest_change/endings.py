@@ -45,9 +45,10 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return the amount above the exceeded bounds after a gang has ended.
+    """Return by how much bounds are still exceeded after a gang has ended.
 
-    Evictions may cover the rest of a limit, but not of a quota for non-preemptible workloads.
+    Evictions may make up the rest for a limit, but not for the quota of non-preemptible
+    workloads.
     """
 
     def shortfall(gang: Gang) -> int | None:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 ACTOR = "scheduler"
 EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-MAX_TRANSITIONS = 4  # maximum per evaluation: starting, running, stopping, ended
+MAX_TRANSITIONS = 4  # maximum number per evaluation, as in starting, running, stopping, ended
 EVALUATED = compiled_once(
     lambda keys: (
         Workload.objects.select_for_update(of=("self",))

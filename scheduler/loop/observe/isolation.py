@@ -11,7 +11,7 @@ from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS
 
-Report = Mapping[str, Any]  # a node's `isolation`
+Report = Mapping[str, Any]  # content of a node's `isolation` field
 Features = Mapping[str, str]  # feature and the reason that the node lacks it
 
 

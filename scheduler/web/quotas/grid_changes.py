@@ -126,7 +126,7 @@ def _expiry(request: Request) -> datetime | None:
 
 
 def _applied_message(typed: Sequence[EditedQuota]) -> str:
-    removals = sum(edited.removes for edited in typed)
+    removals = sum(edited.is_removal for edited in typed)
     parts = [
         f"{format_count(count, 'quota')} {what}"
         for count, what in ((len(typed) - removals, "saved"), (removals, "deleted"))

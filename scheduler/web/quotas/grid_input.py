@@ -35,7 +35,7 @@ class EditedQuota:
         return f"{self.key}/{self.pool.name}"
 
     @property
-    def removes(self) -> bool:
+    def is_removal(self) -> bool:
         return all(map(removes_quota, self.cells.values()))
 
 
@@ -89,7 +89,7 @@ def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
 
 def _quota_columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | None:
     """Return the columns to set, or None to delete the quota. Raises Invalid if a cell has an error."""
-    if edited.removes:
+    if edited.is_removal:
         return None
     if mixed := [FIELDS[name].path for name, text in edited.cells.items() if removes_quota(text)]:
         raise Invalid([

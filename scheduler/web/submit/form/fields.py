@@ -1,4 +1,4 @@
-"""Fields of the form for a document, and their choices."""
+"""Form fields for a document, and their choices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
