@@ -24,7 +24,7 @@ STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
     "record_cycle": "records", "start_pods": "start",
     "stop_pods": "stop", "end_overdue": "limits", "record_checkpoints": "checkpoints",
-    "report_demand": "demand", "work_to_lose": "work to lose", "drop_stale_reservations": "reservations",
+    "report_demand": "demand", "drop_stale_reservations": "reservations",
     "evict_from_overdue_drains": "drains",
 }  # fmt: skip
 
@@ -80,7 +80,7 @@ def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> di
             loop.tick()
             spent["all"].append(time.process_time() - before)
     middle = {step: round(statistics.median(seconds) * 1000, 1) for step, seconds in spent.items()}
-    row = {"what": name, "cpu_ms": dict(sorted(middle.items(), key=lambda item: -item[1]))}
+    row: dict[str, Any] = {"what": name, "cpu_ms": dict(sorted(middle.items(), key=lambda item: -item[1]))}
     print(f"{name:<18}" + "  ".join(f"{step} {ms}" for step, ms in row["cpu_ms"].items()), flush=True)
     return row
 
