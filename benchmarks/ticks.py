@@ -79,7 +79,7 @@ def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> di
             before = time.process_time()
             loop.tick()
             spent["all"].append(time.process_time() - before)
-    middle = {step: round(statistics.median(seconds) * 1000, 1) for step, seconds in spent.items()}
+    middle = {step: round(statistics.median(seconds) * 1000, 1) for step, seconds in spent.items() if seconds}
     row: dict[str, Any] = {"what": name, "cpu_ms": dict(sorted(middle.items(), key=lambda item: -item[1]))}
     print(f"{name:<18}" + "  ".join(f"{step} {ms}" for step, ms in row["cpu_ms"].items()), flush=True)
     return row
