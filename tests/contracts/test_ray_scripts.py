@@ -16,7 +16,7 @@ from pools.runtimes.base import PodCause, PodState, RuntimeFailure
 from pools.runtimes.ray import scripts
 from pools.runtimes.ray.cluster import GCS_PORT, RayNode
 from pools.runtimes.ray.runtime import RayRuntime
-from pools.runtimes.ray.scripts import STOP, node_code, start_script
+from pools.runtimes.ray.scripts import CHECK, STOP, node_code, start_script
 from pools.runtimes.shim.processes import descendants
 from tests.contracts.pods import ended, order, running
 
@@ -199,6 +199,23 @@ def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
         path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)
     ]
     assert remaining == []
+
+
+def test_node_whose_loop_was_killed_is_found_and_stopped(tmp_path: Path) -> None:
+    place = tmp_path / "ray"
+    (place / "node").mkdir(parents=True)
+    program = "import time; time.sleep(1000)"
+    node = subprocess.Popen([sys.executable, "-c", program, str(place / "node.json")])
+    loop = subprocess.Popen(["sh", "-c", "exit 0"])
+    loop.wait()
+    (place / "pid").write_text(f"{loop.pid}\n")
+    (place / "node/main.pid").write_text(str(node.pid))
+    env = {**os.environ, "BERTH_MACHINE_STATE": str(tmp_path)}
+    assert subprocess.run(["sh", "-c", CHECK], env=env, check=False).returncode == 0
+    subprocess.run(["sh", "-c", STOP], env=env, check=True)
+    assert node.wait(60) == -signal.SIGTERM
+    stopped = subprocess.run(["sh", "-c", CHECK], env=env, check=False, capture_output=True)
+    assert (stopped.returncode, stopped.stderr) == (1, b"")
 
 
 def _command(pid: int) -> str:

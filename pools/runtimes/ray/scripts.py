@@ -23,11 +23,20 @@ _PARTS = (
     "pools/runtimes/ray/cluster.py", "pools/runtimes/wire.py", "pools/runtimes/ray/node/*.py",
 )  # fmt: skip
 _PLACE = 'place="${BERTH_MACHINE_STATE:-/var/lib/berth-machine}/ray"'
+# The loop that restarts the node, and the node, which continues if only the loop was killed.
+_NODE_PIDS = """node_pids() {
+  for file in "$place/pid" "$place/node/main.pid"; do
+    pid=$(cat "$file" 2> /dev/null) || continue
+    if tr '\\0' ' ' 2> /dev/null < "/proc/$pid/cmdline" | grep -qF "$place/node.json"; then echo "$pid"; fi
+  done
+}
+"""
 STOP = f"""set -eu
 {_PLACE}
-if [ -f "$place/pid" ]; then
-  kill "$(cat "$place/pid")" 2>/dev/null || :
-  rm -f "$place/pid"
+{_NODE_PIDS}pids=$(node_pids)
+rm -f "$place/pid"
+if [ -n "$pids" ]; then
+  kill $pids 2> /dev/null || :
   sleep 12
 fi
 """
@@ -69,7 +78,7 @@ until PYTHONPATH="$place/code" "$python" -m pools.runtimes.ray.node.check "$plac
 done
 """
 CHECK = f"""{_PLACE}
-[ -f "$place/pid" ] && kill -0 "$(cat "$place/pid")"
+{_NODE_PIDS}[ -n "$(node_pids)" ]
 """
 _WRITE_SETTINGS = """cat > "$place/node.json.new" <<'BERTH_NODE_SETTINGS'
 {settings}
