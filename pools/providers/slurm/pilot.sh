@@ -17,23 +17,37 @@ setup() {
 }
 setup || fail 75 "the setup exited with $?"
 
+# Print a process as ID and start time, because IDs are reused. Print nothing if there is no such process.
+process() {
+  start=$(sed 's/.*) //' "/proc/$1/stat" 2> /dev/null | cut -d ' ' -f 20)
+  [ -z "$start" ] || echo "$1 $start"
+}
+
 # Delete what jobs left here that were killed before they could.
-for former in "${TMPDIR:-/tmp}"/berth-*; do
-  if [ -O "$former" ] && [ -s "$former/job" ] && ! kill -0 "$(cat "$former/job")" 2> /dev/null; then
+for former in "${TMPDIR:-/tmp}"/berth-* "${TMPDIR:-/tmp}"/.berth-*; do
+  if [ -O "$former" ] && [ -s "$former/job" ] && job=$(cat "$former/job") &&
+    [ "$(process "${job% *}")" != "$job" ]; then
     rm -rf "$former"
   fi
 done
 state="${TMPDIR:-/tmp}/berth-$SLURM_JOB_ID"
+deleted="${TMPDIR:-/tmp}/.berth-$SLURM_JOB_ID"
 mkdir -m 700 "$state" || fail 72 "$state could not be created on $(hostname)"
-echo $$ > "$state/job"
+process $$ > "$state/job"
 agent=
-# The node's processes end with this one. Until then, they may still write files.
+# The node's processes end with this one. Until then, they may still write files, but not in a renamed directory.
 clean() {
   trap '' TERM USR1
   [ -z "$agent" ] || kill -KILL "$agent" 2> /dev/null
   [ ! -s "$state/ray/pid" ] || kill -KILL "$(cat "$state/ray/pid")" 2> /dev/null
+  # The scripts of the agent have sessions of their own.
+  for script in prepare start; do
+    job=$(cut -d ' ' -f 1,2 "$state/$script.pid" 2> /dev/null)
+    [ -z "$job" ] || [ "$(process "${job% *}")" != "$job" ] || kill -KILL -- "-${job% *}" 2> /dev/null
+  done
+  mv -T "$state" "$deleted" 2> /dev/null
   for _ in 1 2 3 4 5 6; do
-    rm -rf "$state" 2> /dev/null && break
+    rm -rf "$deleted" "$state" 2> /dev/null && break
     sleep 0.5
   done
 }
@@ -47,7 +61,7 @@ export BERTH_URL="$url" BERTH_POOL="$pool" BERTH_MACHINE_STATE="$state"
 export BERTH_INSTANCE_ID="$SLURM_JOB_ID-$order" BERTH_NODE_WORKSPACES=@WORKSPACES@
 [ -z "$plain_http" ] || export BERTH_PLAIN_HTTP=1
 # The node's processes end with this one, even if it is killed.
-BERTH_ANCHOR="$$:$(sed 's/.*) //' /proc/$$/stat | cut -d ' ' -f 20)"
+BERTH_ANCHOR=$(process $$ | tr ' ' ':')
 export BERTH_ANCHOR
 mkdir -p "$BERTH_NODE_WORKSPACES"
 
