@@ -21,13 +21,13 @@ CREATE TRIGGER projects_workload_inserted BEFORE INSERT ON projects_workload
     FOR EACH ROW EXECUTE FUNCTION projects_workload_note_change();
 CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
     FOR EACH ROW WHEN (
-        (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.since, OLD.next_phase, OLD.run, OLD.pools,
-         OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.requeued_at, OLD.edits, OLD.started_at,
+        (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.pending_since, OLD.next_phase, OLD.run,
+         OLD.pools, OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.requeued_at, OLD.edits, OLD.started_at,
          OLD.last_checkpoint_at, OLD.stale_since, OLD.backoff_until, OLD.max_runtime, OLD.preemptions,
          OLD.restarts, OLD.held, OLD.changed_in)
         IS DISTINCT FROM
-        (NEW.id, NEW.project_id, NEW.name, NEW.version, NEW.phase, NEW.since, NEW.next_phase, NEW.run, NEW.pools,
-         NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.requeued_at, NEW.edits, NEW.started_at,
+        (NEW.id, NEW.project_id, NEW.name, NEW.version, NEW.phase, NEW.pending_since, NEW.next_phase, NEW.run,
+         NEW.pools, NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.requeued_at, NEW.edits, NEW.started_at,
          NEW.last_checkpoint_at, NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions,
          NEW.restarts, NEW.held, NEW.changed_in)
     ) EXECUTE FUNCTION projects_workload_note_change();
@@ -511,6 +511,13 @@ class Migration(migrations.Migration):
                 ("reason", models.CharField(blank=True, max_length=40)),
                 ("message", models.TextField(blank=True)),
                 ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "pending_since",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(),
+                        help_text="Start of the last wait for resources, during which it may be reserved.",
+                    ),
+                ),
                 (
                     "next_phase",
                     models.CharField(

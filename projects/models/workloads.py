@@ -84,6 +84,9 @@ class Workload(models.Model):
     reason = models.CharField(max_length=40, blank=True)
     message = models.TextField(blank=True)
     since = models.DateTimeField(db_default=Now())
+    pending_since = models.DateTimeField(
+        db_default=Now(), help_text="Start of the last wait for resources, during which it may be reserved."
+    )
     next_phase = models.CharField(
         max_length=10, choices=Phase.choices, blank=True, help_text="Phase after stopping."
     )

@@ -49,7 +49,7 @@ LOCK_TASK_ARRAYS = """
 RELEASE = f"""
     UPDATE projects_workload AS task
        SET held = false, reason = 'Submitted', message = 'Waiting for the next scheduling cycle.',
-           since = %(now)s, version = task.version + 1
+           since = %(now)s, pending_since = %(now)s, version = task.version + 1
       FROM projects_workloadarray AS array_ {RELEASED}
      CROSS JOIN LATERAL (
         SELECT id FROM projects_workload AS task WHERE task.array_id = array_.id AND task.held

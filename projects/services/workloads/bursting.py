@@ -19,7 +19,7 @@ def burst_sentence(workload: Workload, now: datetime) -> str:
     seconds = document.get("burst_after")
     if seconds is None or document["pools"][-1] not in workload.pools or len(workload.pools) < 2:
         return ""
-    at = workload.since + timedelta(seconds=seconds)
+    at = workload.pending_since + timedelta(seconds=seconds)
     pool = NodePool.objects.filter(name=document["pools"][-1]).first()
     if at <= now or pool is None:
         return ""

@@ -60,6 +60,8 @@ class Move:
         columns = {"phase": self.to, "reason": self.reason, "message": self.message, "since": now}
         if self.to != Phase.PENDING:
             columns["held"] = False
+        elif Phase.RESERVED not in self.expected:
+            columns["pending_since"] = now
         if self.to in lifecycle.ENDED:
             columns["ended_at"] = now
         if self.to != Phase.STOPPING:

@@ -148,6 +148,7 @@ def prepare(
         reason="Submitted",
         message="Waiting for the next scheduling cycle.",
         since=at,
+        pending_since=at,
         submitted_at=at,
         gpu_milli_min=demand.gpu,
     )
@@ -200,7 +201,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
             *quota_warnings(view, draft),
             *dependencies,
             *limit_warnings(view, draft.spec, draft.workload.pools),
-            *filter(None, [burst_sentence(draft.workload, draft.workload.since)]),
+            *filter(None, [burst_sentence(draft.workload, draft.workload.pending_since)]),
         ]
         for draft, dependencies in zip(drafts, missing, strict=True)
     ]

@@ -33,6 +33,8 @@ from scheduler.loop.observe.workloads import (
     deferred_pool,
 )
 
+WAITING_PHASES = (Phase.PENDING, Phase.RESERVED)
+
 
 @dataclass(frozen=True, slots=True)
 class ObservationValues:
@@ -84,6 +86,7 @@ class LiveWorkloads:
         for row in due_rows:
             spec = parsed[row.pk].spec
             pending = spec if row.phase == Phase.PENDING else None
+            waiting = spec if row.phase in WAITING_PHASES else None
             workload_names = WorkloadNames(
                 names[row.pk],
                 around.queues.projects[row.project_id],
@@ -91,7 +94,7 @@ class LiveWorkloads:
                 dependencies.unsubmitted.get(row.pk, ()),
                 parsed[row.pk],
                 NONE if pending is None else around.policies.refusals(pending.image),
-                None if pending is None else deferred_pool(row, pending, around.now),
+                None if waiting is None else deferred_pool(row, waiting, around.now),
             )
             own_pods = pods.get(row.pk, ())
             self._convert(row, own_pods, workload_names, around)

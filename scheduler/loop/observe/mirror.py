@@ -35,7 +35,7 @@ class WorkloadRow(NamedTuple):
     name: str
     version: int
     phase: str
-    since: datetime
+    pending_since: datetime
     next_phase: str
     run: int
     pools: list[str]

@@ -87,7 +87,7 @@ class WorkloadEntry(NamedTuple):
 
 def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | None:
     """Return the pool that a pending workload may not use yet, or None."""
-    if spec.burst_after is None or now >= row.since + timedelta(seconds=spec.burst_after):
+    if spec.burst_after is None or now >= row.pending_since + timedelta(seconds=spec.burst_after):
         return None
     return spec.burst_pool
 

@@ -71,7 +71,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         ordering=stored.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
         expected_start_reason=stored.get("expected_start_reason", ""),
-        burst=burst_sentence(workload, now) if workload.phase == "pending" else "",
+        burst=burst_sentence(workload, now) if workload.phase in PENDING_PHASES else "",
         blockers=[_with_remaining_seconds(now, blocker) for blocker in stored.get("blockers", [])],
         queue=_queue_documents(workload),
         evictions=list(

@@ -1,5 +1,7 @@
 """Tests for workloads that may use their last pool only after a while (`burst_after`)."""
 
+from datetime import timedelta
+
 import pytest
 
 from berth.core.errors import Invalid
@@ -75,6 +77,25 @@ def test_preempted_workload_waits_again_before_it_bursts(stage: Stage, cloud: No
     assert stage.phase(workload) == Phase.PENDING
     stage.tick(60, seconds=30)
     assert {pod.node.pool.name for pod in stage.pods(workload, "running")} == {"cloud"}
+
+
+def test_dropped_reservation_does_not_restart_the_wait_for_the_last_pool(
+    stage: Stage, cloud: NodePool
+) -> None:
+    own = Node.objects.filter(pool=stage.cast.pool)
+    own.update(state="booting", ready_at=NOON + timedelta(hours=2))
+    workload = stage.submit(**BURST)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RESERVED
+    stage.clock.advance(1700)
+    stage.tick()
+    assert stage.phase(workload) == Phase.RESERVED, "the last pool cannot be used yet"
+    own.update(state="lost")
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.PENDING
+    stage.clock.advance(100)
+    stage.tick(2)
+    assert {pod.node.pool.name for pod in stage.pods(workload)} == {"cloud"}
 
 
 def test_burst_needs_two_pools(stage: Stage) -> None:

@@ -22,7 +22,7 @@ OTHER_VALUES = {
     "project_id": "(SELECT max(id) FROM projects_project)",
     "name": "'other'",
     "phase": "'reserved'",
-    "since": "since + interval '1 second'",
+    "pending_since": "pending_since + interval '1 second'",
     "next_phase": "'pending'",
     "pools": "'{elsewhere}'",
     "preemptible": "NOT preemptible",
