@@ -1,19 +1,21 @@
 """A real Slurm cluster on this machine, with several slurmd processes, in a temporary directory."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pools.providers.commands import LocalCommands
 from tests.journeys.installation import free_port, until
 
+PREFIX = "berth-slurm-"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 MACHINES = 4
 GPUS = 2
@@ -53,6 +55,19 @@ PartitionName=debug Nodes=n[0-1] MaxTime=12:00:00 State=DOWN
 """
 
 
+FAULTS = ("hang", "fail", "lose")
+WRAPPER = """#!/bin/sh
+fault=$(cat {fault} 2> /dev/null)
+rm -f {fault}
+case $fault in
+hang) exec sleep 1000 ;;
+fail) echo "error: Unable to contact slurm controller (connect failure)" >&2; exit 1 ;;
+lose) {program} "$@" > /dev/null; echo "error: Zero Bytes were transmitted or received" >&2; exit 1 ;;
+esac
+exec {program} "$@"
+"""
+
+
 def missing_programs() -> list[str]:
     """Return the Slurm programs that are not installed. The fixture also needs to run as root."""
     missing = [
@@ -72,16 +87,17 @@ class SlurmCluster:
     def env(self) -> Mapping[str, str]:
         home = self.root / "home"
         return {
-            "PATH": f"{os.environ['PATH']}:/usr/sbin", "SLURM_CONF": str(self.root / "slurm.conf"),
-            "HOME": str(home), "USER": "root", "LOGNAME": "root",
+            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}:/usr/sbin",
+            "SLURM_CONF": str(self.root / "slurm.conf"), "HOME": str(home), "USER": "root", "LOGNAME": "root",
         }  # fmt: skip
 
     @property
     def commands(self) -> LocalCommands:
         return LocalCommands(self.env)
 
-    def start(self) -> None:
-        for name in ("munge", "state", "spool", "log", "home", "tmp"):
+    def start(self, prepare: Callable[["SlurmCluster"], object]) -> None:
+        """Start all daemons. `prepare` is called before those of Slurm, and may extend slurm.conf."""
+        for name in ("munge", "state", "spool", "log", "home", "tmp", "bin"):
             (self.root / name).mkdir(mode=0o755)
         host = socket.gethostname().split(".")[0]
         nodes = "\n".join(
@@ -93,18 +109,11 @@ class SlurmCluster:
             host=host, root=self.root, port=free_port(), nodes=nodes, last=MACHINES - 1
         )
         (self.root / "slurm.conf").write_text(text)
+        self._start_munge()
+        prepare(self)
         gres = f"NodeName=n[0-{MACHINES - 1}] Name=gpu Type=l40s File=/dev/tty[0-{GPUS - 1}]\n"
         (self.root / "gres.conf").write_text(gres)
         (self.root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
-        key = self.root / "munge" / "key"
-        key.write_bytes(os.urandom(128))
-        key.chmod(0o600)
-        munge = self.root / "munge"
-        self._start(
-            "munged", "--foreground", f"--key-file={key}", f"--socket={munge}/socket",
-            f"--pid-file={munge}/pid", f"--seed-file={munge}/seed", f"--log-file={munge}/log",
-        )  # fmt: skip
-        until((munge / "socket").exists, 30)
         self.start_controller("-i")
         for number in range(MACHINES):
             self.start_machine(f"n{number}")
@@ -113,18 +122,47 @@ class SlurmCluster:
             60,
         )
 
+    def _start_munge(self) -> None:
+        munge = self.root / "munge"
+        key = munge / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        self.start_daemon(
+            "munged", "--foreground", f"--key-file={key}", f"--socket={munge}/socket",
+            f"--pid-file={munge}/pid", f"--seed-file={munge}/seed", f"--log-file={munge}/log",
+        )  # fmt: skip
+        until((munge / "socket").exists, 30)
+
     def start_controller(self, *options: str) -> None:
-        self._start("slurmctld", "-D", *options)
+        self.start_daemon("slurmctld", "-D", *options)
 
     def stop_controller(self) -> None:
-        self._stop("slurmctld")
+        self.stop_daemon("slurmctld")
 
     def start_machine(self, name: str) -> None:
-        self._start("slurmd", "-D", "-N", name, key=name)
+        self.start_daemon("slurmd", "-D", "-N", name, key=name)
 
-    def kill_machine(self, name: str) -> None:
-        """Kill the daemon of a machine, as if the machine failed. Its jobs are lost."""
-        self._stop(name, signal.SIGKILL)
+    def restart_controller(self) -> None:
+        """Kill the controller and start another one, which loads the state that was saved."""
+        self.stop_daemon("slurmctld", signal.SIGKILL)
+        self.start_controller()
+
+    def restart_machine(self, name: str) -> None:
+        """Kill the daemon of a machine and start another one. Its jobs continue."""
+        self.stop_daemon(name, signal.SIGKILL)
+        self.start_machine(name)
+
+    def resume_machines(self) -> None:
+        """Return machines to service that Slurm has drained, as an administrator does."""
+        for name in self.run("sinfo", "-h", "-N", "-p", "gpu", "-t", "drain,down", "-o", "%N").split():
+            self.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+
+    def fail_next_call(self, program: str, fault: str) -> None:
+        """Let the next call of a program hang, fail, or lose its response after it has taken effect."""
+        (self.root / "bin" / f"{program}.fault").write_text(fault)
+        wrapper = self.root / "bin" / program
+        wrapper.write_text(WRAPPER.format(program=shutil.which(program), fault=f"{wrapper}.fault"))
+        wrapper.chmod(0o755)
 
     def run(self, *arguments: str) -> str:
         result = self.commands.run(arguments, seconds=60)
@@ -162,16 +200,16 @@ class SlurmCluster:
         with contextlib.suppress(AssertionError):
             self.clear()
         for name in reversed(self.processes):
-            self._stop(name, kills_after=20)
+            self.stop_daemon(name, kills_after=20)
 
-    def _start(self, program: str, *options: str, key: str = "") -> None:
+    def start_daemon(self, program: str, *options: str, key: str = "") -> None:
         with (self.root / "log" / f"{key or program}.out").open("ab") as log:
             self.processes[key or program] = subprocess.Popen(
                 [program, *options], env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True,
             )  # fmt: skip
 
-    def _stop(self, name: str, number: int = signal.SIGTERM, kills_after: float = 60) -> None:
+    def stop_daemon(self, name: str, number: int = signal.SIGTERM, kills_after: float = 60) -> None:
         process = self.processes[name]
         process.send_signal(number)
         try:
@@ -182,14 +220,53 @@ class SlurmCluster:
 
 
 @contextlib.contextmanager
-def slurm_cluster() -> Iterator[SlurmCluster]:
-    """Run a cluster in a directory that all users may enter, which munged requires."""
-    root = Path(tempfile.mkdtemp(prefix="berth-slurm-"))
+def slurm_cluster(prepare: Callable[[SlurmCluster], object] = lambda _: None) -> Iterator[SlurmCluster]:
+    """Run a cluster in a directory that all users may enter, which munged requires.
+
+    Clusters that killed test runs have left are deleted first.
+    """
+    delete_abandoned_clusters()
+    root = Path(tempfile.mkdtemp(prefix=PREFIX))
     root.chmod(0o755)
     cluster = SlurmCluster(root)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(root, ignore_errors=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            cluster.start(prepare)
+            yield cluster
+        finally:
+            cluster.stop()
+            kill_processes(root)
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def delete_abandoned_clusters() -> None:
+    """Delete the daemons, jobs and files of clusters whose test run no longer holds its lock."""
+    for file in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock"):
+        with contextlib.suppress(OSError), file.open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            kill_processes(file.parent)
+            shutil.rmtree(file.parent, ignore_errors=True)
+
+
+def kill_processes(root: Path) -> None:
+    """Kill all processes with the directory in their command line or environment."""
+
+    def are_gone() -> bool:
+        pids = processes_of(root)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not pids
+
+    until(are_gone, 60)
+
+
+def processes_of(mark: Path | str) -> list[int]:
+    """Return the processes with the mark in their command line or environment, except this one."""
+    wanted, pids = os.fsencode(mark), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (entry / "cmdline").read_bytes() or wanted in (entry / "environ").read_bytes():
+                pids.append(int(entry.name))
+    return [pid for pid in pids if pid != os.getpid()]

@@ -1,11 +1,13 @@
 """Hosts with SSH servers in network namespaces, each with its own address and directories."""
 
+import fcntl
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,18 @@ from tests.pools.ssh.sshd import CONFIG, SSHD, generate_key
 
 NETWORK = "10.213.77"
 SERVER = f"{NETWORK}.1"
+BRIDGE = "berth-ssh"
+PREFIX = "berth-"  # of the names of network namespaces
+LOCK = Path("/run/lock/berth-ssh-hosts")
+LISTENING = "Server listening"
+FIRMWARE = "/sys/class/dmi/id/product_uuid"
 # Hides the directories of this machine: agents use their default directory, and find no systemd.
 PRIVATE = """
 mount --make-rprivate /
 mount --bind {directory}/lib /var/lib
+for file in /etc/machine-id {firmware}; do
+  [ ! -e $file ] || mount --bind {directory}/machine-id $file
+done
 mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd
 exec {sshd} -D -e -f {directory}/config
 """
@@ -39,14 +49,18 @@ def missing_parts() -> str:
 needs_namespaces = pytest.mark.skipif(bool(missing_parts()), reason=f"this machine lacks {missing_parts()}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class NamespaceHost:
     """Host whose directory /var/lib is `directory / "lib"`."""
 
     name: str
     address: str
     directory: Path
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes]" = field(init=False)
+
+    @property
+    def namespace(self) -> str:
+        return f"{PREFIX}{self.name}"
 
     @property
     def home(self) -> Path:
@@ -58,74 +72,109 @@ class NamespaceHost:
 
     def pids(self) -> list[int]:
         """Return all processes in the host's namespace."""
-        return [int(pid) for pid in _run("ip", "netns", "pids", self.name).split()]
+        return _pids(self.namespace)
+
+    def start(self) -> None:
+        """Start the SSH server and wait until it listens."""
+        started = self.log.count(LISTENING) if (self.directory / "log").exists() else 0
+        script = str(self.directory / "script")
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "sh", script], stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        until(lambda: self.process.poll() is not None or self.log.count(LISTENING) > started)
+        assert self.process.poll() is None, self.log
+
+    def restart(self) -> None:
+        """Kill the SSH server, but none of its connections, and start another one."""
+        self.process.kill()
+        self.process.wait()
+        self.start()
 
 
 @contextmanager
 def namespace_hosts(directory: Path, names: list[str]) -> Iterator[tuple[list[NamespaceHost], Path]]:
-    """Run hosts on a separate network with this machine. Yield them and the file with their private key."""
+    """Run hosts on a separate network with this machine. Yield them and the file with their private key.
+
+    One run at a time uses the network. Hosts that a killed run has left are deleted first.
+    """
     key = directory / "key"
     generate_key(key)
-    bridge = "berth-ssh"
     with ExitStack() as stack:
-        _run("ip", "link", "add", bridge, "type", "bridge")
-        stack.callback(_run, "ip", "link", "del", bridge)
-        _run("ip", "address", "add", f"{SERVER}/24", "dev", bridge)
-        _run("ip", "link", "set", bridge, "up")
+        lock = stack.enter_context(LOCK.open("w"))
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _delete_leftovers()
+        _run("ip", "link", "add", BRIDGE, "type", "bridge")
+        stack.callback(_run, "ip", "link", "del", BRIDGE)
+        _run("ip", "address", "add", f"{SERVER}/24", "dev", BRIDGE)
+        _run("ip", "link", "set", BRIDGE, "up")
         hosts = [
-            stack.enter_context(_host(directory / name, name, number, bridge, key))
+            stack.enter_context(_host(directory / name, name, number, key))
             for number, name in enumerate(names, start=11)
         ]
         yield hosts, key
 
 
 @contextmanager
-def _host(directory: Path, name: str, number: int, bridge: str, key: Path) -> Iterator[NamespaceHost]:
-    (directory / "lib/berth-machine").mkdir(parents=True)
+def _host(directory: Path, name: str, number: int, key: Path) -> Iterator[NamespaceHost]:
+    (directory / "lib").mkdir(parents=True)
     # Hosts would otherwise have the ID of this machine.
-    (directory / "lib/berth-machine/machine-id").write_text(f"{name:x>32}")
+    (directory / "machine-id").write_text(f"{name.encode().hex():f>32}\n")
     generate_key(directory / "host_key")
     shutil.copy(key.with_suffix(".pub"), directory / "authorized_keys")
-    address = f"{NETWORK}.{number}"
+    host = NamespaceHost(name, f"{NETWORK}.{number}", directory)
     config = CONFIG.format(
-        address=address, port=22, directory=directory, authorized_keys=directory / "authorized_keys"
+        address=host.address, port=22, directory=directory, authorized_keys=directory / "authorized_keys"
     )
     (directory / "config").write_text(config)
-    (directory / "script").write_text(PRIVATE.format(directory=directory, sshd=SSHD))
+    (directory / "script").write_text(PRIVATE.format(directory=directory, firmware=FIRMWARE, sshd=SSHD))
     Path("/run/sshd").mkdir(exist_ok=True)
+    space, link = host.namespace, f"v-{name}"
     with ExitStack() as stack:
-        _run("ip", "netns", "add", name)
-        stack.callback(_run, "ip", "netns", "del", name)
-        _run("ip", "link", "add", f"v-{name}", "type", "veth", "peer", "name", "eth0", "netns", name)
-        _run("ip", "link", "set", f"v-{name}", "master", bridge, "up")
+        _run("ip", "netns", "add", space)
+        stack.callback(_run, "ip", "netns", "del", space)
+        _run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", space)
+        _run("ip", "link", "set", link, "master", BRIDGE, "up")
         for words in (
-            ["address", "add", f"{address}/24", "dev", "eth0"], ["link", "set", "eth0", "up"],
+            ["address", "add", f"{host.address}/24", "dev", "eth0"], ["link", "set", "eth0", "up"],
             ["link", "set", "lo", "up"],
         ):  # fmt: skip
-            _run("ip", "-n", name, *words)
-        command = ["ip", "netns", "exec", name, "unshare", "--mount", "sh", str(directory / "script")]
-        with (directory / "log").open("ab") as log:
-            process = subprocess.Popen(command, stderr=log, start_new_session=True)
-        host = NamespaceHost(name, address, directory, process)
+            _run("ip", "-n", space, *words)
         stack.callback(_end_all, host)
-        until(lambda: process.poll() is not None or "Server listening" in host.log)
-        assert process.poll() is None, host.log
+        host.start()
         yield host
 
 
 def _end_all(host: NamespaceHost) -> None:
     """Kill all of the host's processes: agents, nodes and pods."""
+    _kill_processes(host.namespace)
+    host.process.wait()
 
+
+def _delete_leftovers() -> None:
+    """Delete the network of an earlier run that was killed."""
+    for line in _run("ip", "netns", "list").splitlines():
+        name = line.partition(" ")[0]
+        if name.startswith(PREFIX):
+            _kill_processes(name)
+            _run("ip", "netns", "del", name)
+    if Path("/sys/class/net", BRIDGE).exists():
+        _run("ip", "link", "del", BRIDGE)
+
+
+def _kill_processes(namespace: str) -> None:
     def ended() -> bool:
-        for pid in host.pids():
-            try:
-                os.kill(pid, 9)
-            except ProcessLookupError:
-                continue
-        return not host.pids()
+        for pid in _pids(namespace):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not _pids(namespace)
 
     until(ended)
-    host.process.wait()
+
+
+def _pids(namespace: str) -> list[int]:
+    return [int(pid) for pid in _run("ip", "netns", "pids", namespace).split()]
 
 
 def _run(*command: str) -> str:

@@ -1,18 +1,16 @@
 """Test the path from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from berth.client.models.workloads import Workload
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.conftest import InstallContext
 from tests.journeys.installation import Installation, free_port, until
+from tests.journeys.slurm_pool import ROLE, create_pool, installation_settings, provider_settings
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 
@@ -39,45 +37,12 @@ def slurm() -> Iterator[SlurmCluster]:
 def installation(installing: InstallContext, slurm: SlurmCluster) -> Iterator[Installation]:
     """Run Berth on a machine with Slurm's programs."""
     port = free_port()
-    settings = {
-        **slurm.env, "BERTH_PUBLIC_URL": f"http://127.0.0.1:{port}", "BERTH_PLAIN_HTTP": "1",
-        "BERTH_INSTALLATION": "journey",
-    }  # fmt: skip
-    with installing(port, **settings) as berth:
+    with installing(port, **installation_settings(slurm, port)) as berth:
         yield berth
 
 
-def provider_settings(slurm: SlurmCluster, **more: Any) -> str:
-    """Return settings that make each Slurm node on this machine a machine with its own address."""
-    number = slurm.root.stat().st_ino % 200 + 20
-    setup = [
-        f"export BERTH_NODE_ADDRESS=127.{number}.0.$((${{SLURMD_NODENAME#n}} + 1))",
-        f"export BERTH_NODE_PYTHON={sys.executable}",
-        f"export TMPDIR={slurm.root}/tmp",
-    ]
-    values = {"partition": "gpu", "directory": str(slurm.root / "shared"), "setup": setup, **more}
-    return yaml.safe_dump(values, default_flow_style=True, width=10_000).strip()
-
-
-def create_pool(admin: Terminal, settings: str) -> None:
-    shape = ["--gpus-per-node", "2", "--cpu", "2", "--memory", "2048"]
-    fast = ["reconcile_tick=1", "autoscale_cooldown=0", "autoscale_idle_timeout=5", "boot_timeout=600"]
-    options = [part for value in fast for part in ("--set", value)]
-    admin.berth(
-        "pool", "create", "hpc", "--provider", "slurm", "--nodes", "0:2", *shape, *options,
-        "--set", f"provider_settings={settings}",
-    )  # fmt: skip
-    for owner, gpus in (
-        (["research", "--department"], 2),
-        (["product", "--department"], 2),
-        (["vision"], 2),
-        (["ads"], 2),
-    ):
-        admin.berth("quota", "set", *owner, "--pool", "hpc", "--gpu", str(gpus))
-
-
 def submit(user: Terminal, name: str, project: str, replicas: int) -> Workload:
-    role = {"name": "worker", "replicas": replicas, "gpu": 2, "cpu": 0.1, "memory_mib": 64}
+    role = {"name": "worker", "replicas": replicas, **ROLE}
     return user.client().workloads.submit({
         "name": name, "project": project, "pools": ["hpc"], "command": ["sh", "-c", TRAIN], "roles": [role],
         "grace_period_seconds": 5,

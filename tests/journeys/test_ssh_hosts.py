@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,16 @@ import yaml
 
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.conftest import InstallContext
-from tests.journeys.host_namespaces import SERVER, NamespaceHost, namespace_hosts, needs_namespaces
+from tests.journeys.host_namespaces import NamespaceHost, needs_namespaces
 from tests.journeys.installation import until
+from tests.journeys.ssh_installation import (
+    ROLE,
+    SshInstallation,
+    agents,
+    read_log_text,
+    set_quotas,
+    ssh_installation,
+)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900), needs_namespaces]
 LONG = 300.0
@@ -36,13 +43,15 @@ class Story:
     admin: Terminal
     dave: Terminal
     grace: Terminal
-    hosts: list[NamespaceHost]
-    key: Path
-    place: Path
+    running: SshInstallation
+
+    @property
+    def hosts(self) -> list[NamespaceHost]:
+        return self.running.hosts
 
     @property
     def workspaces(self) -> Path:
-        return self.place / "workspaces"
+        return self.running.workspaces
 
     def states(self) -> dict[str, str]:
         return {host.name: host.state for host in self.admin.client().node_pools.ssh_hosts("metal")}
@@ -52,7 +61,7 @@ class Story:
 
     def submit(self, user: Terminal, name: str, project: str, command: str) -> str:
         """Submit a gang that needs both hosts. Return its ID."""
-        role = {"name": "worker", "replicas": 2, "cpu": os.cpu_count() or 1, "memory_mib": 64}
+        role = {"name": "worker", "replicas": 2, **ROLE}
         document = {
             "name": name, "project": project, "pools": ["metal"], "command": ["sh", "-c", command],
             "roles": [role], "grace_period_seconds": 5,
@@ -72,25 +81,14 @@ class Story:
 
 @pytest.fixture
 def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
-    (tmp_path / "workspaces").mkdir()
-    (tmp_path / "workspaces").chmod(0o777)
-    with (
-        namespace_hosts(tmp_path, ["box-1", "box-2"]) as (hosts, key),
-        installing(BERTH_PLAIN_HTTP="1") as berth,
-    ):
-        berth.end()
-        berth.settings |= {
-            "BERTH_PUBLIC_URL": f"http://{SERVER}:{berth.port}",
-            "BERTH_ALLOWED_HOSTS": f"{SERVER},127.0.0.1",
-        }
-        berth.start("--demo", "--host", "0.0.0.0")
-        users = [sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace")]
-        yield Story(*users, hosts, key, tmp_path)
+    with ssh_installation(installing, tmp_path, ["box-1", "box-2"]) as running:
+        users = [sign_in(running.berth, name, tmp_path / name) for name in ("admin", "dave", "grace")]
+        yield Story(*users, running)
 
 
 def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:
     create_pool_after_a_preview(story)
-    set_quotas(story)
+    set_quotas(story.admin)
     handle = story.submit(story.dave, "training", "vision", COUNT)
     story.until_phase(story.dave, "training", "running")
     step = story.workspaces / handle / "step-0"
@@ -117,31 +115,22 @@ def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:
 
 def create_pool_after_a_preview(story: Story) -> None:
     """Create the pool as an admin does who has not pinned the hosts' keys yet."""
-    env = {"BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(story.workspaces)}
-    listed = [{"name": host.name, "address": host.address, "env": env} for host in story.hosts]
-    (story.place / "hosts.yaml").write_text(yaml.safe_dump(listed))
+    file = story.running.place / "hosts.yaml"
+    file.write_text(yaml.safe_dump(story.running.entries(story.hosts)))
     create = [
-        "pool", "create", "metal", "--provider", "ssh", "--hosts", str(story.place / "hosts.yaml"),
-        "--key", str(story.key), "--nodes", "2", "--cpu", "1", "--memory", "256",
+        "pool", "create", "metal", "--provider", "ssh", "--hosts", str(file),
+        "--key", str(story.running.key), "--nodes", "2", "--cpu", "1", "--memory", "256",
         "--set", "reconcile_tick=1",
     ]  # fmt: skip
     assert "has not been accepted" in story.admin.berth(*create, "--dry-run")
     shown = story.admin.berth(*create, "--accept-host-keys", "--dry-run")
     assert "2 of 2 nodes can be used" in shown
     for host in story.hosts:
-        assert list(host.home.iterdir()) == [host.home / "machine-id"], "a preview changes nothing"
+        assert not host.home.exists(), "a preview changes nothing"
     story.admin.berth(*create, "--accept-host-keys")
     joined = {host.name: "joined" for host in story.hosts}
     until(lambda: story.states() == joined, LONG, details=story.describe)
     until(lambda: story.nodes() == ["ready", "ready"], LONG, details=story.describe)
-
-
-def set_quotas(story: Story) -> None:
-    """Give ads a quota for both hosts, so that vision borrows them."""
-    cores = 2 * (os.cpu_count() or 1)
-    for owner, cpu in ((["product", "--department"], cores), (["ads"], cores),
-                       (["research", "--department"], 0), (["vision"], 0)):  # fmt: skip
-        story.admin.berth("quota", "set", *owner, "--pool", "metal", "--cpu", str(cpu))
 
 
 def check_repair(story: Story) -> None:
@@ -165,27 +154,6 @@ def check_removal(story: Story) -> None:
     assert (story.hosts[1].directory / "lib/theirs").exists()
 
 
-def agents(host: NamespaceHost) -> list[int]:
-    """Return the processes of the agent and its supervisor."""
-    return [
-        pid
-        for pid in host.pids()
-        if "/berth-machine/" in command_line(pid) and "ray" not in command_line(pid)
-    ]
-
-
 def kill_agent(host: NamespaceHost) -> None:
     for pid in agents(host):
         os.kill(pid, signal.SIGKILL)
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
-
-
-def read_log_text(host: NamespaceHost) -> str:
-    files = [host.home / "supervisor.output", host.home / "start.output", host.directory / "log"]
-    return "\n".join(f"{file}:\n{file.read_text()[-3000:]}" for file in files if file.exists())

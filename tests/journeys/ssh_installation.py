@@ -1,0 +1,75 @@
+"""An installation with hosts in network namespaces, which no pool uses yet."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.journeys.command import Terminal
+from tests.journeys.conftest import InstallContext
+from tests.journeys.host_namespaces import SERVER, NamespaceHost, namespace_hosts
+from tests.journeys.installation import Installation, command_line
+
+ROLE = {"cpu": os.cpu_count() or 1, "memory_mib": 64}  # needs a whole host
+
+
+@dataclass(frozen=True)
+class SshInstallation:
+    """Berth and its hosts. `key` is the file of the private key with which it may log in to them."""
+
+    berth: Installation
+    hosts: list[NamespaceHost]
+    key: Path
+    place: Path
+
+    @property
+    def workspaces(self) -> Path:
+        return self.place / "workspaces"
+
+    def start(self) -> None:
+        self.berth.start("--demo", "--host", "0.0.0.0")
+
+    def entries(self, hosts: Iterable[NamespaceHost]) -> list[dict[str, Any]]:
+        """Return the hosts in the format of `--hosts`, without their keys."""
+        env = {"BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(self.workspaces)}
+        return [{"name": host.name, "address": host.address, "env": env} for host in hosts]
+
+
+@contextmanager
+def ssh_installation(installing: InstallContext, place: Path, names: list[str]) -> Iterator[SshInstallation]:
+    (place / "workspaces").mkdir()
+    (place / "workspaces").chmod(0o777)
+    with namespace_hosts(place, names) as (hosts, key), installing(BERTH_PLAIN_HTTP="1") as berth:
+        berth.end()
+        berth.settings |= {
+            "BERTH_PUBLIC_URL": f"http://{SERVER}:{berth.port}",
+            "BERTH_ALLOWED_HOSTS": f"{SERVER},127.0.0.1",
+        }
+        running = SshInstallation(berth, hosts, key, place)
+        running.start()
+        yield running
+
+
+def set_quotas(admin: Terminal) -> None:
+    """Give ads a quota for two hosts, so that vision borrows them."""
+    cores = 2 * (os.cpu_count() or 1)
+    for owner, cpu in ((["product", "--department"], cores), (["ads"], cores),
+                       (["research", "--department"], 0), (["vision"], 0)):  # fmt: skip
+        admin.berth("quota", "set", *owner, "--pool", "metal", "--cpu", str(cpu))
+
+
+def agents(host: NamespaceHost) -> list[int]:
+    """Return the processes of the agent and its supervisor."""
+    return [
+        pid
+        for pid in host.pids()
+        if "/berth-machine/" in command_line(pid) and "ray" not in command_line(pid)
+    ]
+
+
+def read_log_text(host: NamespaceHost) -> str:
+    files = [host.home / "supervisor.output", host.home / "start.output", host.directory / "log"]
+    return "\n".join(f"{file}:\n{file.read_text()[-3000:]}" for file in files if file.exists())

@@ -1,0 +1,93 @@
+"""Tests on a real Slurm with its accounting database."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
+from pools.providers.slurm.provider import SlurmProvider
+from pools.providers.slurm.settings import slurm_settings
+from tests.contracts.slurm_accounting import missing_accounting, start_accounting, start_slurmdbd
+from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.journeys.installation import until
+from tests.pools.slurm.stage import VARIABLES, order
+from tests.pools.stage import START
+
+MISSING = [*missing_programs(), *missing_accounting()]
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    with slurm_cluster(start_accounting) as running:
+        yield running
+
+
+@pytest.fixture
+def slurm(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    yield cluster
+    cluster.clear()
+
+
+def provider_of(slurm: SlurmCluster, **settings: str) -> SlurmProvider:
+    values = {"partition": "gpu", "directory": str(slurm.root / "shared"), **settings}
+    return SlurmProvider(
+        slurm_settings(values), slurm.commands, "accounting", variables=lambda order: VARIABLES,
+        now=lambda: START,
+    )  # fmt: skip
+
+
+def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> list[str]:
+    """Submit an order, cancel its jobs, and wait until only the database has them. Return their IDs."""
+    created = [instance.instance_id for instance in provider.provision(order(token)).instances]
+    provider.terminate("small", created)
+    until(lambda: provider.list_instances("small") == (), 120)
+    return created
+
+
+def test_repeated_order_finds_its_ended_jobs_in_the_database(slurm: SlurmCluster) -> None:
+    provider = provider_of(slurm)
+    created = end_and_purge(slurm, provider, "a123456789ab")
+    again = provider.provision(order("a123456789ab")).instances
+    assert [instance.instance_id for instance in again] == created
+    assert {instance.state for instance in again} == {InstanceState.GONE}
+    assert slurm.queue() == []
+
+
+def test_outage_of_the_database_stops_only_orders_that_may_have_been_submitted(slurm: SlurmCluster) -> None:
+    provider = provider_of(slurm)
+    end_and_purge(slurm, provider, "b123456789ab")
+    slurm.stop_daemon("slurmdbd")
+    with pytest.raises(ProviderError) as raised:
+        provider.provision(order("b123456789ab"))
+    assert raised.value.kind is ProviderErrorKind.TIMEOUT
+    assert slurm.queue() == []
+    first = replace(order("c123456789ab", count=1), is_repeated=False)
+    assert len(provider.provision(first).instances) == 1
+    assert len(provider.list_instances("small")) == 1
+    start_slurmdbd(slurm)
+    again = provider.provision(order("b123456789ab")).instances
+    assert {instance.state for instance in again} == {InstanceState.GONE}
+
+
+def test_unknown_account_and_qos_are_errors_of_the_preview(slurm: SlurmCluster) -> None:
+    for settings in ({"account": "nobody"}, {"qos": "nothing"}):
+        [finding] = provider_of(slurm, **settings).preview("small", order().shape).findings
+        assert finding.message.startswith("Slurm refuses the pool's jobs: ")
+        assert "Invalid" in finding.message
+    assert provider_of(slurm, account="research").preview("small", order().shape).findings == ()
+
+
+def test_submission_limit_of_a_qos_is_a_partly_filled_order(slurm: SlurmCluster) -> None:
+    provider = provider_of(slurm, qos="small")
+    result = provider.provision(order("d123456789ab", count=2))
+    assert len(result.instances) == 1
+    assert result.message.startswith("Slurm accepted 1 job of 2: ")
+    with pytest.raises(ProviderError) as raised:
+        provider.provision(order("e123456789ab", count=1, start=2))
+    assert raised.value.kind is ProviderErrorKind.QUOTA
