@@ -28,7 +28,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
+.PHONY: help run test pytest test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
 
 help:
 	@echo "make run          start Berth with a demo organization; Ctrl-C stops it"
@@ -52,9 +52,13 @@ run: $(BASE)
 		> /dev/null 2>&1 < /dev/null &
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
+# The checks run beside the tests, which often wait for other processes.
 test: $(DEV) chromium bubblewrap podman openssh
-	@$(MAKE) --jobs=2 check collect
-	@$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
+	@$(MAKE) --jobs=2 check pytest
+
+# Tests call make, too, which must not look for the jobs of this one.
+pytest: collect
+	@env -u MAKEFLAGS -u MFLAGS $(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
 test-heavy: $(DEV) chromium bubblewrap podman openssh slurm
 	@[ -n '$(ARGS)' ] || $(MAKE) types-3.10

@@ -17,18 +17,12 @@ from pytest_django import DjangoDbBlocker
 from xdist.remote import Producer
 
 from berth.db.embedded import EmbeddedCluster, run_server
-from tests import database_cleanup
+from berth.db.embedded_roles import DATABASE
+from tests import database_cleanup, prepared
 from tests.behaviours import reject_unknown_behaviours
 from tests.distribution import GroupScheduling, starts_last
 
 ROOT = Path(__file__).resolve().parents[1]
-FAST_SETTINGS = {
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-    "shared_buffers": "32MB",
-    "jit": "off",  # compiling a query takes longer than reading the few rows of a test
-}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,13 +76,27 @@ def pytest_runtest_teardown() -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """Return a directory with a migrated database for the server of each process, or None.
+
+    A single process migrates its own database, which takes less time than a copy.
+    """
+    if os.environ.get("DATABASE_URL") or not prepared.is_one_of_several_processes():
+        return None
+    return prepared.migrated_home(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def postgres(template: Path | None) -> Iterator[str]:
     """Return the database server's URL: DATABASE_URL, or the URL of a server started for this run."""
     if url := os.environ.get("DATABASE_URL"):
         yield url
         return
     with tempfile.TemporaryDirectory(prefix="berth-tests-") as place:
-        cluster = EmbeddedCluster(Path(place) / "postgres", FAST_SETTINGS, can_create_databases=True)
+        home = Path(place) / "home"
+        if template:
+            prepared.copy_directory(template, home)
+        cluster = EmbeddedCluster(home / "postgres", prepared.FAST_SETTINGS, can_create_databases=True)
         with run_server(cluster, log=Path(place) / "postgres.log"):
             yield cluster.url()
 
@@ -105,10 +113,15 @@ def frozen_rate_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_parallel_suffix: None) -> None:
+def django_db_modify_db_settings(
+    postgres: str, template: Path | None, django_db_modify_db_settings_parallel_suffix: None
+) -> None:
     from django.db import connections
 
-    connections["default"].settings_dict.update(environ.Env.db_url_config(postgres))
+    settings_dict = connections["default"].settings_dict
+    settings_dict.update(environ.Env.db_url_config(postgres))
+    if template:
+        settings_dict["TEST"]["TEMPLATE"] = DATABASE
 
 
 @pytest.fixture(scope="session")

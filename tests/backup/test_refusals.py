@@ -30,7 +30,7 @@ def write_backup(place: Path, content: bytes, **changes: object) -> Path:
 
 
 def current_migrations() -> tuple[tuple[str, str], ...]:
-    return restore._own_migrations()
+    return restore._read_running_migrations()
 
 
 @pytest.fixture

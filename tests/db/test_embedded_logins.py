@@ -15,7 +15,7 @@ import pytest
 from berth.db import embedded
 from berth.db.embedded import DatabaseSetupError, EmbeddedCluster, run_server
 from berth.db.embedded_roles import HBA, ROLE
-from tests.conftest import FAST_SETTINGS
+from tests.prepared import FAST_SETTINGS
 
 OLDER_HBA = "local all all trust\n"
 OLDER_CONTENTS = """

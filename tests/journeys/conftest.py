@@ -1,10 +1,5 @@
 """Installations for the journeys: one per module, and one that all journeys share."""
 
-import fcntl
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from berth.db.embedded import EmbeddedCluster, run_server
-from tests.conftest import FAST_SETTINGS
+from berth.db.embedded import EmbeddedCluster
+from tests import prepared
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation
 
@@ -23,35 +18,14 @@ InstallContext = Callable[..., AbstractContextManager[Installation]]
 @pytest.fixture(scope="session")
 def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a home directory like that of a first start with --demo, once per test run."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    home = shared / "prepared-home"
-    with (shared / "prepared-home.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not home.exists():
-            # PostgreSQL's own user cannot enter pytest's directory.
-            with tempfile.TemporaryDirectory(prefix="berth-prepared-") as place:
-                _prepare(Path(place) / "home")
-                _copy(Path(place) / "home", home)
-    return home
 
+    def prepare(home: Path) -> None:
+        if prepared.is_one_of_several_processes():
+            prepared.copy_directory(prepared.migrated_home(tmp_path_factory), home)
+            EmbeddedCluster(home / "postgres").password_file.unlink()  # so that the role is set up again
+        prepared.run_on_cluster(home, "berth.server.up.prepare", "--demo", env=Installation(home).env())
 
-def _prepare(home: Path) -> None:
-    with run_server(EmbeddedCluster(home / "postgres", FAST_SETTINGS), log=home / "postgres.log") as cluster:
-        subprocess.run(
-            [sys.executable, "-m", "berth.server.up.prepare", "--demo"],
-            env={**Installation(home).env(), "DATABASE_URL": cluster.url()},
-            check=True,
-        )
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy the files and keep their owners, because the database belongs to a separate user."""
-    draft = target.with_name(f"{target.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    subprocess.run(["cp", "-a", str(source), str(draft)], check=True)
-    draft.rename(target)
+    return prepared.prepared_once(tmp_path_factory, "prepared-home", prepare)
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +50,7 @@ def installing(prepared_home: Path, directory_of_pods: Path) -> InstallContext:
     @contextmanager
     def install(port: int = 0, **settings: str) -> Iterator[Installation]:
         with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
-            _copy(prepared_home, Path(place) / "home")
+            prepared.copy_directory(prepared_home, Path(place) / "home")
             installation = Installation(Path(place) / "home", port, settings=paths | settings)
             try:
                 installation.start("--demo")

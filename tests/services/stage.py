@@ -133,13 +133,17 @@ class ServiceStage:
             self.stage.clock.advance(seconds)
 
     def tick_scheduler(self) -> None:
-        """Tick the scheduler if its last tick changed something or a workload or pod has changed since."""
+        """Tick the scheduler if its last tick changed something or a workload or pod has changed since.
+
+        As in the scheduler's process, the slow last step runs once nothing else changes.
+        """
         now = self.stage.clock.now()
         unchanged = not self.have_pods_changed() and self.row_versions() == self.versions
         idle_since = self.idle_since
         if unchanged and idle_since is not None and idle_since <= now < idle_since + IDLE_AT_MOST:
             return
-        self.idle_since = None if self.stage.loop.tick() else now
+        changed = self.stage.loop.tick(reconcile=False) or self.stage.loop.reconcile()
+        self.idle_since = None if changed else now
         self.versions = self.row_versions()
 
     def row_versions(self) -> list[tuple[str, ...]]:

@@ -18,7 +18,7 @@ PATHS = (
 # A page of each kind, which stands for the others in `make test` where a check takes long.
 SAMPLE = (
     "/", "/workloads", "/submit", "/quotas?pool=train", "/node-pools/train", "/nodes/train-0",
-    "/fair-share?pool=train", "/usage?span=7d", "/notifications",
+    "/fair-share?pool=train", "/usage?span=7d", "/notifications", "/node-pools/new",
 )  # fmt: skip
 FORMS = (
     "/notifications/new", "/budgets/new", "/departments/new", "/departments/research/new-project",

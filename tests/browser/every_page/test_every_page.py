@@ -23,8 +23,8 @@ def walk(walks: list[Walk], transactional_db: None, request: pytest.FixtureReque
         opened, scene = request.getfixturevalue("opened"), request.getfixturevalue("scene")
         # Without animations, the menu is in its final position as soon as the page is as narrow as a phone.
         with opened("ada", reduced_motion="reduce") as (page, faults):
-            pages = [inspect(page, path, with_axe=path in SAMPLE) for path in all_paths(scene)]
-            forms = [inspect(page, path) for path in FORMS]
+            pages = [inspect(page, path, closely=path in SAMPLE) for path in all_paths(scene)]
+            forms = [inspect(page, path, closely=path in SAMPLE) for path in FORMS]
         walks.append(Walk(pages, forms, faults))
     return walks[0]
 
@@ -57,7 +57,7 @@ def test_every_page_loads_without_errors_or_requests_to_other_hosts(walk: Walk) 
     assert walk.faults == []
 
 
-def test_controls_stay_on_screen_and_labels_are_readable(walk: Walk) -> None:
+def test_controls_of_sampled_pages_stay_on_screen_and_their_labels_are_readable(walk: Walk) -> None:
     assert_layout([*walk.pages, *walk.forms])
 
 
@@ -66,9 +66,12 @@ def test_sampled_pages_have_no_serious_axe_violation(walk: Walk) -> None:
 
 
 @pytest.mark.heavy
-def test_every_page_has_no_serious_axe_violation(opened: Open, scene: Scene) -> None:
+def test_every_page_has_a_correct_layout_and_no_serious_axe_violation(opened: Open, scene: Scene) -> None:
     with opened("ada", reduced_motion="reduce") as (page, _):
-        assert_accessible([inspect(page, path, with_axe=True) for path in all_paths(scene)])
+        pages = [inspect(page, path, closely=True) for path in all_paths(scene)]
+        forms = [inspect(page, path, closely=True) for path in FORMS]
+    assert_layout([*pages, *forms])
+    assert_accessible(pages)
 
 
 def test_every_table_can_be_sorted_and_exported_and_every_chart_has_its_data(walk: Walk) -> None:

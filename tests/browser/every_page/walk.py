@@ -74,15 +74,16 @@ def visit(page: Page, path: str) -> Visit:
     )
 
 
-def inspect(page: Page, path: str, *, with_axe: bool = False) -> Visit:
-    """Load the page and check its tables, its charts and, in both widths, its layout.
+def inspect(page: Page, path: str, *, closely: bool) -> Visit:
+    """Load the page and check its tables and charts.
 
-    With axe, check accessibility.
+    With `closely`, also check its accessibility and, in both widths, its layout.
     """
     open_page = visit(page, path)
     open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
-    if with_axe:
-        open_page.violations = accessibility_faults(page)
+    if not closely:
+        return open_page
+    open_page.violations = accessibility_faults(page)
     open_page.layout = [f"wide: {fault}" for fault in layout_faults(page)]
     page.set_viewport_size(NARROW)
     open_page.layout += [f"on a phone: {fault}" for fault in layout_faults(page)]

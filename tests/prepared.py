@@ -1,0 +1,68 @@
+"""Directories that are prepared once per test run and copied where they are needed, with their databases."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from berth.db.embedded import EmbeddedCluster, run_server
+
+ROOT = Path(__file__).resolve().parents[1]
+FAST_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "jit": "off",  # compiling a query takes longer than reading the few rows of a test
+}
+
+
+def is_one_of_several_processes() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+def prepared_once(factory: pytest.TempPathFactory, name: str, prepare: Callable[[Path], None]) -> Path:
+    """Return a directory that `prepare` creates, in the first process of the test run that needs it."""
+    shared = factory.getbasetemp()
+    if is_one_of_several_processes():
+        shared = shared.parent
+    directory = shared / name
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not directory.exists():
+            # PostgreSQL's own user cannot enter pytest's directory.
+            with tempfile.TemporaryDirectory(prefix="berth-prepared-") as place:
+                prepare(Path(place) / "home")
+                copy_directory(Path(place) / "home", directory)
+    return directory
+
+
+def copy_directory(source: Path, target: Path) -> None:
+    """Copy the files and keep their owners, because a database belongs to a separate user."""
+    draft = target.with_name(f"{target.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    subprocess.run(["cp", "-a", str(source), str(draft)], check=True)
+    draft.rename(target)
+
+
+def run_on_cluster(home: Path, *words: str, env: dict[str, str] | None = None, **options: bool) -> None:
+    """Run a Python module on a database server in `home`, which is created if it is missing."""
+    cluster = EmbeddedCluster(home / "postgres", FAST_SETTINGS, **options)
+    with run_server(cluster, log=home.parent / "postgres.log"):
+        variables = {**(env or os.environ), "DATABASE_URL": cluster.url()}
+        subprocess.run([sys.executable, "-m", *words], env=variables, cwd=ROOT, check=True)
+
+
+def migrated_home(factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a database cluster whose database is migrated and otherwise empty."""
+    return prepared_once(
+        factory,
+        "migrated-home",
+        lambda home: run_on_cluster(home, "django", "migrate", "--verbosity", "0", can_create_databases=True),
+    )
