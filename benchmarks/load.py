@@ -101,7 +101,7 @@ def middle(reports: Sequence[Row]) -> Row:
 
 
 def ends(count: int, settings: dict[str, str]) -> Row:
-    """End `count` running workloads within a second. As many others are pending."""
+    """End `count` running workloads within a second, while as many others are pending."""
     each = -(-count // PROJECTS)
     token, projects = create_cluster(Cluster(quota=each, limit=each))
     count = each * PROJECTS

@@ -75,8 +75,6 @@ class Cloud:
     def paid(self) -> set[str]:
         return set(self._machines)
 
-    # --- provider interface
-
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         self.calls["provision"] += 1
         if order.client_token not in self._answers:

@@ -48,8 +48,6 @@ class FakeKubelets:
         self._reported: set[str] = set()
         self._names: list[str] = []
 
-    # --- nodes and foreign pods
-
     def create(self, nodes: int, foreign: int) -> None:
         self._names = [f"{PREFIX}{number:04}" for number in range(nodes)]
         self._all(self._create_node, self._names)
@@ -104,8 +102,6 @@ class FakeKubelets:
 
     def _renew_lease(self, name: str) -> None:
         self._patch(f"{LEASES}/{name}", {"spec": {"renewTime": _now("%f")}})
-
-    # --- pods
 
     def end(self, count: int) -> None:
         """Let this number of running pods end with exit code 0."""

@@ -13,7 +13,7 @@ command_launcher = processes.command_launcher
 
 
 def timed_launcher(command: Callable[[], list[str]], *arguments: Any) -> Any:
-    """Replace the process from which Berth's programs are forked."""
+    """Replace the process that Berth's programs are forked from."""
     return command_launcher(
         lambda: [TIMED_MODULE if word == MODULE else word for word in command()], *arguments
     )

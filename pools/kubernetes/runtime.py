@@ -67,8 +67,6 @@ class KubernetesRuntime:
         self._ports = cycle(ports)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    # --- starting and stopping
-
     def start(self, order: PodOrder) -> None:
         entry = self.ledger.find(order.pod_id)
         if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
@@ -99,8 +97,6 @@ class KubernetesRuntime:
             return cluster.worker.run(pod_id, action, call)
         except StillRunning:
             raise RuntimeFailure(f"{cluster.api.server} has not responded to this call yet") from None
-
-    # --- state
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         reports: dict[str, PodReport] = {}
@@ -183,8 +179,6 @@ class KubernetesRuntime:
         """Record the end of a pod whose object was deleted, from its last state."""
         self._pods.record_deletion(pod)
 
-    # --- records, logs and workspaces
-
     def list_pods(self) -> tuple[str, ...]:
         recorded = set(self.ledger.ids())
         for pool in self._pools():
@@ -246,8 +240,6 @@ class KubernetesRuntime:
         validate_name(workspace)
         return None
 
-    # --- nodes
-
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Return nothing, because Berth does not read the cluster's metrics."""
         return Measurements({}, {})
@@ -269,8 +261,6 @@ class KubernetesRuntime:
     def notify(self) -> None:
         """Wake the process that waits for pod changes."""
         os.eventfd_write(self._wake, 1)
-
-    # --- pools
 
     def _find_access(self, pool: str) -> PoolAccess:
         access = self._pools().get(pool)

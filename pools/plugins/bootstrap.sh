@@ -22,8 +22,6 @@ log=$root/$digest.log.$$
 mkdir -p "$root" || exit 1
 trap 'rm -f "$log"' EXIT
 
-# --- progress
-
 report() { # PHASE STATE SECONDS MESSAGE
   printf '{"phase": "%s", "state": "%s", "seconds": %s, "message": "%s"}\n' "$1" "$2" "$3" "$4" >> "$phases"
 }
@@ -54,8 +52,6 @@ phase() { # NAME FUNCTION
     exit 1
   fi
 }
-
-# --- installation, once for all nodes of this machine
 
 install_apt() {
   missing=
@@ -187,8 +183,6 @@ BERTH_REQUIREMENTS
 @PIP@
 }
 
-# --- Berth's current code for workers
-
 install_code() {
   [ -n "${BERTH_CODE:-}" ] || { echo "BERTH_CODE is not set"; return 1; }
   "$venv/bin/python" - "$BERTH_CODE" "$root" <<'BERTH_PYTHON_CODE'
@@ -213,11 +207,7 @@ os.rename(path + ".new", path)
 BERTH_PYTHON_CODE
 }
 
-# --- plugin operations
-
 @OPERATIONS@
-# --- all phases in order
-
 @VARIABLES@
 exec 9> "$venv.lock"
 flock 9 # another node on this machine may be installing the environment

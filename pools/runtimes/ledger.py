@@ -101,8 +101,6 @@ class Ledger:
             log_path.touch(mode=0o600)
         (self._pods / validate_name(pod_id)).unlink(missing_ok=True)
 
-    # --- logs
-
     def log_path(self, pod_id: str) -> Path:
         """Return the local path of a pod's log.
 

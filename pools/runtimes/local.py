@@ -75,8 +75,6 @@ class LocalRuntime:
         self._probe = probe or DeviceProbe()
         self._socket: socket.socket | None = None
 
-    # --- starting and stopping
-
     def start(self, order: PodOrder) -> None:
         pod = self._pod_dir(order.pod_id)
         if self._saved_log(order.pod_id).exists():
@@ -152,8 +150,6 @@ class LocalRuntime:
         if not pod.has("status") and not pod.has_shim():
             pod.finish(PodCause.STOPPED, "stopped before it started")
 
-    # --- state
-
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._reap_shims()
         return {pod_id: self._get_report(pod_id, self._pod_dir(pod_id)) for pod_id in pod_ids}
@@ -209,8 +205,6 @@ class LocalRuntime:
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]
 
-    # --- records, logs and workspaces
-
     def list_pods(self) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not entry.name.startswith(".")))
 
@@ -264,8 +258,6 @@ class LocalRuntime:
         saved = min(max(saved, 0.0), time.time())  # a pod can set any modification time
         return datetime.fromtimestamp(saved, timezone.utc)
 
-    # --- measuring
-
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Measure pods and GPUs. Every instance is this machine or part of it."""
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
@@ -279,8 +271,6 @@ class LocalRuntime:
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
         return dict.fromkeys(instance_ids, self._enclosures.images.describe(self.isolation))
-
-    # --- rendezvous and wake-ups
 
     def rendezvous(self) -> tuple[str, int]:
         return self._rendezvous.allocate()

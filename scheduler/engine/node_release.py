@@ -230,7 +230,7 @@ def _queue_impacts(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> t
 
 
 class MoveRules:
-    """Which workloads of a pool may be moved, and how much work each move would lose."""
+    """Rules that decide which workloads of a pool may be moved, and how much work each move would lose."""
 
     def __init__(self, snapshot: Snapshot, pool: str, payback: int) -> None:
         self.now, self.payback = snapshot.now, payback

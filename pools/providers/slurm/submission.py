@@ -108,7 +108,10 @@ def _requests(settings: SlurmSettings) -> Iterator[str]:
 
 
 def pilot_script(settings: SlurmSettings) -> str:
-    """Return the script of the jobs, which is the same for all. @NAME@ stands for the job's name."""
+    """Return the script of the pilot jobs.
+
+    It is the same for all jobs: @NAME@ stands for the job's name.
+    """
     return (
         _pilot_template()
         .replace("@FILE@", f"{shell_path(settings.directory)}/pilots/@NAME@")

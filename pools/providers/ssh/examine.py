@@ -86,7 +86,7 @@ def _node(
 
 
 def _shortage(total: Shape, shape: Shape) -> str:
-    """Return in what way the host is smaller than the pool's nodes, or an empty string."""
+    """Return why the host is too small for the nodes of the pool, or an empty string."""
     short = [
         name
         for name, has, needs in (

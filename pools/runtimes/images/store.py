@@ -56,8 +56,6 @@ class ImageStore:
             **dict(each.split("=", 1) for each in variables),
         }
 
-    # --- records about images
-
     def read_config(self, digest: str) -> Record | None:
         return read_fields(f"{self.digests}/{digest}")
 

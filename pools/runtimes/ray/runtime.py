@@ -61,8 +61,6 @@ class RayRuntime:
         self._watch = PodWatcher(self.poll_reports, self.fetch_log)
         self._probes = ProbePods(self, self.ledger.ids, self._nodes_by_instance, self._drop_node_workspace)
 
-    # --- starting and stopping
-
     def start(self, order: PodOrder) -> None:
         entry = self.ledger.find(order.pod_id)
         if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
@@ -97,8 +95,6 @@ class RayRuntime:
                     raise
                 self.ledger.stop_before_start(pod_id)
             self._watch.poll_soon()
-
-    # --- state
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._nodes_by_instance()
@@ -169,8 +165,6 @@ class RayRuntime:
         self._last.pop(pod_id, None)
         return self.ledger.end(pod_id, report)
 
-    # --- records, logs and workspaces
-
     def list_pods(self) -> tuple[str, ...]:
         self._adopt(self._nodes_by_instance().values())
         return self.ledger.ids()
@@ -236,8 +230,6 @@ class RayRuntime:
         ]
         return max((saved for saved in times if saved is not None), default=None)
 
-    # --- measuring
-
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         nodes = self._nodes_by_instance()
         pods_by_instance: dict[str, list[str]] = {instance_id: [] for instance_id in instance_ids}
@@ -279,8 +271,6 @@ class RayRuntime:
         except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
             return None
 
-    # --- rendezvous and wake-ups
-
     def rendezvous(self) -> tuple[str, int]:
         """Return a random port, because the node of rank 0 and its free ports are not known yet."""
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
@@ -290,8 +280,6 @@ class RayRuntime:
 
     def drain_wakes(self) -> None:
         self._watch.drain()
-
-    # --- starting nodes
 
     def instructions(self, node: Any) -> Instructions:
         """Return the node's scripts. They are empty while the address of the head or the node is unknown."""
@@ -329,8 +317,6 @@ class RayRuntime:
         except (RuntimeFailure, LookupError, ValueError) as failure:
             return str(failure)
         return "" if state == "ALIVE" else f"raylet is {state.lower() or 'not registered'} at the head"
-
-    # --- nodes and records
 
     def _nodes_by_instance(self) -> dict[str, RayNode]:
         self._nodes = {node.instance_id: node for node in self._list_nodes() if node.address}

@@ -120,11 +120,11 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 
 
 class _HoldSearch:
-    """Search for the nodes on which a gang will fit soonest, by removing gangs in the order of their ends.
+    """Search for the nodes where a gang will fit soonest, by removing gangs in the order of their ends.
 
-    Workloads of the gang's project that will have ended by then do not count against the bound, which is the
-    project's quota or deserved amount. Otherwise, the gang would lose held nodes to a workload that backfills
-    them.
+    Workloads of the gang's project that will have ended by then do not count against the bound,
+    which is the project's quota or deserved amount. Otherwise, the gang would lose held nodes to
+    a workload that backfills them.
     """
 
     def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:

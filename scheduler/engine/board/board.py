@@ -103,8 +103,6 @@ class Board:
         self._blocked_indices: list[tuple[BoardRole, int]] = []
         self._new_placements: dict[int, Move] = {}  # accepted placements of this cycle, by `id(pod)`
 
-    # -- adding and removing workloads
-
     def add(self, workload: Workload, choice: int, pods: Iterable[Pod]) -> Gang:
         project = workload.project if self.matcher.has_reserved_nodes else ""
         parts = tuple(self._board_role(role, project) for role in leaf_roles(workload.tree))
@@ -174,8 +172,6 @@ class Board:
         _, cpu, memory = part.amounts
         gpu = sign * pod.milli * len(pod.devices)
         self.ledger.charge(gang.account, gpu, sign * cpu, sign * memory, gang.non_preemptible)
-
-    # -- trials
 
     @cached_property
     def fragmentation(self) -> "Fragmentation":
@@ -283,8 +279,6 @@ class Board:
             del self.by_project[gang.account][gang.name]
         if part.replicas_by_node is not None:
             part.replicas_by_node[i] -= 1
-
-    # -- accepting and refusing
 
     def accept(self, trial: Trial) -> None:
         """Append a bundle with the trial's moves. A gang starts only when all its replicas can start."""

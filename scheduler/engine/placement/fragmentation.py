@@ -36,7 +36,7 @@ class RequestMixRows:
     devices: Ints
     sizes: Ints  # distinct shares of one device
     size: Ints  # for each kind, its index in `sizes`
-    matches: NDArray[np.bool_]  # kind x node
+    matches: NDArray[np.bool_]  # indexed by kind and node
     weights: Ints
     gpus: int  # sum over all kinds
     cpus: int
@@ -88,7 +88,7 @@ class _States:
     node: Ints
     cpu: Ints
     memory: Ints
-    free: Ints  # state x device
+    free: Ints  # indexed by state and device
 
 
 class Fragmentation:
@@ -130,8 +130,6 @@ class Fragmentation:
                 return
             yield int(i), int(kind.device[i])
 
-    # -- tracking node changes
-
     def _evaluated_kind(self, part: BoardRole) -> _Kind:
         self._apply_changes()
         key = (part.request, part.mask, part.ignores_limits)
@@ -159,8 +157,6 @@ class Fragmentation:
         self._losses[changed] = self._losses_by_state(
             _States(changed, self._cpu[changed], self._memory[changed], self._free[changed])
         )
-
-    # -- loss caused by a replica
 
     def _evaluate(self, kind: _Kind, part: BoardRole, stale: Ints) -> None:
         kind.losses[stale], kind.device[stale] = NO_FIT, -1

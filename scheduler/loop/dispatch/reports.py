@@ -101,7 +101,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
             record_warnings(warnings)
     rejections: list[str] = []
     if affected:
-        # The runtime reports a start again, so a start that a crash of the database undoes is not lost.
+        # A start may be lost if the database crashes, because the runtime reports it again.
         only_starts = not to_evaluate and all(change.state == PodState.RUNNING for change in changes)
         with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
             workloads = lock_gangs(affected)
