@@ -54,7 +54,7 @@ def main() -> None:
 
 
 class Running:
-    """A cluster with the nodes of the benchmark. `end` lets pods of workloads end."""
+    """Cluster with the benchmark's nodes. `end` makes pods of workloads end."""
 
     def __init__(self, kubeconfig: str, selector: dict[str, str], end: Callable[[int], None]) -> None:
         self.kubeconfig, self.selector, self.end = kubeconfig, selector, end
@@ -132,7 +132,7 @@ def measured(cluster: Running, nodes: int) -> dict[str, Any]:
 
 
 class Bench:
-    """The loop of a scheduler with one pool on the cluster."""
+    """Scheduler loop with one pool on the cluster."""
 
     def __init__(self, cluster: Running, nodes: int) -> None:
         from berth.db import lease
@@ -152,7 +152,7 @@ class Bench:
             provider_settings={"node_selector": cluster.selector},
         )  # fmt: skip
         self.clock = FixedClock(datetime.now(UTC))
-        self.runtime: Any = None  # instead of the pool's, for the baseline
+        self.runtime: Any = None  # replaces the pool's runtime for the baseline
         held_lease = lease.acquire("scheduler", "bench", 3600 * 4)
         assert held_lease is not None
         self.context = SchedulerContext(
@@ -161,7 +161,10 @@ class Bench:
         self.loop = Loop(context=self.context, clock=self.clock, reconcile_pool=lambda *args: False)
 
     def read_cluster(self) -> dict[str, Any]:
-        """Let the pool claim all nodes. Return the growth of this process in MiB through the mirror."""
+        """Let the pool claim all nodes.
+
+        Return by how many MiB the mirror increases this process's memory.
+        """
         from pools.models import Node
 
         before, began = _resident_mib(), time.monotonic()
@@ -182,7 +185,7 @@ class Bench:
         return self._tick_until(lambda: self._running() == self.capacity)
 
     def replace(self) -> dict[str, Any]:
-        """Let pods end, and run the loop until as many others run in their place."""
+        """Let pods end, and run the loop until as many others have taken their place."""
         from projects.models import Workload
 
         self.cluster.end(self.ending)
@@ -203,7 +206,7 @@ class Bench:
         return {"cpu_ms": _milliseconds([self._reconcile() for _ in range(TICKS)])}
 
     def tick_in_memory(self) -> dict[str, Any]:
-        """Repeat the ticks with the same rows and a runtime in memory."""
+        """Repeat the ticks with the same rows and an in-memory runtime."""
         from projects.models import Pod
         from tests.contracts.pods import order
         from tests.fakes.runtime import FakeRuntime
@@ -215,7 +218,7 @@ class Bench:
         return self.tick()
 
     def _reconcile(self) -> float:
-        """Run a pass of the reconciler. Return its CPU time in seconds."""
+        """Run a reconciler pass. Return its CPU time in seconds."""
         from pools.reconciler import reconcile
 
         provider, began = self.wiring.provider_for(self.pool), time.process_time()
@@ -235,7 +238,7 @@ class Bench:
             self.loop.tick()
             longest, ticks = max(longest, time.process_time() - before), ticks + 1
             if not self.loop.has_more:
-                time.sleep(0.1)  # as the loop waits for the next report
+                time.sleep(0.1)  # the loop, too, waits for the next report
             _check(began, "the pods do not run")
         return {
             "wall_s": round(time.monotonic() - began, 1), "cpu_s": round(time.process_time() - cpu, 1),
@@ -245,7 +248,7 @@ class Bench:
 
 @contextmanager
 def counted_requests(counts: Counter[str]) -> Iterator[None]:
-    """Count the requests of this process to API servers by verb and kind of object."""
+    """Count this process's requests to API servers, by verb and kind of object."""
     import httpx
 
     send = httpx.Client.send

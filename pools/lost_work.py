@@ -52,7 +52,7 @@ def _running_work(nodes: QuerySet[Node], now: Value | Parameter) -> QuerySet[Nod
 
 
 def _reserved_nodes(nodes: QuerySet[Node]) -> QuerySet[Node, int]:
-    """Return a node's ID for each of its reservations."""
+    """Return the node IDs of reservations, one per reservation."""
     return nodes.filter(reservations__isnull=False).values_list("pk", flat=True)
 
 
@@ -61,7 +61,7 @@ RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once
 
 
 class LazyWork(Mapping[int, Work]):
-    """The result of `work_to_lose`, read only when it is first used. Most passes drain no node."""
+    """Result of `work_to_lose`, computed on first use because most passes drain no node."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -76,7 +76,7 @@ class LazyWork(Mapping[int, Work]):
         return len(self._rows)
 
     def __bool__(self) -> bool:
-        return True  # `len` would read the rows
+        return True  # avoid `len`, which would read the rows
 
     @cached_property
     def _rows(self) -> dict[int, Work]:

@@ -1,8 +1,9 @@
 """Nodes without machines in a real Kubernetes cluster: `python -m benchmarks.setup.fake_kubelets`.
 
-The program creates nodes and foreign pods. It reports the pods that the cluster binds to these nodes as
-running, and removes those that are deleted. It prints `ready`, then reads commands: `end N` lets N pods end
-that are not foreign. When its input ends, it removes what it created.
+The program creates nodes and foreign pods. It reports the pods that the cluster binds to these
+nodes as running, and removes those that are deleted. It prints `ready`, then reads commands: `end
+N` lets N pods end that are not foreign. At the end of its input, it removes everything that it
+has created.
 """
 
 import argparse
@@ -27,7 +28,7 @@ GPU = "nvidia.com/gpu"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 RENEWAL_SECONDS, THREADS = 15.0, 8
 NODE = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "8"}
-POD = {"cpu": "4", "memory": "16Gi", GPU: "1"}  # a foreign pod
+POD = {"cpu": "4", "memory": "16Gi", GPU: "1"}  # requests of a foreign pod
 Object = dict[str, Any]
 
 
@@ -104,7 +105,7 @@ class FakeKubelets:
         self._patch(f"{LEASES}/{name}", {"spec": {"renewTime": _now("%f")}})
 
     def end(self, count: int) -> None:
-        """Let this number of running pods end with exit code 0."""
+        """Let this many running pods end with exit code 0."""
         with self._lock:
             ended = list(self._running.items())[:count]
             for path, _ in ended:

@@ -24,7 +24,8 @@ from pools.kubernetes.pace import Pace
 TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 PAGE = 500  # maximum number of objects per page of a list
 TEXT_MAX = 500
-SKEW_MIN = timedelta(seconds=5)  # the Date header has whole seconds, and responses take time
+# smaller differences are ignored: the Date header has whole seconds, and responses take time
+SKEW_MIN = timedelta(seconds=5)
 CONNECTED = "CONNECTED"
 Object = Mapping[str, Any]
 
@@ -55,8 +56,8 @@ class _TokenFile(httpx.Auth):
 class Api:
     """Client for one cluster. Raises Invalid if part of the kubeconfig cannot be used, and names that part.
 
-    All calls together keep to a pace, and pause when the server is overloaded (status 429). After `close`,
-    new calls raise Unreachable. The connections are closed after the last running call.
+    All calls share one rate limit, and pause when the server is overloaded (status 429). After
+    `close`, new calls raise Unreachable. The connections are closed after the last running call.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -81,7 +82,7 @@ class Api:
 
     @property
     def skew(self) -> timedelta:
-        """The server's time minus this machine's, or zero if they hardly differ."""
+        """The server's time minus this machine's, or zero if the difference is small."""
         return self.clock_offset if abs(self.clock_offset) >= SKEW_MIN else timedelta(0)
 
     def close(self) -> None:
@@ -218,7 +219,7 @@ class Api:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """Return the seconds that an overloaded server asks for, by default one."""
+    """Return how many seconds an overloaded server asks to wait, by default one."""
     text = response.headers.get("Retry-After") or ""
     return float(text) if text.isdecimal() else 1.0
 

@@ -41,7 +41,8 @@ class Mirror:
         self._noted: dict[Key, float] = {}  # pods created by this process, with their creation times
         self._errors: dict[str, str] = {}
         self._synced = {kind: threading.Event() for kind in KINDS}
-        self._answered = {kind: threading.Event() for kind in KINDS}  # set by the first list or error
+        # set by the first list or the first error
+        self._answered = {kind: threading.Event() for kind in KINDS}
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._started_at = 0.0

@@ -64,7 +64,7 @@ class ClusterNode:
 class Inventory:
     """Cluster nodes that a pool selects, by name, and the usage of foreign pods on each node.
 
-    `at` is the time of the inventory by the cluster's clock.
+    `at` is the time of the inventory according to the cluster's clock.
     """
 
     nodes: Mapping[str, ClusterNode]

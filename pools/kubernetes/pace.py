@@ -1,4 +1,4 @@
-"""Limit on the requests to one API server."""
+"""Rate limit for requests to one API server."""
 
 import threading
 import time
@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 REQUESTS_PER_SECOND = 200.0
 BURST = 400
-PAUSE_MAX = 30.0  # seconds; longer pauses that a server requests are shortened
+PAUSE_MAX = 30.0  # maximum pause in seconds, even if a server asks for more
 
 
 class Pace:
-    """Spreads the requests of all threads: after a burst, they wait for their turn.
+    """Rate limit shared by all threads. After a burst, requests wait for their turn.
 
-    `clock` returns and `sleep` waits seconds.
+    `clock` returns the time in seconds, and `sleep` waits for a number of seconds.
     """
 
     def __init__(
@@ -21,7 +21,7 @@ class Pace:
     ) -> None:  # fmt: skip
         self._interval, self._burst, self._clock, self._sleep = 1 / per_second, burst, clock, sleep
         self._lock = threading.Lock()
-        self._next = clock()  # time of the next request if no burst were permitted
+        self._next = clock()  # time of the next request if bursts were not permitted
 
     def wait(self) -> None:
         """Wait until another request may be sent."""
@@ -34,6 +34,6 @@ class Pace:
             self._sleep(delay)
 
     def pause(self, seconds: float) -> None:
-        """Send no request for this time, because the server is overloaded."""
+        """Send no requests for this time, because the server is overloaded."""
         with self._lock:
             self._next = max(self._next, self._clock() + min(max(seconds, 0.0), PAUSE_MAX))

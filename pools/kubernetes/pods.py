@@ -37,7 +37,7 @@ class PodCalls:
         self._ledger, self._copies, self._notify = ledger, copies, notify
         self._followers = LogFollowers(copies)
         self._namespaces: set[tuple[str, str]] = set()
-        self._given_up: dict[str, PodReport] = {}  # ends of pods that are being deleted
+        self._given_up: dict[str, PodReport] = {}  # final reports of pods that are being deleted
 
     def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
         """Create the pod and its secrets, unless the pod has since been stopped."""
@@ -156,7 +156,10 @@ class PodCalls:
             self.end(pod_id, self._given_up.get(pod_id) or vanished_report(pod))
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the pod's end. The cluster's clock may be ahead, but no pod ends in the future."""
+        """Record the pod's end.
+
+        The recorded time is never in the future, although the cluster's clock may be ahead.
+        """
         now = datetime.now(UTC)
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 

@@ -42,7 +42,7 @@ ISOLATION = Isolation(
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """Report of a running pod, which is current while the mirror has the same object."""
+    """Cached report of a running pod. It is valid while the mirror holds the same object."""
 
     pool: str
     pod: Mapping[str, Any]
@@ -138,7 +138,7 @@ class KubernetesRuntime:
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
-        """Return whether the pod has not been placed for too long by the cluster's clock."""
+        """Return whether, by the cluster's clock, the pod has been unscheduled for too long."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         now = datetime.now(UTC) + self._entry_access(entry).cluster.api.skew

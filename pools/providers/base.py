@@ -34,9 +34,9 @@ class Shape:
 class ProvisionOrder:
     """Request for `count` instances with ordinals from `start_ordinal` on.
 
-    `client_token` identifies the order and is never reused. `environment` is the digest of the environment to
-    install, or empty if there is none. `is_repeated` is false if no earlier call was made for the order, so
-    the provider need not look for its instances.
+    `client_token` identifies the order and is never reused. `environment` is the digest of the
+    environment to install, or empty if there is none. `is_repeated` is false if this is the first
+    call for the order, so that the provider need not look for its instances.
     """
 
     pool: str

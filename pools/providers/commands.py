@@ -64,7 +64,8 @@ class LocalCommands:
                 message = f"{arguments[0]} did not end within {seconds:g} s on {self.place}"
                 raise ProviderError(ProviderErrorKind.TIMEOUT, message) from None
             finally:
-                # A program that a shell started would keep the pipes open, and this process waiting.
+                # A program started by a shell would keep the pipes open, and this process would
+                # wait for them.
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
         return CommandResult(

@@ -37,7 +37,8 @@ def reconcile(
     has_changed = False
     if observe.is_listing_due(pool, nodes, context):
         has_changed = observe.sync_nodes(pool, context)
-        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)  # listing instances may take long
+        # read again, because listing the instances may have taken a while
+        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
     if terminations.terminate_finished(pool, nodes, context):
         has_changed = True
         pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)

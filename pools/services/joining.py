@@ -98,7 +98,7 @@ def record_report(
 
 
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
-    """Interrupt a node. A node that is interrupted while it boots has failed to boot."""
+    """Record the interruption of a node. If the node is still booting, its boot counts as failed."""
     if node.state not in PENDING:
         interrupt_node(node, interruption, at=at)
         return

@@ -25,7 +25,7 @@ LIMIT_FIELDS = {
     "cpu_from_request": "cpu_from_request",
     "default_cpu": "cpu",
 }
-# Form field of the private key for each provider that uses SSH.
+# form field for the private key, by provider
 KEY_FIELDS: Mapping[str, str] = {NodePool.Provider.SSH: "private_key", NodePool.Provider.SLURM: "login_key"}
 UNSTORED = {
     "name", "cpu", "version", "confirmed", "image_mode", "patterns", *KEY_FIELDS.values(), *LIMIT_FIELDS,
@@ -230,7 +230,7 @@ class PoolForm(Form):
         return {name: value for name, value in values.items() if value or name not in OMITTED_IF_EMPTY}
 
     def clean_login_key(self) -> str:
-        """Refuse a key that no login node would use."""
+        """Reject a key if no login node would use it."""
         key = str(self.cleaned_data["login_key"])
         login = self.data.get(f"{NodePool.Provider.SLURM}_login", "").strip()
         if key and not login and self.chosen_provider() == NodePool.Provider.SLURM:

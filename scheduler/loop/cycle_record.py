@@ -90,7 +90,7 @@ class CycleMemory:
     snapshots: Pace = field(default_factory=lambda: Pace(SNAPSHOTS_PER_SECOND))
     explained: Pace = field(default_factory=lambda: Pace(EXPLANATIONS_PER_SECOND))
     notes: tuple[str, ...] = ()
-    idle_state: IdleState | None = None  # of the last cycle, if it had no workloads
+    idle_state: IdleState | None = None  # state of the last cycle if it had no workloads
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ def _record(
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return everything that the records of a cycle without workloads depend on, or None if it had any.
+    """Return everything that determines the records of a cycle without workloads, or None if it had any.
 
     Decayed usage is left out, because it is stored only once per minute.
     """

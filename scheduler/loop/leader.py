@@ -58,7 +58,7 @@ class Scheduler(LeaderLoop):
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
     _cleaning: Iterator[bool] | None = None
-    _connection: object = None  # connection on which the loop has read its rows
+    _connection: object = None  # connection that the loop has read its rows on
 
     def on_leadership_gained(self, held_lease: HeldLease) -> None:
         self._start_loop(held_lease)
@@ -84,7 +84,7 @@ class Scheduler(LeaderLoop):
         assert self.held is not None
         connection.ensure_connection()
         if connection.connection is not self._connection:
-            # The database may have crashed and lost its last transactions, which the caches would contain.
+            # The database may have crashed and lost transactions that the caches still reflect.
             self._start_loop(self.held)
         assert self.loop is not None
         if trigger != TIMEOUT or time.monotonic() >= self._tick_at:

@@ -219,7 +219,7 @@ class Loop:
             self._try("checkpoints", lambda: record_checkpoints(self.context))
 
     def _has_draining_nodes(self) -> bool:
-        """Return whether the newest view has draining nodes. A new drain wakes the scheduler."""
+        """Return whether the newest view has draining nodes. New drains wake the scheduler."""
         return not self._runs or any(
             node.state is NodeState.DRAINING for node in self._runs[-1].view.snapshot.nodes
         )

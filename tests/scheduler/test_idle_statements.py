@@ -7,11 +7,11 @@ from scheduler.models import Cycle, QueueStatus
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import Counts, counted
 
-TICK_MAX, RECONCILE_MAX = 18, 8  # statements; the pool's listing of nodes is not due
+TICK_MAX, RECONCILE_MAX = 18, 8  # number of statements; the pool's listing of nodes is not due
 
 
 def statements(stage: Stage) -> Counts:
-    """Return the statements of a tick and its reconcile pass. The pool lists its nodes before."""
+    """Return the statements of a tick and its reconcile pass. The pool has already listed its nodes."""
     stage.tick(2)
     stage.clock.advance(1)
     counts: Counts = {}

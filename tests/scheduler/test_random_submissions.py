@@ -1,7 +1,8 @@
-"""Tests that no submission at a random moment waits for a timed tick.
+"""Tests that no submission at a random time waits for a timed tick.
 
-The scheduler is a real process without timed ticks. If it missed the wake-up of a submission or of a pod's
-end, the workload would wait for a day. So the test finds lost wake-ups on a machine of any speed.
+The scheduler is a real process without timed ticks. If it missed the wake-up of a submission or
+of a pod's end, the workload would wait for a day. The test therefore finds lost wake-ups on a
+machine of any speed.
 """
 
 import os
@@ -31,7 +32,7 @@ from scheduler.loop import leader
 leader.BUSY_SECONDS = leader.IDLE_SECONDS = leader.EMPTY_SECONDS = 86_400.0
 call_command("run_scheduler")
 """
-LONGEST_PAUSE, LONGEST_RUN = 0.1, 0.2  # in seconds, between submissions and of pods
+LONGEST_PAUSE, LONGEST_RUN = 0.1, 0.2  # seconds between submissions, and seconds that pods run
 
 
 @pytest.fixture

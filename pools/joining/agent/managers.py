@@ -119,7 +119,7 @@ def find_manager(*, detached: bool) -> Systemd | Supervisor:
 
 
 def unit() -> str:
-    # The value of EnvironmentFile is a path without quotes.
+    # EnvironmentFile takes its value as a path without quotes.
     return UNIT.format(
         environment=ENVIRONMENT_FILE.replace("%", "%%"), python=_quote_argument(sys.executable),
         agent=_quote_argument(AGENT_FILE), seconds=RESTART_SECONDS,

@@ -23,7 +23,7 @@ MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 
 
 def has_no_accounting(result: CommandResult) -> bool:
-    """Return whether sacct failed because the cluster has no accounting database, or no sacct."""
+    """Return whether sacct failed because it is not installed or the cluster has no accounting database."""
     return "accounting storage is disabled" in result.stderr or _is_missing("sacct", result)
 
 

@@ -107,9 +107,10 @@ class SlurmProvider:
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
-        """Return the order's jobs from the accounting database. Without a database, there are none.
+        """Return the order's jobs from the accounting database, or none if there is no database.
 
-        Raises ProviderError if the database does not respond: it may have jobs of the order.
+        Raises ProviderError if the database does not respond, because it may list jobs of the
+        order.
         """
         ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
         names = ",".join(str(self._name(order, ordinal)) for ordinal in ordinals)

@@ -95,7 +95,7 @@ def _shortage(total: Shape, shape: Shape) -> str:
         )
         if has < needs
     ]  # fmt: skip
-    return f"the host has fewer {' and '.join(short)} than the pool's nodes" if short else ""
+    return f"the host has less than a node of the pool needs: {', '.join(short)}" if short else ""
 
 
 def _details(facts: HostFacts | None) -> str:

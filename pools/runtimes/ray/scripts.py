@@ -23,7 +23,7 @@ _PARTS = (
     "pools/runtimes/ray/cluster.py", "pools/runtimes/wire.py", "pools/runtimes/ray/node/*.py",
 )  # fmt: skip
 _PLACE = 'place="${BERTH_MACHINE_STATE:-/var/lib/berth-machine}/ray"'
-# The loop that restarts the node, and the node, which continues if only the loop was killed.
+# Print the process IDs of the restart loop and of the node, which continues if only the loop is killed.
 _NODE_PIDS = """node_pids() {
   for file in "$place/pid" "$place/node/main.pid"; do
     pid=$(cat "$file" 2> /dev/null) || continue

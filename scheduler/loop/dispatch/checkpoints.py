@@ -38,7 +38,7 @@ def record_checkpoints(context: SchedulerContext) -> int:
     pools = {pool.pk: pool for pool in POOLS()} if running else {}
     newer: dict[uuid.UUID, datetime] = {}
     for pk, pool_id, before in running:
-        if pool_id not in pools:  # the workload has left the pool, which was deleted
+        if pool_id not in pools:  # the pool was deleted after the workload had left it
             continue
         saved = _fetch_checkpoint_time(pk, pools[pool_id], context)
         if saved is not None and (before is None or saved > before):

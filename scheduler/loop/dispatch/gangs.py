@@ -84,7 +84,7 @@ def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCach
 
 
 def recount_gpus(workloads: Iterable[Workload], specs: SpecCache) -> None:
-    """Store how many GPUs the workloads hold, after pods have ended."""
+    """Store how many GPUs the workloads still hold after pods have ended."""
     update_gpu_totals(workload.pk for workload in workloads if specs.get(workload).may_use_gpus)
 
 

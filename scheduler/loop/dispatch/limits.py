@@ -100,7 +100,7 @@ class IdleTracker:
 
 
 class DueLimits(NamedTuple):
-    """Whether any workload exceeds a limit. With an idle timeout, whether any workload has one."""
+    """For each limit, whether any workload exceeds it. For idle timeouts, whether any workload has one."""
 
     start: bool
     runtime: bool

@@ -28,7 +28,7 @@ SAVE = "save"
 
 @dataclass
 class EditPage:
-    """Contents of the page: the edit as it would be stored, or why it is refused."""
+    """Contents of the page: the edit as it would be stored, or the reason that it is rejected."""
 
     workload: Workload
     version: int

@@ -1,4 +1,4 @@
-"""Test that a cluster whose clock differs from Berth's loses no pod or node through it."""
+"""Test that no pod or node is lost if the cluster's clock differs from Berth's."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_pod_that_does_not_fit_is_given_up_after_30_seconds_of_the_clusters_cloc
 
 
 def make_older(stage: FakeKubernetesStage, name: str, age: timedelta) -> None:
-    """Set back the time since which the scheduler cannot place the pod."""
+    """Move the time since which the pod has been unschedulable into the past."""
     pod = stage.cluster.pod(name)
     (condition,) = pod["status"]["conditions"]
     since = datetime.fromisoformat(condition["lastTransitionTime"]) - age

@@ -1,4 +1,4 @@
-"""Test gangs on Kubernetes, whose pods have addresses of their own."""
+"""Tests for gangs on Kubernetes, where each pod has its own address."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Test an account that lacks one permission: the error names it, and work continues once it is granted."""
+"""Tests for an account that lacks one permission.
+
+The error names the permission, and work continues once it is granted.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

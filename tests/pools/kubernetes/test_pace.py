@@ -1,4 +1,4 @@
-"""Test the limit on requests to an API server."""
+"""Tests for the rate limit of requests to an API server."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
