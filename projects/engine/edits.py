@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
 from berth.core.words import format_amount, format_count
 
-# How a workload is stored, named and controlled depends on these keys, so an edit cannot change them.
+# These keys determine how a workload is stored, named and controlled, so edits cannot change them.
 FIXED_KEYS = ("name", "project", "kind", "submitted", "array", "service")
 RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
     "gpu": lambda role: role.gpu * role.devices,
@@ -18,8 +18,8 @@ RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
 def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
     """Return a description of each amount that an edit increases, or none if it requests at most as much.
 
-    A workload that requests more is ordered by the time of the edit. Otherwise its place in the queue would
-    be that of a smaller request.
+    A workload that requests more is ordered by the time of the edit, because its queue position would
+    otherwise be that of a smaller request.
     """
     old_tree, new_tree = build_tree(before), build_tree(after)
     increases: list[str] = []

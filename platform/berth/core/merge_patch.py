@@ -22,7 +22,7 @@ def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[s
 
 
 def find_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest patch that turns `before` into `after`. A key with the value None is absent."""
+    """Return the smallest patch that turns `before` into `after`. A None value counts as absent."""
     patch: dict[str, Any] = {}
     for key in {**before, **after}:
         old, new = before.get(key), after.get(key)
@@ -37,9 +37,9 @@ def find_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 def differences(
     before: Any, after: Any, *path: str | int
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
-    """Yield each changed value as its path, its previous and its new value. None means that it is absent.
+    """Yield the path, previous value and new value of each change. None means absent.
 
-    Lists of different lengths are one value.
+    Lists of different lengths are treated as one value.
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in sorted({**before, **after}):

@@ -39,7 +39,7 @@ RELEASE = f"""
 
 
 def _lock_if_held(column: str) -> str:
-    """Return a statement that selects a column, and locks the lease's row, if the lease is still held."""
+    """Return a query that selects a column and locks the lease's row if the lease is still held."""
     return f"""
         SELECT {column} FROM {TABLE}
          WHERE name = %s AND holder = %s AND epoch = %s

@@ -93,7 +93,7 @@ class SubmissionResponse(WorkloadDetailResponse):
 
 
 class WorkloadPatch(RootModel[dict[str, Any]]):
-    """JSON merge patch of a workload document: the keys to change. A null removes a key."""
+    """JSON merge patch for a workload document: the keys to change. Null removes a key."""
 
 
 class DocumentChangeResponse(ResponseModel):
@@ -105,7 +105,7 @@ class DocumentChangeResponse(ResponseModel):
 
 
 class EditResponse(WorkloadDetailResponse):
-    """The workload after the edit; after a dry run, as it is."""
+    """The workload after the edit. After a dry run, it is unchanged."""
 
     changes: list[DocumentChangeResponse]
     increases: list[str] = Field(

@@ -1,4 +1,4 @@
-"""Replay recorded metrics of a service under other autoscaler settings."""
+"""Replay a service's recorded metrics under different autoscaler settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from projects.engine.replicas.measures import Measure
 
 @dataclass(frozen=True, slots=True)
 class RecordedPoint:
-    """Metrics at one time: `values` has the public names of a metrics snapshot, with None for unknown."""
+    """Metrics at one point in time. `values` are keyed like a metrics snapshot; unknown values are None."""
 
     at: float
     engines: int
@@ -70,7 +70,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
 
 
 def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> float:
-    """Return the engine-hours of a number of engines that changes at these times."""
+    """Return the engine-hours for a number of engines that changes at these times."""
     following = [*times[1:], end]
     return (
         sum(count * (until - at) for at, until, count in zip(times, following, engines, strict=True)) / 3600
@@ -78,7 +78,7 @@ def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> 
 
 
 def _spread_metrics(point: RecordedPoint, engines: int) -> ServiceMetrics:
-    """Return the metrics of the point as they would be with another number of engines."""
+    """Return the point's metrics as they would be with a different number of engines."""
     reporting = round(engines * point.reporting / point.engines) if point.engines else 0
 
     def measure(name: str) -> Measure:

@@ -167,7 +167,7 @@ def lock_workload(workload: Workload) -> Workload:
 
 
 def reload_workload(workload: Workload) -> Workload:
-    """Return the row with the rows that responses name."""
+    """Return the row, loaded with the related rows that responses need."""
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 

@@ -1,4 +1,4 @@
-"""Edit the documents of workloads that wait to start."""
+"""Edit the documents of pending and suspended workloads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ def edit(
 ) -> Edit:
     """Apply a JSON merge patch to the document of a pending or suspended workload.
 
-    The new document is checked like a submission. The workload keeps its place in the queue unless it
+    The new document is checked like a submission. The workload keeps its queue position unless it
     requests more than before. With `dry_run`, nothing is stored. Raises Invalid for a document that a
     submission would refuse, Conflict if the workload cannot be edited now or at all, and PreconditionFailed
     if it is no longer at `version`.
@@ -93,7 +93,7 @@ def is_editable(workload: Workload) -> bool:
 
 
 def _refusal(workload: Workload) -> str:
-    """Return why a workload cannot be edited, or an empty text."""
+    """Return why a workload cannot be edited, or an empty string."""
     if workload.array_id is not None:
         return "This workload is a task of an array. All tasks of an array run the same document."
     if Session.objects.filter(workload=workload).exists():
@@ -161,5 +161,5 @@ def _message(actor: Actor, changes: list[DocumentChange], increases: list[str]) 
     edited = "; ".join(format_difference(change.path, change.before, change.after) for change in changes)
     message = f"Edited by {actor.name}: {edited}."
     if increases:
-        message += f" It requests {' and '.join(increases)}, so it queues as if submitted now."
+        message += f" It requests {' and '.join(increases)}, so it is queued as if submitted now."
     return message

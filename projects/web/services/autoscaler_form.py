@@ -1,4 +1,4 @@
-"""Form for the settings of an autoscaler."""
+"""Form for autoscaler settings."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -54,7 +54,7 @@ SCALE_OUT = (
         OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95", "above (s)", "number"
     ),
     *_condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT", "p95 above (s)", "number"),
-    Setting((OUT, "max_delta"), "Engines per step", "whole", "At most this many are added at once."),
+    Setting((OUT, "max_delta"), "Engines per step", "whole", "Maximum number added at once."),
     Setting(("scale_out_cooldown_secs",), "Cooldown (s)"),
 )
 SCALE_IN = (
@@ -65,9 +65,9 @@ SCALE_IN = (
         (IN, "projected_usage_max"),
         "Projected usage below (%)",
         "percent",
-        "Token usage of the engines that stay.",
+        "Token usage of the remaining engines.",
     ),
-    Setting((IN, "max_delta"), "Engines per step", "whole", "At most this many are removed at once."),
+    Setting((IN, "max_delta"), "Engines per step", "whole", "Maximum number removed at once."),
     Setting(("scale_in_cooldown_secs",), "Cooldown (s)"),
 )
 INTERVALS = (
@@ -92,8 +92,8 @@ class AutoscalerForm(Form):
     def sections(self) -> Sequence[Section]:
         return (
             Section("Engines", ("enabled", *_names(GENERAL))),
-            Section("Scale out", _names(SCALE_OUT), "If any of these conditions holds."),
-            Section("Scale in", _names(SCALE_IN), "If all of these conditions hold."),
+            Section("Scale out", _names(SCALE_OUT), "If any of these conditions is met."),
+            Section("Scale in", _names(SCALE_IN), "If all of these conditions are met."),
             Section(
                 "Intervals", _names(INTERVALS), "How often metrics are read and evaluated.", is_folded=True
             ),
@@ -110,7 +110,7 @@ class AutoscalerForm(Form):
         return document
 
     def add_problems(self, error: BerthError) -> None:
-        """Show the problems next to their fields, and others at the top of the form."""
+        """Show each problem next to its field, and the others at the top of the form."""
         problems: Sequence[Problem] = getattr(error, "problems", ())
         for problem in problems:
             name = problem.path.replace(".", "__")

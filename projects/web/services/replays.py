@@ -1,4 +1,4 @@
-"""Preview of autoscaler settings on the metrics of the last day."""
+"""Preview of autoscaler settings, based on the last day's metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Preview:
 
 
 def preview_settings(service: Service, settings: Mapping[str, Any], now: datetime) -> Preview | None:
-    """Return the preview of valid settings, or None without metrics from the last day."""
+    """Return a preview of valid settings, or None if there are no metrics from the last day."""
     config, _ = document.parse(settings)
     rows = (
         service.points.filter(at__gt=now - SPAN)

@@ -13,7 +13,7 @@ HEALTH_CHECK_FAILS = "health check fails"
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """Status of an engine: its title, the tone of its chip, and why it does not serve, if so."""
+    """Status of an engine: title, tone of its chip, and why it does not serve, if it does not."""
 
     title: str
     tone: str
@@ -30,7 +30,7 @@ class ServingStatus:
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
-    """Return the status of an engine. A failing check counts more than the state it holds up."""
+    """Return the status of an engine. A failing check takes precedence over the state it delays."""
     title = to_words(engine.state)
     match engine.state:
         case "ACTIVE" if engine.is_healthy:

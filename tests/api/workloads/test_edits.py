@@ -68,7 +68,9 @@ def test_larger_request_is_queued_by_the_time_of_the_edit(dave: Caller, pending:
     assert row.requeued_at > row.submitted_at
     assert row.gpu_milli_min == 3000
     assert answer["pods"]["maximum"] == 3
-    assert "so it queues as if submitted now" in Event.objects.get(workload_id=pending, kind="edited").message
+    assert (
+        "so it is queued as if submitted now" in Event.objects.get(workload_id=pending, kind="edited").message
+    )
 
 
 def test_smaller_request_keeps_its_place(dave: Caller, pending: str) -> None:

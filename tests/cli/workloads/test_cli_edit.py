@@ -33,13 +33,13 @@ def test_values_are_set_and_removed(berth: Berth, as_dave: dict[str, str], train
         "vision/train would be edited:",
         '  labels: {"team": "a"} -> not set',
         "  priority: 50 -> 60",
-        "It keeps its place in the queue.",
+        "It keeps its queue position.",
     ]
     assert berth("edit", "train", "--set", "priority=60", "--unset", "max_runtime").stdout.splitlines() == [
         "vision/train edited:",
         "  max_runtime: 3600 -> not set",
         "  priority: 50 -> 60",
-        "It requests an unlimited run time instead of 3600 seconds, so it queues as if submitted now.",
+        "It requests an unlimited run time instead of 3600 seconds, so it is queued as if submitted now.",
     ]
     train.refresh_from_db()
     assert (train.priority, train.max_runtime, train.labels) == (60, None, {"team": "a"})

@@ -45,7 +45,7 @@ def edit(
     berth edit train -f train.yaml --dry-run
     berth edit train
 
-    A workload keeps its place in the queue unless it requests more than before.
+    A workload keeps its queue position unless it requests more than before.
     """
     if file is not None and (setting or unset):
         raise BadInput("--file cannot be combined with --set or --unset")
@@ -73,7 +73,7 @@ def edit(
 
 
 def _without(document: dict[str, Any], parts: Iterable[str]) -> dict[str, Any]:
-    """Return the document without parts such as `labels.team`. Raises BadInput if it lacks one of them."""
+    """Return the document without parts such as `labels.team`. Raises BadInput if one of them is missing."""
     from berth.documents.values import parse_location, remove_value, value_at
 
     for part in parts:
@@ -114,7 +114,7 @@ def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
 
 
 def _keep(text: str, workload: "WorkloadDetail") -> None:
-    """Store a document that was refused, so that the user does not lose it."""
+    """Store a refused document, so that the user does not lose it."""
     with NamedTemporaryFile("w", prefix=f"{workload.name}-", suffix=".yaml", delete=False) as copy:
         copy.write(text)
     print(
@@ -142,7 +142,7 @@ def _describe(edited: "Edit", *, dry_run: bool) -> list[str]:
     lines = [f"{edited.handle} {'would be edited' if dry_run else 'edited'}:"]
     lines += [f"  {format_difference(item.path, item.before, item.after)}" for item in edited.changes]
     if edited.increases:
-        lines.append(f"It requests {' and '.join(edited.increases)}, so it queues as if submitted now.")
+        lines.append(f"It requests {' and '.join(edited.increases)}, so it is queued as if submitted now.")
     else:
-        lines.append("It keeps its place in the queue.")
+        lines.append("It keeps its queue position.")
     return [*lines, *(f"Warning: {warning}" for warning in edited.warnings)]

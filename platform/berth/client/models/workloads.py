@@ -167,7 +167,7 @@ class DocumentChange(Model):
 
 
 class Edit(WorkloadDetail):
-    """The workload after the edit; after a dry run, as it is."""
+    """The workload after the edit. After a dry run, it is unchanged."""
 
     changes: list[DocumentChange] = []
     increases: list[str] = []
