@@ -164,3 +164,22 @@ def test_array_errors_appear_on_the_submission_page(cast: Cast, sign_in: SignIn)
     answer = sign_in("dave").post("/submit", {"step": "submit", "document": wrong, "agreed": wrong})
     assert answer.status_code == 422 and "array.max_running" in answer.content.decode()
     assert not WorkloadArray.objects.exists()
+
+
+def test_arrays_are_cancelled_together_with_selected_workloads(
+    sweep: WorkloadArray, cast: Cast, sign_in: SignIn
+) -> None:
+    alone = make.workload(cast.vision, "alone", by=cast.dave.user)
+    chosen = {"w": [str(alone.pk)], "a": [str(sweep.pk), "nonsense"]}
+    assert f'name="a" value="{sweep.pk}"' in text(sign_in("dave"), "/workloads")
+    assert "Nothing to cancel" in sign_in("grace").get("/workloads/cancel", chosen).content.decode()
+    dialog = sign_in("dave").get("/workloads/cancel", chosen, **HTMX).content.decode()
+    assert "Cancel 1 workload and 1 array?" in dialog and "vision/sweep" in dialog
+    only_array = sign_in("dave").get("/workloads/cancel", {"a": str(sweep.pk)}, **HTMX).content.decode()
+    assert "Cancel 1 array?" in only_array
+    answer = sign_in("dave").post("/workloads/cancel", chosen, **HTMX)
+    assert "1 workload and 1 array cancelled." in answer.headers["HX-Trigger"]
+    live = Workload.objects.filter(array=sweep, phase__in=("pending", "reserved"))
+    assert not live.exists()
+    alone.refresh_from_db()
+    assert alone.phase == "cancelled"

@@ -56,6 +56,37 @@ GROUPS: Groups = (
 )
 
 
+# Chapter of the documentation for each page and the pages below it. The first match counts.
+CHAPTERS = (
+    ("/workloads", "researchers/#monitor-a-workload"),
+    ("/arrays", "documents/#arrays"),
+    ("/services", "services/"),
+    ("/queue", "concepts/#pending-reasons"),
+    ("/submit", "researchers/#submit-a-workload"),
+    ("/templates", "documents/#workload"),
+    ("/quotas", "admins/#quotas"),
+    ("/fair-share", "concepts/#fair-share"),
+    ("/node-pools", "admins/#node-pools"),
+    ("/nodes", "admins/#node-pools"),
+    ("/evictions", "concepts/#reclaim-and-preemption"),
+    ("/usage", "admins/#usage-cost-and-budgets"),
+    ("/budgets", "admins/#usage-cost-and-budgets"),
+    ("/activity", "admins/#evictions-and-audit"),
+    ("/access", "admins/#departments-projects-and-roles"),
+    ("/account", "researchers/#install-and-sign-in"),
+    ("/secrets", "admins/#secrets"),
+    ("/notifications", "admins/#notifications"),
+    ("/", "concepts/"),
+)
+
+
+def help_chapter(path: str) -> str:
+    """Return the chapter of the documentation about a page, relative to the documentation's root."""
+    return next(
+        chapter for prefix, chapter in CHAPTERS if prefix in ("/", path) or path.startswith(f"{prefix}/")
+    )
+
+
 def navigation_groups(*, may_submit: bool) -> Groups:
     """Return groups of the pages that the user can use."""
     return tuple(

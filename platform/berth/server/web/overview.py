@@ -2,24 +2,27 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Count
+from django.db.models import Case, Count, F, When
 from django.http import HttpResponse
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.db.models import Lease
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
+from berth.server.web.first_steps import first_steps
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
 from pools.models import NodePool
-from projects.access import Action, may, visible_pools
+from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
-from projects.models import Phase
+from projects.models import Phase, Workload
+from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workloads
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.invariants import SCHEDULER_LEASE as SCHEDULER
@@ -32,9 +35,11 @@ from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.pools.devices import build_legend, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
+PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 DAY = timedelta(days=1)
 HOURS = 24
 SHORTFALLS_MAX = 5
+OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 
 
@@ -45,10 +50,18 @@ class ReasonCount:
     bar: Bar
 
 
+@dataclass(frozen=True, slots=True)
+class OwnWorkload:
+    workload: Workload
+    position: int | None
+    expected_start: datetime | None
+
+
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse:
     actor = request.actor
+    request.may_submit = may_submit_anywhere(actor)
     pools = list(visible_pools(actor).order_by("name"))
     pool = next((visible for visible in pools if visible.name == request.GET.get("pool")), None)
     shown = [pool] if pool else pools
@@ -84,8 +97,32 @@ def index(request: Request) -> HttpResponse:
         "no_scheduler": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
         "failing": [pool for pool in shown if pool.last_error],
         "is_admin": may(actor, Action.ADMINISTER),
+        "mine": own_workloads(actor),
+        "steps": first_steps(actor, can_submit=request.may_submit),
     }
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
+
+
+def own_workloads(actor: Actor) -> list[OwnWorkload]:
+    """Return the user's live workloads outside arrays: pending ones by queue position, then the latest."""
+    if actor.user is None:
+        return []
+    rows = workloads(actor).filter(submitted_by=actor.user, array=None, phase__in=LIVE_PHASES)
+    rows = rows.order_by(
+        Case(When(phase__in=PENDING_PHASES, then=0), default=1),
+        F("explanation__queue_position").asc(nulls_last=True),
+        "-submitted_at",
+    )
+    return [OwnWorkload(row, *_queue_state(row)) for row in rows.select_related("project", "pool")[:OWN_MAX]]
+
+
+def _queue_state(workload: Workload) -> tuple[int | None, datetime | None]:
+    """Return the queue position and the expected start of a pending workload."""
+    explanation = workload.explanation or {}
+    if workload.phase not in PENDING_PHASES:
+        return None, None
+    starts = explanation.get("expected_start")
+    return explanation.get("queue_position"), parse_datetime(starts) if starts else None
 
 
 def usage_chart(hourly_means: list[MeanGpus], zone: ZoneInfo) -> Columns:

@@ -20,6 +20,7 @@ class Request(HttpRequest):
     actor: Any
     require: Callable[..., None]  # (action, object): raises NotFound or Forbidden
     htmx: HtmxDetails
+    may_submit: bool  # set by the view or template that determines it first
 
 
 View = Callable[..., HttpResponse | StreamingHttpResponse]

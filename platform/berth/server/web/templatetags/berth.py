@@ -16,7 +16,7 @@ from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels
 from berth.server.web.lists.tables import Column, Listing
-from berth.server.web.navigation import navigation_groups
+from berth.server.web.navigation import help_chapter, navigation_groups
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.web.services.conditions import use_condition_titles
@@ -123,7 +123,8 @@ def bar(value: Bar, size: str = "") -> dict[str, Any]:
 def navigation(context: Context) -> dict[str, Any]:
     request = context["request"]
     groups = navigation_groups(may_submit=may_submit(context))
-    return {"groups": groups, "path": request.path, "request": request}
+    chapter = help_chapter(request.path)
+    return {"groups": groups, "path": request.path, "request": request, "chapter": chapter}
 
 
 @register.simple_tag(takes_context=True)

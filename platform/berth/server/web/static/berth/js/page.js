@@ -72,22 +72,25 @@
   // Selected workloads stay selected when the list is fetched again.
   let picked = new Set();
   function pick() {
-    const boxes = [...document.querySelectorAll("input[name=w][form=bulk]")];
+    const boxes = [...document.querySelectorAll("input[form=bulk]")];
     const count = boxes.filter((box) => box.checked).length;
-    const counter = document.querySelector("[data-picked]"), all = document.querySelector("[data-pick-all]");
+    const counter = document.querySelector("[data-picked]");
     document.getElementById("bulk")?.classList.toggle("on", count > 0);
     if (counter) counter.textContent = count ? `${count} selected` : "None selected";
-    if (all) { all.checked = count > 0 && count === boxes.length; all.indeterminate = count > 0 && count < boxes.length; }
+    for (const all of document.querySelectorAll("[data-pick-all]")) {
+      all.checked = count > 0 && count === boxes.length;
+      all.indeterminate = count > 0 && count < boxes.length;
+    }
     picked = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
   }
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-pick-all]")) {
-      for (const box of document.querySelectorAll("input[name=w][form=bulk]")) box.checked = event.target.checked;
+      for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = event.target.checked;
     }
-    if (event.target.matches?.("[data-pick-all], input[name=w][form=bulk]")) pick();
+    if (event.target.matches?.("[data-pick-all], input[form=bulk]")) pick();
   });
   document.addEventListener("htmx:load", () => {
-    for (const box of document.querySelectorAll("input[name=w][form=bulk]")) if (picked.has(box.value)) box.checked = true;
+    for (const box of document.querySelectorAll("input[form=bulk]")) if (picked.has(box.value)) box.checked = true;
     if (document.getElementById("bulk")) pick();
   });
 

@@ -1,0 +1,94 @@
+"""First steps of a new installation or user, shown on the overview until they are done."""
+
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef, QuerySet
+from django.urls import reverse
+
+from pools.models import NodePool
+from projects.access import Action, may
+from projects.actor import Actor
+from projects.models import ApiToken, Membership, Project, Quota, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Step with a link to the page where it is done. `chapter` is the page of the documentation."""
+
+    title: str
+    text: str
+    path: str
+    label: str
+    chapter: str
+    done: bool
+
+
+def first_steps(actor: Actor, *, can_submit: bool) -> list[Step]:
+    """Return the steps of the user's role, or nothing once they are done.
+
+    A platform admin sees the steps of the installation until the first workload has started. A user who may
+    submit workloads sees their own steps until they have submitted one.
+    """
+    if may(actor, Action.ADMINISTER):
+        return _installation_steps(actor)
+    return _submitter_steps(actor) if can_submit else []
+
+
+def _installation_steps(actor: Actor) -> list[Step]:
+    """Return the steps of an installation. All states are read in one statement."""
+    states = _user_row(actor).values_list(
+        Exists(Workload.objects.filter(first_started_at__isnull=False)),
+        Exists(NodePool.objects.all()),
+        Exists(Project.objects.all()),
+        Exists(Quota.objects.all()),
+        Exists(Membership.objects.exclude(user=OuterRef("pk"))),
+        Exists(Workload.objects.all()),
+    )
+    started, has_pool, has_project, has_quota, has_member, has_workload = states.get()
+    if started or all((has_pool, has_project, has_quota, has_member, has_workload)):
+        return []
+    return [
+        Step(
+            "Create a node pool", "Identical machines: this one, hosts over SSH, a cluster or a cloud.",
+            reverse("pool-new"), "Create node pool", "admins/#node-pools", has_pool,
+        ),
+        Step(
+            "Create a department and a project", "Departments divide GPUs among their projects.",
+            reverse("quotas"), "Go to quotas", "admins/#departments-projects-and-roles", has_project,
+        ),
+        Step(
+            "Set a quota", "The GPUs that a department or project can count on in a pool.",
+            reverse("quotas"), "Go to quotas", "admins/#quotas", has_quota,
+        ),
+        Step(
+            "Grant a role to a colleague", "Members submit workloads; project admins manage a project.",
+            reverse("access"), "Go to access", "admins/#departments-projects-and-roles", has_member,
+        ),
+        Step(
+            "Submit the first workload", "The form starts with an example and shows where it would run.",
+            reverse("submit"), "Submit workload", "researchers/#submit-a-workload", has_workload,
+        ),
+    ]  # fmt: skip
+
+
+def _submitter_steps(actor: Actor) -> list[Step]:
+    own = Workload.objects.filter(submitted_by=OuterRef("pk"))
+    tokens = ApiToken.objects.filter(user=OuterRef("pk"))
+    has_workload, has_token = _user_row(actor).values_list(Exists(own), Exists(tokens)).get()
+    if has_workload:
+        return []
+    return [
+        Step(
+            "Submit your first workload", "The form starts with an example and shows where it would run.",
+            reverse("submit"), "Submit workload", "researchers/#submit-a-workload", False,
+        ),
+        Step(
+            "Use the command line", "Create a token, then submit and follow workloads with berth.",
+            reverse("access"), "Create token", "researchers/#install-and-sign-in", has_token,
+        ),
+    ]  # fmt: skip
+
+
+def _user_row(actor: Actor) -> QuerySet[User]:
+    return User.objects.filter(pk=actor.user.pk) if actor.user else User.objects.none()

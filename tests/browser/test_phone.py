@@ -1,0 +1,42 @@
+"""Browser tests on a phone: bars stay on the screen, and lists keep their selection."""
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.driver.chromium import NARROW
+
+OUTSIDE = """bars => bars.map(bar => bar.getBoundingClientRect())
+  .filter(box => box.width < 100 || box.left < 0 || box.right > innerWidth).length"""
+
+
+def bars(page: Page) -> int:
+    """Return the number of bars in tables, after checking that all of them are on the screen."""
+    all_bars = page.locator("td.bar-column svg.bar")
+    assert all_bars.evaluate_all(OUTSIDE) == 0
+    return all_bars.count()
+
+
+def test_bars_of_fair_share_and_quotas_are_on_the_screen(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        for path in ("/fair-share?pool=train", "/quotas?pool=train"):
+            page.goto(path)
+            assert bars(page) >= 5, path
+            assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        page.get_by_role("link", name="Edit the quota for speech").click()
+        expect(page.locator("#quota_gpu")).to_be_visible()
+        assert faults == []
+
+
+def test_all_workloads_and_arrays_of_a_page_are_selected_at_once(opened: Open) -> None:
+    with opened("dave", viewport=NARROW) as (page, faults):
+        page.goto("/workloads")
+        boxes = page.locator("input[form=bulk]")
+        page.get_by_label("Select all on this page").and_(page.locator(".pick-all input")).check()
+        assert boxes.evaluate_all("boxes => boxes.every(box => box.checked)")
+        expect(page.locator("[data-picked]")).to_have_text(f"{boxes.count()} selected")
+        page.get_by_role("checkbox", name="Select lr-sweep").uncheck()
+        expect(page.locator("[data-picked]")).to_have_text(f"{boxes.count() - 1} selected")
+        page.get_by_role("checkbox", name="Select lr-sweep").check()
+        page.get_by_role("button", name="Cancel selected workloads").click()
+        expect(page.get_by_role("dialog")).to_contain_text("and 1 array?")
+        assert faults == []

@@ -1,0 +1,113 @@
+"""Tests for the first steps on the overview, and for help links."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from berth.server.web.first_steps import first_steps
+from berth.server.web.navigation import CHAPTERS, GROUPS, help_chapter
+from projects.models import Department, Membership, Project, Quota, Workload
+from tests import factories as make
+from tests.cast import Cast
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.fixture
+def empty(cast: Cast) -> Cast:
+    """Return the cast without pools, tenants and quotas: only alice, a platform admin, has a role."""
+    Membership.objects.exclude(user=cast.alice.user).delete()
+    Quota.objects.all().delete()
+    Project.objects.all().delete()
+    Department.objects.all().delete()
+    cast.pool.delete()
+    return cast
+
+
+def open_steps(cast: Cast) -> list[str]:
+    return [step.title for step in first_steps(cast.alice, can_submit=True) if not step.done]
+
+
+def test_admin_of_empty_installation_is_led_to_the_first_workload(empty: Cast, sign_in) -> None:
+    text = sign_in("alice").get("/").content.decode()
+    for title in open_steps(empty):
+        assert title in text
+    assert len(open_steps(empty)) == 5
+    pool = make.pool("train")
+    department = Department.objects.create(name="research")
+    project = Project.objects.create(name="vision", department=department)
+    assert "Set a quota" in open_steps(empty) and "Create a node pool" not in open_steps(empty)
+    make.quota(project, pool, 2)
+    bob = User.objects.get(username="bob")
+    Membership.objects.create(user=bob, role="member", project=project)
+    assert open_steps(empty) == ["Submit the first workload"]
+    workload = make.workload(project, "first", by=empty.alice.user)
+    assert first_steps(empty.alice, can_submit=True) == []
+    Quota.objects.all().delete()
+    assert open_steps(empty) == ["Set a quota"]
+    Workload.objects.filter(pk=workload.pk).update(first_started_at=make.ago(minutes=1))
+    assert first_steps(empty.alice, can_submit=True) == [], "an installation that runs work needs no guide"
+
+
+def test_member_sees_own_steps_until_the_first_submission(cast: Cast, sign_in) -> None:
+    make.workload(cast.vision, "carols", by=cast.carol.user)
+    text = sign_in("dave").get("/").content.decode()
+    assert "Submit your first workload" in text
+    assert "Create a node pool" not in text
+    make.workload(cast.vision, "own", by=cast.dave.user)
+    assert "First steps" not in sign_in("dave").get("/").content.decode()
+
+
+@pytest.mark.parametrize("name", ["erin", "frank"])
+def test_users_who_may_not_submit_see_no_steps(name: str, cast: Cast, sign_in) -> None:
+    assert "First steps" not in sign_in(name).get("/").content.decode()
+
+
+def test_steps_are_read_in_one_statement(cast: Cast) -> None:
+    for actor in (cast.alice, cast.dave):
+        with CaptureQueriesContext(connection) as queries:
+            first_steps(actor, can_submit=True)
+        own = [one for one in queries if "EXISTS" in one["sql"] and "auth_user" in one["sql"]]
+        assert len(own) == 1
+
+
+def test_every_page_of_the_menu_has_a_chapter_that_exists() -> None:
+    entries = [entry.path for _, group in GROUPS for entry in group]
+    assert all(help_chapter(path) != help_chapter("/") for path in entries if path != "/")
+    steps = ["researchers/#install-and-sign-in", "admins/#quotas", "researchers/#submit-a-workload"]
+    for chapter in [chapter for _, chapter in CHAPTERS] + steps:
+        page, _, anchor = chapter.partition("#")
+        text = (DOCS / f"{page.strip('/')}.md").read_text()
+        anchors = {
+            re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+            for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        }
+        assert not anchor or anchor in anchors, chapter
+
+
+def test_page_links_to_its_chapter(cast: Cast, sign_in) -> None:
+    for name, chapter in (("queue", "concepts/#pending-reasons"), ("services", "services/")):
+        assert f'href="/docs/{chapter}"' in sign_in("dave").get(reverse(name)).content.decode()
+
+
+def test_researcher_sees_own_work_first_with_queue_positions(cast: Cast, sign_in) -> None:
+    for name, position in (("second", 7), ("first", 2)):
+        make.workload(
+            cast.vision, name, by=cast.dave.user, reason="OverFairShare",
+            explanation={"queue_position": position, "expected_start": make.ago(minutes=-9).isoformat()},
+        )  # fmt: skip
+    make.workload(cast.vision, "runs", by=cast.dave.user, phase="running", run=1)
+    make.workload(cast.vision, "carols", by=cast.carol.user)
+    make.workload(cast.vision, "old", by=cast.dave.user, phase="completed")
+    answer = sign_in("dave").get("/")
+    assert [(own.workload.name, own.position) for own in answer.context["mine"]] == [
+        ("first", 2), ("second", 7), ("runs", None),
+    ]  # fmt: skip
+    text = answer.content.decode()
+    assert text.index("My workloads") < text.index("GPUs by project")
+    assert "My workloads" not in sign_in("alice").get("/").content.decode()
