@@ -30,7 +30,10 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """Machine that joined a pool, with its measured capacity. A machine is free if no use of it is open."""
+    """Machine that joined a pool, with its measured capacity.
+
+    A machine is free if none of its uses is open.
+    """
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)

@@ -17,7 +17,7 @@ Ladder = Sequence[Proposal]  # smallest change first; if one starts the workload
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
-    """Return the change with its size: first the kind, then the amount, then the names."""
+    """Return the change with its size. Proposals are ordered by kind, then amount, then names."""
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
