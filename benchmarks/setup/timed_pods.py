@@ -36,7 +36,7 @@ class TimedRuntime(FakeRuntime):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, lifetime=lifetime)
-        self._ends: list[float] = []  # monotonic times, as a heap
+        self._ends: list[float] = []  # heap of monotonic times
         self._changed = threading.Condition()
         self._reporting = False
         threading.Thread(target=self._wake_at_ends, daemon=True).start()

@@ -95,9 +95,9 @@ class Loop:
         """
         now, self._changed, self.must_retry, self.has_more = self.clock.now(), False, False, False
         with self._trace_tick(trigger):
-            view = self.observe(now, trigger)  # rows -> frozen view, or None if there is nothing to decide
+            view = self.observe(now, trigger)  # rows -> frozen view; None if there is nothing to decide
             plan = self.decide(view)  # view -> plan, without side effects
-            self.commit(view, plan)  # plan -> rows, each bundle rechecked under locks
+            self.commit(view, plan)  # plan -> rows; each bundle is checked again under locks
             self.dispatch(now)  # rows -> started and stopped pods
         if reconcile:
             self._changed |= self.reconcile()  # rows -> resized pools

@@ -110,7 +110,7 @@ def parse_accounting(output: str) -> Iterator[PilotJob]:
         state, _, text = rest.partition("|")
         name = parse_name(text)
         if name is not None and job_id.isdecimal() and state:
-            yield PilotJob(job_id, name, state.split()[0])  # "CANCELLED by 1000"
+            yield PilotJob(job_id, name, state.split()[0])  # the state may be "CANCELLED by 1000"
 
 
 def parse_time(text: str) -> int | None:

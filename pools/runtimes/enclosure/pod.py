@@ -96,8 +96,7 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _change_owner(directory: Path, uid: int) -> None:
-    """Make the pod's user the owner of a directory and of files that pods wrote before they had
-    separate users.
+    """Make the pod's user the owner of a directory and of files from before pods had separate users.
 
     A file with a hard link outside the directory keeps its owner, because it may be one of
     Berth's own files.

@@ -210,12 +210,15 @@ def _set_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Clai
 
 
 def _quota_weights(total: int) -> WeightFunction:
-    """Return a function that weights claims by quota. An unlimited quota counts as the total."""
+    """Return a function that uses the quotas of claims as weights.
+
+    An unlimited quota counts as the total.
+    """
     return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
 
 
 def _history_weights(k: Fraction) -> WeightFunction:
-    """Return a function that weights claims by weight, adjusted for history.
+    """Return a function that computes the weights of claims, adjusted for history.
 
     The weight of a queue is reduced if its usage exceeds its normalized weight.
     """

@@ -75,7 +75,7 @@ def _relative_to_pool(
 ) -> list[RelativeUsage]:
     """Return the relative usages of a divided department's projects, compared with the whole pool.
 
-    Each project counts with its part of the department's usage and weight.
+    Each project is assigned a part of the department's usage and weight.
     """
     requesting = requesting_accounts(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]
