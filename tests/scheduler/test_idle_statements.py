@@ -1,13 +1,15 @@
-"""Tests that a scheduler without workloads runs few statements and does not write the same rows again."""
+"""Tests that idle ticks and starts run few statements, and that idle cycles are not recorded again."""
 
 from berth.db.leader import TIMEOUT
-from projects.models import Project
+from projects.models import Phase, Project, Workload
 from scheduler.loop.cycle_record import RECORD_EVERY
+from scheduler.loop.dispatch import record_reports
 from scheduler.models import Cycle, QueueStatus
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import Counts, counted
 
-TICK_MAX, RECONCILE_MAX = 18, 8  # number of statements; the pool's listing of nodes is not due
+TICK_MAX, RECONCILE_MAX = 18, 8  # statements; the pool's listing of nodes is not due
+START_MAX, REPORT_MAX = 39, 13
 
 
 def statements(stage: Stage) -> Counts:
@@ -26,6 +28,19 @@ def test_idle_tick_and_reconcile_pass_run_few_statements(stage: Stage) -> None:
     counts = statements(stage)
     assert counts["tick"] <= TICK_MAX, counts
     assert counts["reconcile"] <= RECONCILE_MAX, counts
+
+
+def test_start_of_a_workload_runs_few_statements(stage: Stage) -> None:
+    for number in range(2):  # the first start composes some statements and reads rows for the first time
+        stage.submit(f"train-{number}", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
+        counts: Counts = {}
+        with counted(counts, "start"):
+            stage.loop.tick("wake", reconcile=False)
+        with counted(counts, "report"):
+            record_reports(stage.clock.now(), stage.loop.context)
+    assert Workload.objects.filter(phase=Phase.RUNNING).count() == 2
+    assert counts["start"] <= START_MAX, counts
+    assert counts["report"] <= REPORT_MAX, counts
 
 
 def test_idle_cycle_is_recorded_once_per_minute(stage: Stage) -> None:

@@ -183,8 +183,8 @@ def store_drafts(view: SubmissionView, drafts: Sequence[Draft]) -> list[Submissi
     for draft in written:
         draft.workload._state.adding = False
     if written:
-        announce.workloads_changed([draft.workload for draft in written])
         wake("scheduler")
+        announce.workloads_changed([draft.workload for draft in written])
     return [
         Submission(draft.workload, advice, sum(role.maximum for role in draft.spec.all_roles))
         if draft.workload.pk in stored

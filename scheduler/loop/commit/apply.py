@@ -1,11 +1,13 @@
 """Apply the bundles of a plan that are still valid, and record the cycle."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
+from berth.db.bulk_rows import insert_rows
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from berth.db.races import is_lost_race
@@ -21,6 +23,8 @@ from scheduler.models import Cycle
 from scheduler.reports.usage.allocation_hours import update_gpu_totals
 
 log = logging.getLogger(__name__)
+
+REJECTIONS = (DatabaseError, InterfaceError, KeyError, AssertionError)
 
 
 @dataclass(slots=True)
@@ -63,13 +67,33 @@ def commit(
     """
     outcome = Outcome()
     if plan.bundles:
-        with fenced_transaction(held_lease):
-            record.save(force_insert=True)
-            log_context.bind_cycle(record.pk)
-            _apply_bundles(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
-            crash_point("commit.before_end")
+        try:
+            with _cycle_transaction(held_lease, record):
+                _write_bundles(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
+        except REJECTIONS as error:
+            _raise_if_unavailable(error)
+            outcome = Outcome()
+            with _cycle_transaction(held_lease, record):
+                _apply_bundles(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
         crash_point("commit.done")
     return outcome
+
+
+@contextmanager
+def _cycle_transaction(held_lease: HeldLease, record: Cycle) -> Iterator[None]:
+    """Run a transaction that begins by inserting the cycle's row."""
+    with fenced_transaction(held_lease):
+        record.pk = None
+        insert_rows([record])
+        log_context.bind_cycle(record.pk)
+        yield
+        crash_point("commit.before_end")
+
+
+def _raise_if_unavailable(error: Exception) -> None:
+    """Raise the error again if the database is unavailable, so that another attempt would fail as well."""
+    if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
+        raise error
 
 
 def _apply_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
@@ -78,9 +102,8 @@ def _apply_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
     try:
         with transaction.atomic():
             _write_bundles(bundles, commit_input, attempt)
-    except (DatabaseError, InterfaceError, KeyError, AssertionError) as error:
-        if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
-            raise
+    except REJECTIONS as error:
+        _raise_if_unavailable(error)
         if len(bundles) == 1:
             log.warning("bundle for %s dropped: %s", bundles[0].workload, error)
             outcome.stale.append((bundles[0], str(error).splitlines()[0] if str(error) else repr(error)))

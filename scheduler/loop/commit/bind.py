@@ -95,7 +95,9 @@ class NewRows:
             delete_reservations([workload.pk for workload in self.started])
         insert_rows(self.pods)
         insert_rows(self.allocations)
-        DeviceClaim.objects.bulk_create(self.claims)
+        for claim in self.claims:
+            claim.allocation_id = claim.allocation.pk  # known since its insertion
+        insert_rows(self.claims)
         for rows in (
             self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,
             self.pods, self.allocations, self.claims, self.started,

@@ -66,7 +66,7 @@ def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCach
         return []
     try:
         with transaction.atomic():
-            _evaluate(workloads, now, specs)
+            apply_gang_verdicts(workloads, now, specs)
     except (OperationalError, InterfaceError):
         raise
     except (DatabaseError, AssertionError, LookupError, ValueError) as error:
@@ -104,7 +104,8 @@ class Gang:
         return bool(live)
 
 
-def _evaluate(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> None:
+def apply_gang_verdicts(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> None:
+    """Evaluate the gangs of locked workloads, and move those with a verdict."""
     pods = _run_pods(workloads)
     gangs = [Gang(workload, pods[workload.pk], specs.get(workload)) for workload in workloads]
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django.db import DatabaseError, InterfaceError, OperationalError
+
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
@@ -20,6 +22,7 @@ from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.dispatch.gangs import (
+    apply_gang_verdicts,
     evaluate_gangs,
     lock_gangs,
     recount_gpus,
@@ -103,15 +106,20 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
     if affected:
         # A start may be lost if the database crashes, because the runtime reports it again.
         only_starts = not to_evaluate and all(change.state == PodState.RUNNING for change in changes)
-        with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
-            workloads = lock_gangs(affected)
-            rejections = _write_changes(changes, now)
-            notes += rejections
-            crash_point("reports.written")
-            notes += evaluate_gangs(workloads, now, context.specs)
-            if not only_starts:
-                recount_gpus(workloads, context.specs)
-            crash_point("reports.before_end")
+        try:
+            with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
+                workloads = lock_gangs(affected)
+                _write(changes, now)
+                crash_point("reports.written")
+                apply_gang_verdicts(workloads, now, context.specs)
+                if not only_starts:
+                    recount_gpus(workloads, context.specs)
+                crash_point("reports.before_end")
+        except (OperationalError, InterfaceError):
+            raise
+        except (DatabaseError, AssertionError, LookupError, ValueError):
+            rejections, more_notes = _record_separately(changes, affected, now, context)
+            notes += [*rejections, *more_notes]
         crash_point("reports.done")
     unknown = frozenset(
         pod.pk
@@ -122,6 +130,21 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
     )
     ended = sum(change.state not in LIVE_POD_STATES for change in changes)
     return ReportSummary(len(changes), ended, unknown, tuple(notes), left > 0 and not rejections)
+
+
+def _record_separately(
+    changes: Sequence[PodChange], affected: Collection[uuid.UUID], now: datetime, context: SchedulerContext
+) -> tuple[list[str], list[str]]:
+    """Record the changes after the database has rejected some, without the ones at fault.
+
+    Return a note for each rejected change, and for each gang that could not be evaluated.
+    """
+    with fenced_transaction(context.held_lease):
+        workloads = lock_gangs(affected)
+        rejections = _write_changes(changes, now)
+        notes = evaluate_gangs(workloads, now, context.specs)
+        recount_gpus(workloads, context.specs)
+    return rejections, notes
 
 
 def _take_first(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
