@@ -31,7 +31,7 @@ CALLS_WITHOUT_EFFECT = {
     "services/chat/scale_out_cancel": "no scale-out is in progress",
     "services/chat/autoscaler/enable": "the autoscaler is already enabled",
 }
-# The matrix puts the text that these templates have; it also creates one and deletes these.
+# The matrix sends the text that these templates already have; it also creates one and deletes these.
 SAME_VALUES = {("PUT", f"projects/vision/templates/{name}") for name in ("nightly", "carols")}
 CHANGES = [
     (method, path, body, headers)

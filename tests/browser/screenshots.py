@@ -22,7 +22,7 @@ VIEWPORTS_AND_THEMES = {
     "narrow": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
 }
 QUALITY = 0.7  # WebP quality; all pages together stay below 5 MB
-# Chromium is the only image library that the tests need.
+# Images are converted in Chromium, so that the tests need no image library.
 TO_WEBP = """async ([png, quality]) => {
   const image = new Image();
   image.src = 'data:image/png;base64,' + png;

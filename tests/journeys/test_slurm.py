@@ -15,7 +15,7 @@ from tests.journeys.slurm_pool import ROLE, create_pool, installation_settings, 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 
 LONG = 300.0
-# Counts steps from its checkpoint on until it may end. It saves the count before it is stopped.
+# Counts steps from its checkpoint until it may end, and saves the count before it is stopped.
 TRAIN = """
 cd "$BERTH_WORKSPACE"
 step=$(cat "checkpoint-$RANK" 2>/dev/null || echo 0)
@@ -104,7 +104,7 @@ def test_gang_on_slurm_is_reclaimed_and_resumes_and_the_queue_is_left_empty(
     (workspaces / gang.id / "enough").touch()
     until_phase(gang, "completed")
 
-    # The idle pool gives its allocations back, and nothing of the jobs is left.
+    # The idle pool releases its allocations, and the jobs leave nothing behind.
     until(lambda: slurm.queue() == [], LONG, story)
     assert list((slurm.root / "shared" / "pilots").iterdir()) == []
     until(lambda: list(admin.client().nodes.list(pool="hpc")) == [], LONG, story)

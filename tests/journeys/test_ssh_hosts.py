@@ -24,7 +24,7 @@ from tests.journeys.ssh_installation import (
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900), needs_namespaces]
 LONG = 300.0
-# Rank 0 counts steps and continues from the last one of the former run.
+# Rank 0 counts steps and continues from the last step of the previous run.
 COUNT = """
 step=$(cat "$BERTH_WORKSPACE/step-$RANK" 2>/dev/null || echo 0)
 echo "run $BERTH_RUN starts at step $step on $BERTH_NODE"

@@ -15,7 +15,7 @@ POINTS = (
     "services.isolated", "services.unregistered", "services.marked_sync", "services.copied",
     "services.done",
 )  # fmt: skip
-# The crashes after which a successor has most to repair; the others are heavy.
+# The crashes that leave the most to repair; tests of the others are heavy.
 AFTER_CALLS = {"services.registered", "services.copied"}
 
 

@@ -54,7 +54,7 @@ def test_both_processes_send_updates_after_losing_the_database_connection(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%'"
             )
-            assert cursor.rowcount >= 2  # this process may also still listen
+            assert cursor.rowcount >= 2  # this process may still be listening too
         assert kinds(first, "everything")
         assert kinds(second, "everything")
         workloads.submit(actor=cast.dave, project=cast.vision, document=training("two"))

@@ -249,7 +249,7 @@ def test_another_member_cannot_change_an_array(carol: Caller, dave: Caller, acti
 def test_submission_query_count_is_independent_of_the_number_of_tasks(
     dave: Caller, django_assert_num_queries: Any, size: int
 ) -> None:
-    dave.get("whoami")  # notes when the token was used last
+    dave.get("whoami")  # records when the token was last used
     with django_assert_num_queries(STATEMENTS):
         submit(dave, array={"tasks": size})
 

@@ -33,7 +33,7 @@ from tests.interpreters import find_python
 
 __all__ = ["metal_pool"]  # a fixture
 
-# The installed agent with paths of the test instead of the machine's, and as root.
+# The installed agent, run as root, with the test's paths instead of the machine's.
 INSTALLER = """
 import os, sys
 sys.path.insert(0, {agent!r})
@@ -71,7 +71,7 @@ while True:
         break
     time.sleep(0.1)
 """
-# A node whose pod is a process that outlives the agent. Each start ends the pods of the former one.
+# A node whose pod is a process that outlives the agent. Each start ends the pods of the previous one.
 START = "echo started >> {place}/starts; setsid sleep 300 & echo $! > {place}/pod.pid"
 STOP = "kill $(cat {place}/pod.pid); echo stopped > {place}/stops"
 UPGRADE = "echo upgraded >> {place}/upgrades; [ ! -e {place}/hold ] || sleep 300; [ ! -e {place}/fail ]"
@@ -121,7 +121,7 @@ class Host:
         try:
             return " Z " not in Path(f"/proc/{self.pid(name)}/stat").read_text()
         except (OSError, ValueError):
-            return False  # its file is missing or was not written yet
+            return False  # its file is missing or has not been written yet
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_batch_stores_workloads_with_roles_events_and_audit_entries(dave: Caller
 def test_query_count_does_not_grow_with_documents(
     dave: Caller, django_assert_num_queries: Any, count: int
 ) -> None:
-    dave.get("whoami")  # notes when the token was used last
+    dave.get("whoami")  # records when the token was last used
     with django_assert_num_queries(STATEMENTS):
         answer = dave.post(PATH, {"items": documents(numbered(count))}, Idempotency_Key="key")
     assert answer.json()["stored"] == count

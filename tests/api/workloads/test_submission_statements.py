@@ -18,7 +18,7 @@ def submit(caller: Caller, name: str, **changes: Any) -> Any:
 
 
 def test_submission_takes_seven_queries(dave: Caller, django_assert_num_queries: Any) -> None:
-    assert submit(dave, "first").status_code == 201  # notes when the token was used last
+    assert submit(dave, "first").status_code == 201  # records when the token was last used
     with django_assert_num_queries(STATEMENTS):
         assert submit(dave, "second").status_code == 201
 

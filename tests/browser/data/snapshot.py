@@ -12,7 +12,7 @@ from tests.browser.data.scene import Scene, busy
 from tests.database_cleanup import CONSTANT_TABLES
 
 SCHEMA = "scene_copy"
-# Whole hours stay as they are. All other timestamps are moved by the age of the copy.
+# Whole hours stay unchanged. All other timestamps are shifted by the age of the copy.
 NOT_MOVED = {("scheduler_usagehour", "hour")}
 
 

@@ -15,7 +15,7 @@ PATHS = (
     "/evictions", "/activity", "/access", "/secrets", "/account", "/queue?pool=train",
     "/fair-share?pool=train", "/usage?span=7d", "/notifications",
 )  # fmt: skip
-# A page of each kind, which stands for the others in `make test` where a check takes long.
+# One page of each kind, which represents the others in `make test` if a check takes long.
 SAMPLE = (
     "/", "/workloads", "/submit", "/quotas?pool=train", "/node-pools/train", "/nodes/train-0",
     "/fair-share?pool=train", "/usage?span=7d", "/notifications", "/node-pools/new",
@@ -55,7 +55,7 @@ def all_paths(scene: Scene) -> list[str]:
 
 
 def layout_faults(page: Page) -> list[str]:
-    """Return layout faults of the page, first as loaded, then with each menu and fold open."""
+    """Return layout faults of the page, first as loaded, then with each menu and collapsed section open."""
     faults: list[str] = page.evaluate(LAYOUT_FAULTS)
     if page.evaluate(OVERFLOW) > 0:
         faults.append("the page scrolls sideways")

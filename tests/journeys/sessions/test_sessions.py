@@ -34,7 +34,7 @@ from tests.journeys.installation import ROOT, until
 from tests.journeys.sessions import test_sessions as here
 
 pytestmark = pytest.mark.timeout(300)
-# Nodes have no copy of this file: its functions travel by value.
+# Nodes have no copy of this file: its functions are pickled by value.
 cloudpickle.register_pickle_by_value(here)
 
 

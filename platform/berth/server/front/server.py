@@ -22,7 +22,7 @@ APPLICATION = "berth.server.asgi:application"
 RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
 CONNECTIONS_MIN = 64
 DATABASE_WAIT_SECONDS = 10
-NEW_OBJECTS = 5000  # objects between garbage collections, which few of a request's objects need
+NEW_OBJECTS = 5000  # new objects between garbage collections; reference counting frees nearly all of them
 
 
 def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
