@@ -63,10 +63,6 @@ class Preview:
     def usable(self) -> tuple[PreviewedNode, ...]:
         return tuple(node for node in self.nodes if not node.obstacle)
 
-    @property
-    def has_error(self) -> bool:
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
-
 
 def error(message: str, remedy: str = "") -> Finding:
     return Finding(Severity.ERROR, message, remedy)

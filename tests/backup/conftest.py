@@ -10,6 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.journeys.installation import PATIENCE
+
 Berth = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -32,7 +34,7 @@ def admin(child_env: dict[str, str], tmp_path: Path) -> Berth:
             environment["DATABASE_URL"] = url
         done = subprocess.run(
             [sys.executable, "-m", "berth.cli.main", "admin", *words],
-            env=environment, capture_output=True, text=True, check=False, timeout=60,
+            env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr

@@ -8,20 +8,24 @@ import pytest
 
 from berth.server.backup.errors import BackupError
 from berth.server.backup.take import take_backup
-from projects.models import Workload
 from tests import factories
 from tests.backup.conftest import Berth, contents
 from tests.cast import make_cast
 
+pytestmark = pytest.mark.timeout(600)  # seconds; a restore starts a dozen processes
+
 
 @pytest.fixture
 def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
-    """Back up a small database that contains an eviction."""
+    """Back up a small database that contains an eviction, while a transaction with changes is open."""
     cast = make_cast()
     train, urgent = (factories.workload(cast.vision, name=name) for name in ("train", "urgent"))
     factories.eviction(train, urgent, cast.pool)
     file = tmp_path / "berth.backup"
-    done = admin("backup", str(file))
+    with psycopg.connect(database_url) as writer:
+        writer.execute("UPDATE projects_workload SET name = name || '-changed'")
+        done = admin("backup", str(file))
+        writer.rollback()
     assert done.returncode == 0, done.stderr
     assert "4 projects, 2 workloads, 1 evictions" in done.stdout
     assert "does not include the signing and encryption keys" in done.stderr
@@ -31,6 +35,7 @@ def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
 def test_restored_database_equals_the_original_and_is_replaced_only_with_force(
     admin: Berth, backup_file: Path, database_url: str, empty_url: str
 ) -> None:
+    """The open transaction neither blocked the backup nor is part of it."""
     assert oct(backup_file.stat().st_mode & 0o777) == "0o600"
     assert [path.name for path in backup_file.parent.iterdir() if "backup" in path.name] == [backup_file.name]
     done = admin("restore", str(backup_file), url=empty_url)
@@ -86,9 +91,8 @@ def test_keys_are_backed_up_on_request_and_never_overwritten(
 
 def test_failed_backup_prints_one_line(admin: Berth, empty_url: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("an earlier backup")
-    existing = admin("backup", str(tmp_path / "a"))
-    assert (existing.returncode, len(existing.stderr.splitlines())) == (1, 1)
-    assert "already exists" in existing.stderr
+    with pytest.raises(BackupError, match="already exists"):
+        take_backup(tmp_path / "a")
     assert (tmp_path / "a").read_text() == "an earlier backup"
     with pytest.raises(BackupError, match="is not a directory"):
         take_backup(tmp_path / "nowhere" / "a.backup")
@@ -100,19 +104,3 @@ def test_failed_backup_prints_one_line(admin: Berth, empty_url: str, tmp_path: P
     assert (unreachable.returncode, len(unreachable.stderr.splitlines())) == (1, 1)
     assert unreachable.stderr.startswith("berth: the database cannot be used: ")
     assert not {"b", "c"} & {path.name for path in tmp_path.iterdir()}
-
-
-def test_backup_ignores_open_transactions(
-    admin: Berth, database_url: str, empty_url: str, tmp_path: Path
-) -> None:
-    """An open transaction does not block the backup, and its changes are not included."""
-    factories.workload(make_cast().vision, name="train")
-    file = tmp_path / "second.backup"
-    before = contents(database_url)
-    with psycopg.connect(database_url) as writer:
-        writer.execute("UPDATE projects_workload SET name = name || '-changed'")
-        assert admin("backup", str(file)).returncode == 0
-        writer.rollback()
-    assert admin("restore", str(file), url=empty_url).returncode == 0
-    assert contents(empty_url) == before
-    assert Workload.objects.count() == 1

@@ -18,7 +18,6 @@ from scheduler.engine.model import (
     Reservation,
     Role,
     Snapshot,
-    Toleration,
     TopologyConstraint,
     Usage,
     Workload,
@@ -145,9 +144,6 @@ class World:
 
     def decide(self, *actions: str) -> Plan:
         return decide(self.snapshot(), actions or None)
-
-
-EVERYTHING = (Toleration(operator="Exists"),)
 
 
 def placed(plan: Plan) -> dict[str, list[str]]:

@@ -97,31 +97,9 @@ def submit(cast: Cast, name: str, command: str, replicas: int = 2) -> Workload:
     return submission.submit(actor=cast.dave, project=cast.vision, document=document)
 
 
-def count_listeners() -> int:
-    """Return the number of scheduler processes; each listens on its own connection."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND query = 'LISTEN \"berth_scheduler\"'"
-        )
-        count: int = cursor.fetchone()[0]
-        return count
-
-
 def phase(workload: Workload) -> str:
     workload.refresh_from_db()
     return workload.phase
-
-
-def test_pending_work_scales_up_an_elastic_pool_and_runs_as_processes(
-    cast: Cast, schedulers: Schedulers
-) -> None:
-    schedulers.start()
-    line = 'echo "$RANK of $WORLD_SIZE sees $CUDA_VISIBLE_DEVICES"; test "$BERTH_PROJECT" = vision'
-    workload = submit(cast, "hello", line)
-    until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.phase, workload.message))
-    assert workload.pods.filter(state="succeeded").count() == 2
-    assert not DeviceClaim.objects.exists()
 
 
 @pytest.mark.shows("PAD-11", "PAD-35")
@@ -148,20 +126,13 @@ def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedul
     assert not Allocation.objects.filter(released_at__isnull=True).exists()
 
 
-def test_stopping_scheduler_releases_its_lease_immediately(cast: Cast, schedulers: Schedulers) -> None:
-    first = schedulers.start()
-    until(lambda: schedulers.leader() is first)
-    schedulers.start()
-    until(lambda: count_listeners() == 2)
-    first.terminate()
-    assert first.wait(PATIENCE) == 0
-    assert not Lease.objects.get(name="scheduler").holder.endswith(f":{first.pid}")
-    until(lambda: schedulers.leader() not in (None, first))
-
-
-def test_scheduler_survives_the_loss_of_its_database_connections(cast: Cast, schedulers: Schedulers) -> None:
+def test_scheduler_scales_a_pool_up_and_survives_the_loss_of_its_database_connections(
+    cast: Cast, schedulers: Schedulers
+) -> None:
+    """When it is stopped, it releases its lease immediately."""
     process = schedulers.start()
-    workload = submit(cast, "before", "sleep 1")
+    line = 'test "$BERTH_PROJECT" = vision && test "$CUDA_VISIBLE_DEVICES$WORLD_SIZE" && sleep 1'
+    workload = submit(cast, "before", line)
     until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     with connection.cursor() as cursor:
         cursor.execute(
@@ -172,4 +143,9 @@ def test_scheduler_survives_the_loss_of_its_database_connections(cast: Cast, sch
     later = submit(cast, "after", "true")
     until(lambda: phase(later) == Phase.COMPLETED, details=lambda: (later.reason, later.message))
     until(lambda: phase(workload) == Phase.COMPLETED)
+    assert workload.pods.filter(state="succeeded").count() == 2
+    assert not DeviceClaim.objects.exists()
     assert process.poll() is None
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+    assert not Lease.objects.get(name="scheduler").holder.endswith(f":{process.pid}")

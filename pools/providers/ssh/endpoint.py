@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 PORT = 22
@@ -54,9 +54,6 @@ class Endpoint:
     @property
     def name(self) -> str:
         return self.address if self.port == PORT else f"{self.address} port {self.port}"
-
-    def with_host_key(self, host_key: str) -> "Endpoint":
-        return replace(self, host_key=host_key)
 
 
 @dataclass(frozen=True, slots=True)
