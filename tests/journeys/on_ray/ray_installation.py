@@ -10,7 +10,7 @@ from berth.client.models.pools import Node
 from berth.client.models.workloads import Event, Pod, Workload
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
-from tests.contracts.ray_cluster import name_of
+from tests.contracts.ray_cluster import process_name
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
 
@@ -109,7 +109,7 @@ class RayInstallation:
     def part(self, node: Node, name: str) -> int:
         """Return the process ID of the named Ray process on a node."""
         below = descendants(self.process(node))
-        return next(pid for pid in below if name_of(pid) == name)
+        return next(pid for pid in below if process_name(pid) == name)
 
     def process(self, node: Node) -> int:
         """Return the ID of the node's main process, the parent of Ray and the agent."""
