@@ -154,7 +154,10 @@ class FakeKubelets:
                 self._running[path] = started
 
     def _patch(self, path: str, body: Object) -> None:
-        response = self._http.patch(path, content=json.dumps(body))
+        try:
+            response = self._http.patch(path, content=json.dumps(body))
+        except httpx.TransportError:  # an idle connection was closed
+            response = self._http.patch(path, content=json.dumps(body))
         if response.status_code != 404:
             response.raise_for_status()
 

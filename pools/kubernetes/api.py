@@ -27,6 +27,7 @@ TEXT_MAX = 500
 # smaller differences are ignored: the Date header has whole seconds, and responses take time
 SKEW_MIN = timedelta(seconds=5)
 CONNECTED = "CONNECTED"
+BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 Object = Mapping[str, Any]
 
 
@@ -77,7 +78,9 @@ class Api:
                 base_url=base_url, headers=headers, timeout=TIMEOUT, trust_env=False,
                 verify=tls, proxy=connection.proxy or None,
                 auth=_TokenFile(connection.token_file) if connection.token_file else None,
-                limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
+                # With fewer idle connections than connections, httpcore may close one that a thread is about
+                # to use.
+                limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
             )  # fmt: skip
 
     @property
@@ -192,7 +195,12 @@ class Api:
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
         with self._call_errors():
-            response = self._http.request(method, path, params=query, content=content, headers=headers)
+            request = self._http.build_request(method, path, params=query, content=content, headers=headers)
+            try:
+                response = self._http.send(request)
+            except BROKEN:
+                # An idle connection may have been closed by either side. Every call can be repeated.
+                response = self._http.send(request)
         self.clock_offset = _clock_offset(response)
         self._raise_for_status(response)
         try:

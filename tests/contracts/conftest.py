@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.contracts.kubernetes_cluster import missing_parts, real_cluster
 from tests.contracts.ray_cluster import RayCluster, ray_cluster
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
 
@@ -21,3 +22,12 @@ def slurm() -> Iterator[SlurmCluster]:
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
     with slurm_cluster() as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the kubeconfig of an admin of a real Kubernetes cluster."""
+    if missing := missing_parts():
+        pytest.skip(f"NO REAL KUBERNETES: {missing}")
+    with real_cluster(tmp_path_factory.mktemp("cluster")) as text:
+        yield text

@@ -10,7 +10,7 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause, RuntimeFailure
 from tests.contracts import test_runtime as contract
-from tests.contracts.kubernetes_cluster import missing_parts, real_cluster, with_shipped_role
+from tests.contracts.kubernetes_cluster import with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 
@@ -23,14 +23,6 @@ globals().update(
         if name.startswith("test_") and "stage" in inspect.signature(claim).parameters
     }
 )
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if missing := missing_parts():
-        pytest.skip(f"NO REAL KUBERNETES: {missing}")
-    with real_cluster(tmp_path_factory.mktemp("cluster")) as text:
-        yield text
 
 
 @pytest.fixture
