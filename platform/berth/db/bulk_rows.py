@@ -12,6 +12,8 @@ from django.db.models import Field, Model
 from django.db.models.expressions import DatabaseDefault
 from pydantic_core import to_json
 
+from berth.db import prepared
+
 AnyField: TypeAlias = "Field[Any, Any]"
 
 
@@ -30,10 +32,8 @@ def insert_rows(rows: Sequence[Model]) -> None:
         RETURNING "{options.pk.column}"
     """  # noqa: S608 - names of tables and columns come from the model
     values = [{field.column: getattr(row, field.attname) for field in fields} for row in rows]
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [to_parameter(values)])
-        for row, (pk,) in zip(rows, cursor.fetchall(), strict=True):
-            row.pk, row._state.adding = pk, False
+    for row, (pk,) in zip(rows, prepared.fetch_all(statement, [to_parameter(values)]), strict=True):
+        row.pk, row._state.adding = pk, False
 
 
 def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:

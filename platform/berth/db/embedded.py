@@ -41,6 +41,7 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "work_mem": "16MB",  # enough to aggregate a month of usage in memory
     "jit": "off",
+    "autovacuum_naptime": "15s",  # the scheduler reads indexes that grow with each change until a vacuum
     "timezone": "UTC",
     "log_timezone": "UTC",
     "idle_in_transaction_session_timeout": "5min",

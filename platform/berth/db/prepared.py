@@ -1,36 +1,38 @@
 """Run queries that each database connection parses and plans only once.
 
-This is meant for the few queries that run in every request. They bypass Django's query compiler and are not
-planned again, because planning takes longer than running them.
+This is meant for queries that run in every request or in every tick. They bypass Django's query compiler and
+are not planned again, because planning takes longer than running them.
 """
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 from weakref import WeakSet
 
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.postgresql.base import ServerBindingCursor
 
+Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
+
 _configured: WeakSet[psycopg.Connection[Any]] = WeakSet()
 
 
-def fetch_all(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+def fetch_all(statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
     """Run a prepared query, and return its rows."""
     return cast("list[tuple[Any, ...]]", _run(statement, parameters).fetchall())
 
 
-def fetch_one(statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
+def fetch_one(statement: str, parameters: Parameters) -> tuple[Any, ...] | None:
     """Run a prepared query, and return its first row, or None if there is none."""
     return cast("tuple[Any, ...] | None", _run(statement, parameters).fetchone())
 
 
-def execute(statement: str, parameters: Sequence[Any]) -> None:
+def execute(statement: str, parameters: Parameters) -> None:
     """Run a prepared query that returns no rows."""
     _run(statement, parameters)
 
 
-def _run(statement: str, parameters: Sequence[Any]) -> Any:
+def _run(statement: str, parameters: Parameters) -> Any:
     """Run a query with a cursor that sends parameters separately. Return the cursor.
 
     The database prepares a query when such a cursor runs it for the second time; see `prepare_threshold` in

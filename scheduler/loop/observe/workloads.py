@@ -36,16 +36,20 @@ class PodRow:
     warnings: int = 0
 
 
+# Two queries, because one condition for both kinds of pods would read the pods of all ended workloads.
 PODS = RowQuery(
-    version="concat(pod.id, ' ', pod.xmin, pod.ctid, ' ', held.xmin, held.ctid)",
+    version="concat(pod.id, ' ', pod.version, ' ', held.xmin, held.ctid)",
     columns="""pod.id, pod.workload_id, pod.role, pod.index, pod.run, pod.node_id, pod.state, pod.since,
                pod.created_at, pod.started_at, coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0),
                pod.warnings""",
-    source="""FROM projects_pod AS pod LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id
-              WHERE (pod.state IN ('starting', 'running', 'stopping')
-                     OR pod.state = 'succeeded' AND EXISTS (
-                        SELECT 1 FROM projects_workload AS work
-                         WHERE work.id = pod.workload_id AND work.phase IN ('starting', 'running')))""",
+    source="""FROM (SELECT live.*, concat(live.xmin, live.ctid) AS version
+                     FROM projects_pod AS live WHERE live.state IN ('starting', 'running', 'stopping')
+                    UNION ALL
+                   SELECT ended.*, concat(ended.xmin, ended.ctid)
+                     FROM projects_workload AS work JOIN projects_pod AS ended ON ended.workload_id = work.id
+                    WHERE work.phase IN ('starting', 'running') AND ended.state = 'succeeded') AS pod
+              LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id
+              WHERE (true)""",
     id="pod.id",
     order="pod.workload_id, pod.role, pod.index",
     build_row=lambda columns: PodRow(*columns),

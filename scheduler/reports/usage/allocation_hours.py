@@ -4,9 +4,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from django.db import connection
-
-from scheduler.models import DeviceClaim
+from berth.db import prepared
 
 RECOUNT = """
     UPDATE projects_workload AS workload SET gpu_milli_now = total.gpu_milli
@@ -22,8 +20,11 @@ RECOUNT = """
 RELEASE = """
     WITH ended AS (
         UPDATE scheduler_allocation SET released_at = %(at)s
-         WHERE pod_id = ANY(%(pods)s) AND released_at IS NULL
+         WHERE pod_id = ANY(%(pods)s::uuid[]) AND released_at IS NULL
         RETURNING *
+    ), freed AS (
+        DELETE FROM scheduler_deviceclaim AS claim USING scheduler_allocation AS held
+         WHERE held.id = claim.allocation_id AND held.pod_id = ANY(%(pods)s::uuid[])
     )
     INSERT INTO scheduler_usagehour AS stored
         (hour, pool_id, pool_name, department_id, department_name, project_id, project_name, user_name,
@@ -59,8 +60,7 @@ def update_gpu_totals(workloads: Iterable[uuid.UUID]) -> None:
     """Recompute the stored GPU totals of workloads from their allocations."""
     ids = sorted(set(workloads))
     if ids:
-        with connection.cursor() as cursor:
-            cursor.execute(RECOUNT, [ids])
+        prepared.execute(RECOUNT, [ids])
 
 
 def release_allocations(pods: Collection[uuid.UUID], at: datetime) -> None:
@@ -69,6 +69,4 @@ def release_allocations(pods: Collection[uuid.UUID], at: datetime) -> None:
     Allocations that are already released are skipped, so a second call has no effect.
     """
     if pods:
-        with connection.cursor() as cursor:
-            cursor.execute(RELEASE, {"at": at, "pods": list(pods)})
-        DeviceClaim.objects.filter(allocation__pod_id__in=pods).delete()
+        prepared.execute(RELEASE, {"at": at, "pods": list(pods)})
