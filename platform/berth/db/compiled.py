@@ -1,7 +1,8 @@
 """Compile the queries of the scheduler's loop to SQL only once.
 
-Django composes the SQL of a query each time it runs. For a query with a dozen columns, that takes longer than
-PostgreSQL needs to answer it. PostgreSQL also plans such a query only once per connection.
+Django composes the SQL of a query each time it runs, and collects the converters of its columns. For a query
+with a dozen columns, that takes longer than PostgreSQL needs to answer it. PostgreSQL also plans such a query
+only once per connection.
 """
 
 import copy
@@ -63,6 +64,8 @@ def compiled_once(
         sql, values = compiler.as_sql()
         parts = ["%s" if isinstance(each, Parameter) else _literal(each) for each in values]
         positions = tuple(each.position for each in values if isinstance(each, Parameter))
+        converters = compiler.get_converters([column for column, *_ in compiler.select[: compiler.col_count]])
+        compiler.get_converters = lambda columns: converters
         return queryset, compiler, sql % tuple(parts), positions
 
     fetch = fetch_all if planned_once else _fetch_unprepared

@@ -27,7 +27,12 @@ USABLE_NODE_STATES = ("ready",)
 RESERVABLE_NODE_STATES = ("ready", "booting", "requested")
 
 WORKLOADS = compiled_once(
-    lambda keys: Workload.objects.select_for_update(of=("self",)).filter(pk__any=keys).order_by("pk")
+    lambda keys: (
+        Workload.objects.select_for_update(of=("self",))
+        .filter(pk__any=keys)
+        .defer("labels", "explanation", "pending_reasons")
+        .order_by("pk")
+    )
 )
 NODES = compiled_once(
     lambda keys: (

@@ -33,6 +33,7 @@ EVALUATED = compiled_once(
     lambda keys: (
         Workload.objects.select_for_update(of=("self",))
         .filter(pk__any=keys, phase__in=EVALUATED_PHASES)
+        .defer("labels", "explanation", "pending_reasons")
         .order_by("pk")
     )
 )

@@ -34,7 +34,13 @@ STARTING = compiled_once(
     lambda: (
         Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
         .select_related("workload__session", "workload__array", "allocation")
-        .defer("workload__session__setup", "workload__array__spec")
+        .defer(
+            "workload__labels",
+            "workload__explanation",
+            "workload__pending_reasons",
+            "workload__session__setup",
+            "workload__array__spec",
+        )
         .order_by("workload_id", "rank", "pk")
     )
 )

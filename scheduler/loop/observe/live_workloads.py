@@ -1,10 +1,9 @@
 """The engine's view of all live workloads. Each observation rebuilds only a few of them.
 
-Most live workloads are pending. The engine's view of a pending workload depends only on its row,
-its project's name and the pools' image policies. Such a workload is settled: it is rebuilt only
-if one of these changes. All other workloads, such as those with pods or dependencies, are rebuilt
-in each observation. A workload that has not changed keeps the same engine object, so that the
-engine immediately detects that nothing has changed.
+Most workloads are settled: the engine's view of them depends only on their rows and pods, the names of their
+projects and nodes, and the pools' image policies. A settled workload is rebuilt only if one of these changes.
+Workloads with dependencies or delays and workloads that stop are rebuilt in each observation. A workload that
+has not changed keeps the same engine object, so that the engine immediately detects that nothing has changed.
 """
 
 import uuid
@@ -58,6 +57,8 @@ class LiveWorkloads:
     _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
+    _pods: Mapping[uuid.UUID, Sequence[PodRow]] = field(default_factory=dict)  # by workload
+    _nodes: Mapping[int, str] = field(default_factory=dict)  # names by ID
     _shared: object = None  # values that all entries depend on
     _ids: list[int] = field(default_factory=list)  # IDs of all entries, sorted
     # engine objects in the order of `_ids`
@@ -67,8 +68,11 @@ class LiveWorkloads:
         """Read the changed rows and rebuild the affected workloads."""
         changed, before = self._mirror.read(), self._shared
         self._shared = None  # if this observation fails, the next one rebuilds everything
-        rows, pods = self._mirror.rows, self._group_pods(around.nodes)
-        due = changed | self._unsettled | pods.keys()
+        rows, pods, pods_before = self._mirror.rows, self._group_pods(around.nodes), self._pods
+        due = changed | self._unsettled | {pk for pk, own in pods.items() if pods_before.get(pk) != own}
+        due |= pods_before.keys() - pods.keys()
+        if around.nodes != self._nodes:
+            due |= pods.keys()
         shared = (around.queues.projects, around.queues.project_names, around.policies.settings)
         if shared != before:
             due |= rows.keys() | self._entries.keys()
@@ -83,6 +87,7 @@ class LiveWorkloads:
         around.specs.keep_only(rows)
         dependencies = self._find_dependencies(due_rows, names, parsed, around.queues)
         self.placeholders, self._unsettled = dependencies.placeholders, set()
+        self._pods, self._nodes = pods, around.nodes
         for row in due_rows:
             spec = parsed[row.pk].spec
             pending = spec if row.phase == Phase.PENDING else None
@@ -98,7 +103,7 @@ class LiveWorkloads:
             )
             own_pods = pods.get(row.pk, ())
             self._convert(row, own_pods, workload_names, around)
-            if not (row.phase == Phase.PENDING and not own_pods and _is_plain(spec)):
+            if not _is_plain(spec) or can_change_with_time(row, own_pods):
                 self._unsettled.add(row.pk)
         self._shared = shared
 
@@ -108,7 +113,7 @@ class LiveWorkloads:
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
         """Return the IDs of the pods by their names in the engine."""
-        return {name: pod for pk in self._unsettled for name, pod in self._entries[pk].pod_ids}
+        return {name: pod for pk in self._pods for name, pod in self._entries[pk].pod_ids}
 
     def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Return the engine's names of those workloads that are live."""
@@ -175,5 +180,5 @@ class LiveWorkloads:
 
 
 def _is_plain(spec: WorkloadSpec | None) -> bool:
-    """Return whether a pending workload has neither dependencies nor pools that it may use only later."""
+    """Return whether a workload has neither dependencies nor pools that it may use only later."""
     return spec is None or (not spec.depends_on and spec.burst_after is None)
