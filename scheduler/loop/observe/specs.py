@@ -1,18 +1,28 @@
 """Cache the parsed document of each live workload.
 
-A stored document changes only when it is edited, and the workload counts its edits.
+A stored document changes only when it is edited, and the workload counts its edits. Documents that differ
+only in their names are validated once, because a new leader reads the documents of all live workloads.
 """
 
+import json
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from berth.core.spec import SpecError, WorkloadSpec, build_tree, parse_workload
+from berth.core.spec.texts import NAME
+from berth.db import prepared
 from projects.models import Workload
 from scheduler.engine.from_spec import to_group
 from scheduler.engine.model import Group, Role
 
 NOTHING_TO_RUN = Group("all", (), 0)
+MAX_TEMPLATES = 1000
+DOCUMENTS = """
+    SELECT id, edits, spec -> 'name',
+           (CASE jsonb_typeof(spec) WHEN 'object' THEN spec - 'name' ELSE spec END)::text
+      FROM projects_workload WHERE id = ANY(%s::uuid[])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,7 @@ class SpecCache:
     def __init__(self) -> None:
         # (number of edits, parsed document) by workload ID
         self._specs: dict[uuid.UUID, tuple[int, ParsedSpec]] = {}
+        self._templates: dict[str, ParsedSpec] = {}  # by document without its name
 
     def get(self, workload: Workload) -> ParsedSpec:
         edits, spec = self._specs.get(workload.pk, (None, None))
@@ -73,9 +84,27 @@ class SpecCache:
         Read only documents that are not cached. A document may be newer than the given number.
         """
         missing = [pk for pk, number in edits.items() if self._cached_edits(pk) != number]
-        for pk, number, document in _documents(missing):
-            self._specs[pk] = number, parse_spec(document)
+        for pk, number, name, text in _documents(missing):
+            self._specs[pk] = number, self._parse(name, text)
         return {pk: self._specs[pk][1] for pk in edits}
+
+    def _parse(self, name: object, text: str) -> ParsedSpec:
+        """Parse a document, given its name and the text of everything else."""
+        template = self._templates.get(text)
+        if (
+            template is not None
+            and template.spec is not None
+            and isinstance(name, str)
+            and NAME.fullmatch(name)
+        ):
+            return replace(template, spec=template.spec.model_copy(update={"name": name}))
+        document = json.loads(text)
+        parsed = parse_spec({**document, "name": name} if isinstance(document, dict) and name else document)
+        if parsed.spec is not None and not parsed.spec.depends_on and parsed.spec.array is None:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
+            self._templates[text] = parsed
+        return parsed
 
     def keep_only(self, ids: Collection[uuid.UUID]) -> None:
         """Forget workloads that have ended."""
@@ -87,5 +116,7 @@ class SpecCache:
         return None if cached is None else cached[0]
 
 
-def _documents(ids: list[uuid.UUID]) -> Iterable[tuple[uuid.UUID, int, object]]:
-    return Workload.objects.filter(pk__in=ids).values_list("pk", "edits", "spec") if ids else ()
+def _documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
+    """Yield the ID, the number of edits, and the document's name and the text of everything else."""
+    for pk, edits, name, text in prepared.fetch_all(DOCUMENTS, [ids]) if ids else ():
+        yield pk, edits, name and json.loads(name), text

@@ -1,0 +1,57 @@
+"""Tests of the cache of parsed documents."""
+
+import pytest
+
+from projects.models import Workload
+from scheduler.loop.observe import specs
+from scheduler.loop.observe.specs import SpecCache
+from tests.scheduler.stage import Stage
+
+
+def read_all(cache: SpecCache) -> dict[str, specs.ParsedSpec]:
+    rows = list(Workload.objects.order_by("name"))
+    parsed = cache.get_all({row.pk: row.edits for row in rows})
+    return {row.name: parsed[row.pk] for row in rows}
+
+
+def test_documents_that_differ_only_in_their_names_are_validated_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        stage.submit(name, priority=60)
+    stage.submit("four", priority=70)
+    validated: list[object] = []
+    parse = specs.parse_spec
+    monkeypatch.setattr(specs, "parse_spec", lambda document: validated.append(document) or parse(document))
+    by_name = read_all(SpecCache())
+    assert len(validated) == 2
+    for row in Workload.objects.all():
+        assert by_name[row.name] == parse(row.spec)
+
+
+def test_document_with_an_invalid_name_is_unreadable(stage: Stage) -> None:
+    for name in ("one", "two"):
+        stage.submit(name)
+    row = Workload.objects.get(name="two")
+    Workload.objects.filter(pk=row.pk).update(spec={**row.spec, "name": "Not A Name"})
+    by_name = read_all(SpecCache())
+    assert by_name["one"].spec is not None
+    assert by_name["two"].spec is None
+    assert "name" in by_name["two"].error
+
+
+@pytest.mark.parametrize("document", [[], "text", {}, 5])
+def test_document_of_another_type_is_unreadable(stage: Stage, document: object) -> None:
+    row = stage.submit("one")
+    Workload.objects.filter(pk=row.pk).update(spec=document)
+    assert read_all(SpecCache())["one"] == specs.parse_spec(document)
+
+
+def test_workload_may_depend_on_the_name_of_another_with_the_same_document(stage: Stage) -> None:
+    stage.submit("first", depends_on=["second"])
+    stage.submit("second", depends_on=["second-of-all"])
+    row = Workload.objects.get(name="second")
+    Workload.objects.filter(pk=row.pk).update(spec={**row.spec, "depends_on": ["second"]})
+    by_name = read_all(SpecCache())
+    assert by_name["first"].spec is not None
+    assert by_name["second"].spec is None
