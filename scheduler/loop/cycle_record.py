@@ -10,6 +10,7 @@ from typing import Any
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import span
+from scheduler.engine.explain.refusals import Refusals
 from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, Pool
 from scheduler.engine.plan import Bundle, Evict, Plan, QueueReport
@@ -19,13 +20,14 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.observe.view import ClusterView
 from scheduler.loop.snapshot_codec import SnapshotEncoder
-from scheduler.loop.snapshots import pack
+from scheduler.loop.snapshots import MAX_WORKLOADS, pack
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
+PART_SIZE = 2000  # number of workloads per step
 FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and its snapshot stored
 # pace for larger clusters, in workloads per second
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
@@ -40,13 +42,17 @@ class Pace:
     per_second: int
     last: datetime | None = None
 
-    def is_due(self, size: int, now: datetime) -> bool:
+    def is_due_at(self, size: int, now: datetime) -> bool:
         """Return whether enough time has passed since the work last ran."""
         interval = timedelta(seconds=size / self.per_second)
-        if size > FREE_SIZE and self.last is not None and self.last <= now < self.last + interval:
-            return False
-        self.last = now
-        return True
+        return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
+
+    def is_due(self, size: int, now: datetime) -> bool:
+        """Return whether the work is due. If it is, it is due again after the next interval."""
+        due = self.is_due_at(size, now)
+        if due:
+            self.last = now
+        return due
 
 
 @dataclass(slots=True)
@@ -205,6 +211,22 @@ def explain_more(run: CycleRun, context: SchedulerContext, memory: CycleMemory) 
     """Write the next batch of pending reasons after `record_cycle`. Return whether rows changed."""
     with fenced_transaction(context.held_lease, waits_for_disk=False):
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
+
+
+def prepare_snapshot(run: CycleRun, memory: CycleMemory) -> bool:
+    """Encode a part of the snapshot that `store_snapshot` will store. Return whether there may be more."""
+    snapshot = run.view.snapshot
+    return len(snapshot.workloads) <= MAX_WORKLOADS and memory.encoder.encode_part(snapshot, PART_SIZE)
+
+
+def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
+    """Compose a part of the pending reasons that `record_cycle` will write.
+
+    Return whether there may be more.
+    """
+    refusals = run.plan.refusals
+    is_due = memory.explained.is_due_at(run.record.pending, run.view.at)
+    return is_due and isinstance(refusals, Refusals) and refusals.expand(PART_SIZE)
 
 
 def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:

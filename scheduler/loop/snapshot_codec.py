@@ -29,6 +29,18 @@ class SnapshotEncoder:
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
 
+    def encode_part(self, snapshot: Snapshot, count: int) -> bool:
+        """Encode at most `count` new or changed workloads ahead. Return whether there may be more."""
+        cache, encoded = self._encoded.setdefault("workloads", {}), 0
+        for item in snapshot.workloads:
+            cached = cache.get(item.name)
+            if cached is None or cached[0] is not item:
+                if encoded == count:
+                    return True
+                cache[item.name] = item, to_json(_to_plain(item))
+                encoded += 1
+        return False
+
     def encode(self, snapshot: Snapshot) -> str:
         parts = []
         for name, default in _fields(Snapshot):

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ from pools.engine.victims import Work
 from pools.lost_work import LazyWork
 from pools.models import NodePool
 from scheduler.engine.model import NodeState
-from scheduler.engine.plan import Plan
+from scheduler.engine.plan import Bundle, Plan
 from scheduler.loop import log_context
 from scheduler.loop.commit import commit
 from scheduler.loop.commit.reservations import drop_stale_reservations
@@ -33,7 +33,9 @@ from scheduler.loop.cycle_record import (
     CycleMemory,
     CycleRun,
     CycleTimer,
+    compose_reasons,
     explain_more,
+    prepare_snapshot,
     record_cycle,
     record_failure,
     store_snapshot,
@@ -80,7 +82,7 @@ class Loop:
     _timer: CycleTimer = field(init=False)
     _runs: list[CycleRun] = field(default_factory=list)  # unrecorded cycles, and the newest cycle
     _notes: list[str] = field(default_factory=list)
-    _stale_bundles: int = 0  # number of leading bundles of the plan that failed to commit in the last tick
+    _stale: dict[str, datetime] = field(default_factory=dict)  # when a workload's bundle was last stale
     _changed: bool = False
     is_empty: bool = False  # whether the newest observation contained no live workload
     must_retry: bool = False  # a step failed or a bundle was stale, so another tick must follow soon
@@ -135,8 +137,7 @@ class Loop:
         if view is None or plan is None:
             return
         record = self._timer.record(view, plan, self.context.held_lease)
-        first = self._stale_bundles if self._stale_bundles < len(plan.bundles) else 0
-        part = replace(plan, bundles=plan.bundles[first : first + MAX_BUNDLES])
+        part = replace(plan, bundles=self._next_bundles(plan))
 
         def step() -> CycleRun:
             rendezvous = rendezvous_for_plan(view, part, self.context)
@@ -146,14 +147,25 @@ class Loop:
 
         run = self._cycle_step("commit", step)
         if run is not None:
-            self.has_more |= first + MAX_BUNDLES < len(plan.bundles)
+            untried = sum(bundle.workload not in self._stale for bundle in plan.bundles)
+            goes_on = bool(run.outcome.applied) or untried > MAX_BUNDLES
+            self.has_more |= goes_on and len(plan.bundles) > MAX_BUNDLES
             record.commit_ms = self._timer.milliseconds["commit"]
             self._runs.append(run)
             self._changed |= bool(run.outcome.applied or run.outcome.stale)
             self.must_retry |= bool(run.outcome.stale)
-            self._stale_bundles = 0 if run.outcome.applied else first + len(part.bundles)
+            self._stale |= {bundle.workload: view.at for bundle, _ in run.outcome.stale}
             if run.outcome.applied and self._advance_arrays(view.at):
                 wake("scheduler", "array")  # the next cycle places the released tasks
+
+    def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
+        """Return the bundles of this tick. Those that have been stale are last, and they take turns."""
+        workloads = {bundle.workload for bundle in plan.bundles}
+        self._stale = {name: at for name, at in self._stale.items() if name in workloads}
+        never = datetime.min.replace(tzinfo=UTC)
+        return tuple(
+            sorted(plan.bundles, key=lambda bundle: self._stale.get(bundle.workload, never))[:MAX_BUNDLES]
+        )
 
     def dispatch(self, now: datetime) -> None:
         """Start and stop pods to match their rows."""
@@ -229,13 +241,20 @@ class Loop:
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
         for run in runs:
             if not run.written:
+                while run is self._runs[-1] and self._try("records", self._part_of(compose_reasons, run)):
+                    yield False
                 yield bool(self._try("records", self._record_step(run, notes)))
             if run.is_snapshot_due:
+                while self._try("snapshots", self._part_of(prepare_snapshot, run)):
+                    yield False
                 self._try("snapshots", self._snapshot_step(run))
                 yield False
         while runs and self.memory.explanations.has_more:
             yield bool(self._try("records", lambda: explain_more(runs[-1], self.context, self.memory)))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
+
+    def _part_of(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
+        return lambda: step(run, self.memory)
 
     def _record_step(self, run: CycleRun, notes: list[str]) -> Callable[[], bool]:
         newest = run is self._runs[-1]

@@ -1,13 +1,17 @@
 """Tests that a tick does a bounded amount of work, and that the following ticks do the rest."""
 
 import pytest
+from django.db.models import F
 
 from pools.runtimes.base import PodOrder, RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
+from scheduler.engine.plan import Plan
 from scheduler.loop import cycle_record, tick
 from scheduler.loop.cycle_record import Pace
 from scheduler.loop.dispatch import pods, reports
+from scheduler.models import Cycle
 from scheduler.reports.explanations import writer
+from scheduler.reports.replay import replay
 from tests.scheduler.stage import NOON, Stage
 from tests.scheduler.statements import phases, submit_copies
 
@@ -175,21 +179,64 @@ def test_reasons_of_a_cycle_that_cannot_be_recorded_are_written_later(
     assert workload.explanation is not None
 
 
-def test_only_the_first_workloads_get_new_numbers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MAX_UPDATES", 1)
+def test_first_workloads_get_new_numbers_and_the_others_take_turns(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "MAX_UPDATES", 2)
     role = {"name": "worker", "replicas": 1, "gpu": 2}
     for number in range(2 * COUNT):
         stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
     stage.tick(2 * COUNT)
-    head, *others = Workload.objects.filter(phase=Phase.PENDING).order_by("explanation__queue_position")
-    assert len(others) > 2
+    pending = Workload.objects.filter(phase=Phase.PENDING).order_by("explanation__queue_position")
+    head, *others = pending
+    assert len(others) > 3
     Workload.objects.filter(pk=head.pk).update(phase=Phase.CANCELLED, ended_at=stage.clock.now())
     before = stage.clock.now()
     stage.clock.advance(1)
     stage.tick()
-    explained = set(Workload.objects.filter(phase=Phase.PENDING, explained_at__gt=before))
+    explained = set(pending.filter(explained_at__gt=before))
     assert explained
-    assert explained <= set(others[:2])  # the new head may have new reasons, and another one gets new numbers
+    assert explained <= set(others[:3])  # the new head may have new reasons, and two get new numbers
+    stage.tick(len(others))
+    positions = [row.explanation["queue_position"] for row in pending.all() if row.explanation]
+    assert positions == [*range(1, len(others) + 1)]
+
+
+def test_stale_bundles_take_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    workloads = submit_copies(stage, COUNT)
+    tried: list[set[str]] = []
+
+    def change_all(view: object, part: Plan, *arguments: object) -> dict[str, object]:
+        tried.append({bundle.workload for bundle in part.bundles})
+        Workload.objects.filter(phase=Phase.PENDING).update(version=F("version") + 1)
+        return {}
+
+    monkeypatch.setattr(tick, "rendezvous_for_plan", change_all)
+    for _ in range(COUNT):
+        stage.loop.tick()
+        stage.clock.advance(1)
+    assert set.union(*tried[:3]) == {row.handle for row in workloads}
+    assert set.union(*tried[3:]) == set.union(*tried[:2])
+    assert phases(workloads) == {Phase.PENDING}
+
+
+def test_reasons_and_snapshots_of_long_queues_are_made_in_parts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = {"name": "worker", "replicas": 1, "gpu": 2}
+    for number in range(2 * COUNT):
+        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    stage.loop.tick(reconcile=False)
+    whole = len([*stage.loop.reconcile_steps()])
+    for number in range(2 * COUNT):
+        stage.submit(f"x{number}", project=stage.cast.speech, roles=[role])
+    monkeypatch.setattr(cycle_record, "PART_SIZE", MOST)
+    stage.loop.tick(reconcile=False)
+    assert len([*stage.loop.reconcile_steps()]) >= whole + 2 * (2 * COUNT // MOST)
+    cycle = Cycle.objects.order_by("-pk")[0]
+    assert not Workload.objects.filter(phase=Phase.PENDING, explained_at=None).exists()
+    assert replay(cycle).identical
 
 
 def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

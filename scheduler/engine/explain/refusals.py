@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
+from itertools import chain, islice
 from typing import overload
 
 from scheduler.engine.board.board import Board
@@ -181,10 +182,26 @@ class Refusals(Sequence[Refusal]):
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools
+        self._ready: list[Refusal] = []
+        self._left = self._expand_all()
+
+    def expand(self, count: int) -> bool:
+        """Expand the next refusals, at most `count`. Return whether there may be more."""
+        before = len(self._ready)
+        try:
+            self._ready += islice(self._left, count)
+        except Exception:
+            self._ready, self._left = [], self._expand_all()  # a generator ends when it raises an error
+            raise
+        return len(self._ready) - before == count
+
+    def _expand_all(self) -> Iterator[Refusal]:
+        return chain.from_iterable(pool.expand() for pool in self._pools)
 
     @cached_property
     def _expanded(self) -> tuple[Refusal, ...]:
-        refusals = [refusal for pool in self._pools for refusal in pool.expand()]
+        refusals = [*self._ready, *self._left]
+        self._ready = []
         if len(self._pools) == 1:
             return tuple(refusals)
         best: dict[str, Refusal] = {}

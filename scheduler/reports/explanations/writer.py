@@ -21,9 +21,10 @@ from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-# maximum number of updates per cycle for workloads that are pending for the same reasons as
-# before
-MAX_UPDATES = 250
+# Maximum number of updates per cycle for workloads that are pending for the same reasons as before. Half of
+# them are for the first in the queue. The others take turns, and each is updated within MAX_TURNS cycles,
+# even if that takes more updates.
+MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 
 # Lock rows in the same order as other transactions that lock the tasks of an array.
@@ -82,12 +83,14 @@ class ExplanationWriter:
     """Remembers the stored explanations and writes only changes, in batches.
 
     Most changes affect only numbers, such as the queue position. Each cycle writes these only for
-    the first workloads in the queue.
+    the first workloads in the queue and for some of the others, which take turns.
     """
 
     def __init__(self) -> None:
         self._written: dict[uuid.UUID, State] = {}
         self._unwritten: Sequence[Change] = ()
+        self._turns: dict[uuid.UUID, int] = {}  # cycle of each workload's last turn
+        self._cycles = 0
 
     @property
     def has_more(self) -> bool:
@@ -124,9 +127,21 @@ class ExplanationWriter:
             if before != state:
                 change = Change(workload.pk, refusal, expected, state, before)
                 (urgent if change.has_new_reasons else updates).append(change)
-        updates.sort(key=lambda change: change.state[2])
-        self._written, self._unwritten = current, [*urgent, *updates[:MAX_UPDATES]]
+        self._written = current
+        self._unwritten = [*urgent, *self._next_updates(updates)]
         return self.write_batch(view.at, cycle)
+
+    def _next_updates(self, updates: list[Change]) -> list[Change]:
+        """Return the updates of this cycle: the first of the queue, and those whose turn it is."""
+        updates.sort(key=lambda change: change.state[2])
+        half = -(-MAX_UPDATES // 2)
+        first, others = updates[:half], updates[half:]
+        others.sort(key=lambda change: self._turns.get(change.pk, 0))
+        turns = others[: max(MAX_UPDATES - half, -(-len(others) // MAX_TURNS))]
+        self._cycles += 1
+        self._turns = {pk: turn for pk, turn in self._turns.items() if pk in self._written}
+        self._turns |= {change.pk: self._cycles for change in turns}
+        return first + turns
 
     def write_batch(self, now: datetime, cycle: int | None) -> int:
         """Write the next batch in the caller's transaction. Return the number of rows written."""
