@@ -241,9 +241,10 @@ class Loop:
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
         for run in runs:
             if not run.written:
-                while run is self._runs[-1] and self._try("records", self._part_of(compose_reasons, run)):
+                newest = run is runs[-1]
+                while newest and self._try("records", self._part_of(compose_reasons, run)):
                     yield False
-                yield bool(self._try("records", self._record_step(run, notes)))
+                yield bool(self._try("records", self._record_step(run, notes, newest=newest)))
             if run.is_snapshot_due:
                 while self._try("snapshots", self._part_of(prepare_snapshot, run)):
                     yield False
@@ -256,8 +257,7 @@ class Loop:
     def _part_of(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
         return lambda: step(run, self.memory)
 
-    def _record_step(self, run: CycleRun, notes: list[str]) -> Callable[[], bool]:
-        newest = run is self._runs[-1]
+    def _record_step(self, run: CycleRun, notes: list[str], *, newest: bool) -> Callable[[], bool]:
         return lambda: record_cycle(run, self.context, self.memory, notes, newest=newest)
 
     def _snapshot_step(self, run: CycleRun) -> Callable[[], None]:
