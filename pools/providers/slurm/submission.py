@@ -31,7 +31,10 @@ submit() {{
   cat > "$directory/pilots/$1"
   if ! printf '%s\\n' "$script" | sed "s|@NAME@|$1|" |
     sbatch {options} --job-name="$1" --output="$directory/logs/$1.log"; then
-    rm -f "$directory/pilots/$1"
+    # A job whose submission only lost its response needs the file.
+    if jobs=$(squeue --me --noheader --name="$1" --format=%i 2> /dev/null) && [ -z "$jobs" ]; then
+      rm -f "$directory/pilots/$1"
+    fi
     exit 1
   fi
 }}

@@ -67,7 +67,9 @@ class FakeSlurm:
                 job["purged"] = job["State"] not in ("PENDING", "RUNNING", "SUSPENDED")
 
     def set(self, **values: Any) -> None:
-        """Set `machines`, `broken`, `down`, `refusal` (of sbatch), `accepts` (jobs) or `accounting`.
+        """Set `machines`, `broken`, `down`, `accepts` (jobs), `accounting`, or what sbatch does.
+
+        That is a `refusal`, or `loses_response` after the submission.
 
         The accounting database exists (True), does not respond ("down"), or does not exist.
         """

@@ -74,6 +74,8 @@ def sbatch(state: State, arguments: Sequence[str]) -> str:
         "NodeList": "", "Name": named["job-name"], "script": sys.stdin.read(), "arguments": list(arguments),
     })  # fmt: skip
     start_jobs(state)
+    if state.get("loses_response"):
+        raise Failed("sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received")
     return number
 
 
@@ -90,6 +92,8 @@ def check(state: State, named: dict[str, str]) -> None:
 
 def squeue(state: State, arguments: Sequence[str]) -> str:
     start_jobs(state)
+    if name := options(arguments).get("name"):
+        return "\n".join(job["JobID"] for job in state["jobs"] if job["Name"] == name)
     names = [field.partition(":")[0] for field in options(arguments)["Format"].split(",")]
     rows = [job for job in state["jobs"] if not job.get("purged")]
     return "\n".join("".join(f"{row[name]}|" for name in names) for row in rows)

@@ -105,6 +105,19 @@ def test_later_submission_deletes_the_file_of_a_killed_one(slurm: FakeSlurm) -> 
     assert (waiting.exists(), abandoned.exists(), foreign.exists()) == (True, False, True)
 
 
+def test_job_whose_submission_lost_its_response_keeps_its_file(slurm: FakeSlurm) -> None:
+    provider = slurm_provider(slurm)
+    slurm.set(loses_response=True)
+    with pytest.raises(ProviderError) as raised:
+        provider.provision(order(count=1))
+    assert raised.value.kind is ProviderErrorKind.TIMEOUT
+    slurm.set(loses_response=False)
+    [instance] = provider.provision(order(count=1)).instances
+    assert instance.state is InstanceState.READY
+    [file] = (slurm.root / "shared" / "pilots").iterdir()
+    assert file.name == slurm.jobs[0]["Name"]
+
+
 def test_setup_runs_only_in_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     setup = ["BERTH_PILOT_SCRIPT", ")", f"touch {tmp_path}/ran", "BERTH_PILOT_FILE", "echo 'it'\"'\"'s'"]
     slurm_provider(slurm, setup=setup).provision(order(count=1))
