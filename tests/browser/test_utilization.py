@@ -19,11 +19,14 @@ def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open
         expect(use).to_contain_text("of 16 cores")
         page.get_by_role("link", name="6 hours").click()
         expect(page.get_by_role("link", name="6 hours")).to_have_attribute("aria-current", "true")
+        expect(page).to_have_url(f"/workloads/{workload.pk}/resources?span=6h")
         use.get_by_text("By pod", exact=True).click()
         PodUtilization.objects.filter(pod__workload=workload).update(cpu_milli=125)
         page.evaluate(REFRESH)
         expect(use.locator("dd").first).to_have_text("1")
         expect(use.locator("#use-pods")).to_have_attribute("open", "")
+        expect(page.get_by_role("link", name="6 hours")).to_have_attribute("aria-current", "true")
+        page.reload()
         expect(page.get_by_role("link", name="6 hours")).to_have_attribute("aria-current", "true")
         assert faults == []
 
@@ -33,6 +36,10 @@ def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
         page.goto("/nodes/train-0")
         expect(page.get_by_role("heading", name="Utilization", exact=True)).to_be_visible()
         expect(page.locator("#use")).to_contain_text("GPU 7: 59 % used")
+        page.get_by_role("link", name="Day", exact=True).click()
+        page.wait_for_url("**/nodes/train-0?span=24h")
+        page.reload()
+        expect(page.get_by_role("link", name="Day", exact=True)).to_have_attribute("aria-current", "true")
         assert faults == []
 
 

@@ -287,8 +287,9 @@ def test_ctrl_c_ends_watch_without_a_traceback(
 
 def packages_loaded_by(code: str) -> set[str]:
     """Return the packages that Python has loaded after it runs `code`."""
+    listing = "print(*(name for name in sys.modules if sys.modules[name]))"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; {code}; print(*sorted(sys.modules))"],
+        [sys.executable, "-c", f"import sys; {code}; {listing}"],
         capture_output=True, text=True, timeout=60, check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])},
     )  # fmt: skip
@@ -298,6 +299,12 @@ def packages_loaded_by(code: str) -> set[str]:
 def test_command_line_does_not_load_heavy_libraries_at_startup() -> None:
     heavy = {"httpx", "pydantic", "rich", "django", "yaml", "numpy", "scheduler"}
     assert not packages_loaded_by("import berth.cli.main") & heavy
+
+
+def test_command_line_loads_the_client_without_the_command_line_of_its_http_library() -> None:
+    loaded = packages_loaded_by("import berth.cli.main, berth.cli.commands.workloads, httpx")
+    assert "httpx" in loaded
+    assert not loaded & {"rich", "click", "pygments"}
 
 
 def test_client_does_not_load_server_packages() -> None:

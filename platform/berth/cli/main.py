@@ -21,6 +21,8 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
     "cancel": "control:cancel", "retry": "control:retry", "suspend": "control:suspend",
     "resume": "control:resume", "delete": "control:delete", "events": "history:events",
 }  # fmt: skip
+# httpx imports its own command line with rich, click and pygments, unless the module cannot be imported.
+sys.modules.setdefault("httpx._main", cast("Any", None))
 Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the command group itself
 
 
