@@ -23,9 +23,16 @@ def own_database(name: str) -> Iterator[None]:
                 "BERTH_FAKE_POOLS": "tests.fakes",
             }
             import django
+            from environ import Env
 
             django.setup()
             from django.core.management import call_command
+            from django.db import connection
 
+            # Django reads DATABASE_URL only once, but a benchmark may use several databases in turn.
+            address = Env.db_url_config(cluster.url())
+            connection.settings_dict["OPTIONS"] |= address.pop("OPTIONS", {})
+            connection.settings_dict |= address
             call_command("migrate", verbosity=0)
             yield
+            connection.close()
