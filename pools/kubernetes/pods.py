@@ -62,7 +62,7 @@ class PodCalls:
                 pod = cluster.api.get(f"{path}/{order.pod_id}")
                 if not cluster.mirror.is_own(pod):
                     raise RuntimeFailure(
-                        f"{namespace} has a pod {order.pod_id} that Berth did not create"
+                        f"Namespace {namespace} has a pod {order.pod_id} that Berth did not create"
                     ) from error
             elif error.status == 404:
                 self._namespaces.discard((cluster.api.server, namespace))

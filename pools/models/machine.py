@@ -52,7 +52,7 @@ class Machine(models.Model):
     devices = models.JSONField(default=list, help_text="Physical ID of each device, in order.")
     gpu_model = models.CharField(max_length=64, blank=True)
     inventory = models.JSONField(
-        default=dict, blank=True, help_text="Software and further hardware, as last reported by the agent."
+        default=dict, blank=True, help_text="Software and additional hardware, as last reported by the agent."
     )
     joined_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(help_text="Time of the last report.")

@@ -45,7 +45,7 @@ class ServiceLoop(LeaderLoop):
     _passes: dict[int, Future[None]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Run until `end`. Passes in progress finish before the lease is released."""
+        """Run until `end` is called. Passes in progress finish before the lease is released."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="service") as threads:
             self._threads = threads
             super(ServiceLoop, self).run()

@@ -74,12 +74,12 @@ class PortProxy:
                 await send_page(send, NO_DATABASE)
 
     @property
-    def cookie(self) -> str:
+    def cookie_name(self) -> str:
         return "__Host-berth_port" if self.origins.is_secure else "berth_port"
 
     @property
     def hidden_cookies(self) -> tuple[str, ...]:
-        return (self.cookie, *self.reserved_cookies)
+        return (self.cookie_name, *self.reserved_cookies)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
         path, method = scope["path"], scope["method"]
@@ -134,7 +134,7 @@ class PortProxy:
             await send_page(send, LINK_NEEDED)
             return
         secure = "; Secure" if self.origins.is_secure else ""
-        cookie = f"{self.cookie}={visit}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        cookie = f"{self.cookie_name}={visit}; Path=/; HttpOnly; SameSite=Lax{secure}"
         headers = [
             (b"location", b"/"), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store"),
             (b"referrer-policy", b"no-referrer"), (b"content-length", b"0"),
@@ -143,7 +143,7 @@ class PortProxy:
         await send({"type": "http.response.body", "body": b""})
 
     async def _address(self, scope: Scope, port: tuple[uuid.UUID, str]) -> PortAddress:
-        address = await self.passes.address(find_cookie(scope["headers"], self.cookie), port)
+        address = await self.passes.address(find_cookie(scope["headers"], self.cookie_name), port)
         if not is_allowed(address, self.own_ports):
             raise PortClosed
         return address
@@ -166,7 +166,7 @@ class PortProxy:
         try:
             await asyncio.wait({visiting}, timeout=WATCH_DELAY_SECONDS)
             if not visiting.done():
-                cookie = find_cookie(scope["headers"], self.cookie)
+                cookie = find_cookie(scope["headers"], self.cookie_name)
                 ended = asyncio.create_task(self._wait_for_end(cookie, port, address))
                 await asyncio.wait({visiting, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:

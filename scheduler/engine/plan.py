@@ -175,7 +175,7 @@ class UnmetShape:
     replicas: int  # per workload
     amounts: Amounts
     devices: int
-    gang: bool  # whether all shapes of the workload must start together
+    gang: bool  # whether the workload's unmet shapes must all start together
 
 
 class Load(NamedTuple):

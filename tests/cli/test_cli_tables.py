@@ -96,7 +96,7 @@ def test_csv_of_one_object_is_one_row() -> None:
     assert csv_text(["x", "y"]) == "value\nx\ny\n"
 
 
-def test_watch_redraws_the_list_and_excludes_json(
+def test_watch_redraws_the_list_and_rejects_json_output(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = itertools.count()

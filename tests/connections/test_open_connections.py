@@ -152,7 +152,7 @@ def test_log_stream_closes_when_the_role_is_removed(site: Site) -> None:
         assert close_code(connection) == NOT_FOUND
 
 
-def test_live_socket_omits_a_project_after_its_role_is_removed(site: Site) -> None:
+def test_live_socket_omits_a_project_after_the_users_role_is_removed(site: Site) -> None:
     """The test deletes the row directly, so that the change is not announced."""
     with site.socket("live", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()

@@ -122,8 +122,8 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Accepted images, for example 'ghcr.io/org/*'; repeatable. Replaces the pool's policy; "
-            "without --image-policy, its mode is allow.",
+            help="Allowed images, for example 'ghcr.io/org/*'; repeatable. Replaces the pool's image policy, "
+            "whose mode is allow unless --image-policy is set.",
         ),
     ] = None
     default_limit: Annotated[
@@ -343,7 +343,7 @@ def _parse_plugin(entry: str) -> dict[str, Any]:
     for part in settings.split(",") if colon else ():
         key, equals, text = part.partition("=")
         if not equals or not key.strip() or key.strip() in parameters:
-            raise invalid_value("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED)
+            raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED)
         parameters[key.strip()] = _parse_parameter(entry, text.strip())
     return {"name": name.strip(), "parameters": parameters} if parameters else {"name": name.strip()}
 
@@ -360,7 +360,7 @@ def _parse_parameter(entry: str, text: str) -> Any:
         read = yaml.safe_load(text)
         return text if isinstance(read, float) else read  # a version such as 12.10 must not be read as 12.1
     except yaml.YAMLError:
-        raise invalid_value("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED) from None
+        raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED) from None
 
 
 BUDGET_KEYS = ("nodes", "reasons", "schedule", "duration", "zone")

@@ -63,7 +63,7 @@ class SshUpkeep:
         for row in rows:
             if row.pk in outcomes:
                 self._record(row, outcomes[row.pk])
-        watched_for = self._watching_time(pool)
+        watched_for = self._watch_duration(pool)
         if rows and not pool.paused:
             self._start_visits(pool, [row for row in rows if row.pk is not None], watched_for)
 
@@ -153,7 +153,7 @@ class SshUpkeep:
         if row.message and row.message != former:
             history.write(row.pool, ScalingKind.ERROR, f"host {row.name}: {row.message}", at=now)
 
-    def _watching_time(self, pool: NodePool) -> timedelta:
+    def _watch_duration(self, pool: NodePool) -> timedelta:
         """Return how long this process has been watching the pool without a long break."""
         current = time.monotonic()
         watch = self._watches.get(pool.pk)

@@ -19,8 +19,8 @@ THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 class Field:
     """Field of the quota grid.
 
-    `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in the service. If `adds_up`
-    is True, the sum over the projects is shown next to their department's value.
+    `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in a quota document, such as
+    `limit.cpu`. If `adds_up` is True, the sum of the project values is shown next to the department's value.
     """
 
     title: str

@@ -98,9 +98,9 @@ def _has_both_sizes(
 
 
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
-    """Return the amount of the resource that the gang's minimum needs.
+    """Return the amount of this resource that the gang requests at its minimum size.
 
-    The amount is 0 for resources other than the gang's main one, and for gangs that can never run over quota.
+    Return 0 for resources other than the gang's dominant one, and for gangs that can never run over quota.
     """
     if gang.non_preemptible:
         return 0

@@ -44,7 +44,7 @@ class RequestMixRows:
 
 
 def request_mix_rows(mix: RequestMix, nodes: int) -> RequestMixRows:
-    """Return the kinds that request the most GPUs in the mix, as arrays."""
+    """Return the request kinds with the most GPUs in the mix, as arrays."""
     replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
     largest = sorted(replicas, key=_gpu_sort_key)[:MAX_KINDS]
     kinds = [request for (request, _, _), _ in largest]

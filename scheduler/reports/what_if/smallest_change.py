@@ -29,7 +29,7 @@ from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 log = logging.getLogger(__name__)
 
-# the answer can change through time alone, for example when a minimum runtime ends
+# the answer can change merely because time passes, for example when a minimum runtime ends
 MAX_AGE = timedelta(seconds=30)
 SENTENCES_BY_PHASE = {Phase.RESERVED: "Capacity is already reserved for the workload."}
 NOT_PENDING = "The workload is not pending."
@@ -143,7 +143,7 @@ def _change_as_document(change: Change, display_name: Callable[[str], str]) -> M
 
 
 def _to_api_units(resource: str, value: Value) -> int | float | str | None:
-    """Return GPUs and CPUs instead of thousandths."""
+    """Convert thousandths of a GPU or core to whole units."""
     if isinstance(value, int) and resource in ("gpu", "cpu", "limit.cpu"):
         return value // MILLI if value % MILLI == 0 else value / MILLI
     return value

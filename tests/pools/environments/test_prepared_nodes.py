@@ -74,7 +74,9 @@ def run_ticks(stage: Stage, count: int = 1) -> None:
         stage.pass_time(15)
 
 
-def test_node_shows_progress_and_is_ready_with_its_environment(stage: Stage, scripts: Scripts) -> None:
+def test_node_shows_progress_and_is_ready_once_its_environment_is_built(
+    stage: Stage, scripts: Scripts
+) -> None:
     run_ticks(stage)
     assert node(stage).state in ("requested", "booting")
     (begun_recipe,) = scripts.begun.values()

@@ -31,7 +31,7 @@ def test_endless_line_is_copied_in_parts(tmp_path: Path) -> None:
     assert copies.path("p-1").read_bytes() == expected + b"last\n"
 
 
-def test_log_is_cut_with_a_record_if_one_second_exceeds_a_response(
+def test_gap_is_recorded_if_one_second_of_log_exceeds_the_fetch_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_copies, "FETCH_BYTES", 100)

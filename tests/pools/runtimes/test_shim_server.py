@@ -164,7 +164,7 @@ def test_pod_starts_without_a_server(stage: LocalStage, monkeypatch: pytest.Monk
     assert stage.runtime._starter.server_pid is None
 
 
-def test_pod_is_started_again_after_memory_was_exhausted(
+def test_pod_can_be_started_again_after_forks_fail(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:

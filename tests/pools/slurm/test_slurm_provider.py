@@ -191,7 +191,7 @@ def test_jobs_of_other_users_and_installations_are_never_cancelled(slurm: FakeSl
     assert "scancel" not in slurm.calls
 
 
-def test_unreachable_slurm_is_a_timeout_and_causes_no_duplicate_jobs(slurm: FakeSlurm) -> None:
+def test_unreachable_slurm_raises_timeout_and_creates_no_duplicate_jobs(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     slurm.set(down=True)
     for call in (lambda: provider.list_instances("small"), lambda: provider.provision(order())):

@@ -117,7 +117,7 @@ def test_tree_runs_when_enough_children_run() -> None:
     assert step.to == "running"
 
 
-def test_optional_group_is_stale_after_a_lost_pod_but_not_without_pods() -> None:
+def test_optional_group_is_stale_after_losing_one_pod_but_not_after_losing_all() -> None:
     tree = Group("all", (Group("x", (role("a"),), 1), Group("y", (role("b"),), 1)), 1)
     pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
     assert verdict(gang(pods=pods, tree=tree)) is None

@@ -44,7 +44,7 @@ def test_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     previewed = dave.post(address(train), {**form, "step": "look"}, **HTMX).content.decode()
-    assert "Keeps its place" in previewed
+    assert "Keeps queue position" in previewed
     train.refresh_from_db()
     assert train.priority == 50
     assert dave.post(address(train), {**form, "step": "save"}, **HTMX).status_code == 204
@@ -52,12 +52,12 @@ def test_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
     assert (train.priority, train.max_runtime) == (60, 3600)
 
 
-def test_form_field_and_document_are_edited_alike(dave: Client, train: Workload) -> None:
+def test_form_edits_update_the_document(dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
     answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, **HTMX)
     assert "max_runtime: 7200" in answer.context["text"]
     shown = answer.content.decode()
-    assert "Loses its place" in shown
+    assert "New queue position" in shown
     assert "a run time of 7200 seconds instead of 3600 seconds" in shown
 
 

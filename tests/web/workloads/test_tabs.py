@@ -77,7 +77,7 @@ def test_spec_tab_lists_commands_variables_and_names_of_secrets(cast: Cast, sign
     workload = make.workload(cast.vision, "two-roles", spec=document)
     text = sign_in("dave").get(f"/workloads/{workload.pk}/spec").content.decode()
     for shown in (
-        "Code of leader", "Code of worker", "python &#x27;lead it.py&#x27;", "python work.py", "EPOCHS=3",
+        "Code for leader", "Code for worker", "python &#x27;lead it.py&#x27;", "python work.py", "EPOCHS=3",
         "wandb as", "WANDB_API_KEY", ">src<",
     ):  # fmt: skip
         assert shown in text, shown

@@ -6,7 +6,7 @@ from berth.core.amounts import MILLI
 
 NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024
-DECIMALS_BELOW_HOURS = 1000  # no decimals are shown from this number of hours
+DECIMALS_BELOW_HOURS = 1000  # durations of at least this many hours are shown without decimals
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 

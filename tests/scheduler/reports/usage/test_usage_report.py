@@ -160,7 +160,7 @@ def test_cost_uses_the_pools_price_and_is_unknown_without_one(stage: Stage) -> N
         ({"time_zone": "../../etc/passwd"}, "time_zone"),
     ],
 )
-def test_invalid_query_names_the_parameter(words: dict, path: str) -> None:
+def test_error_for_invalid_query_names_the_parameter(words: dict, path: str) -> None:
     with pytest.raises(Invalid) as refused:
         usage_request(datetime(2026, 6, 2, tzinfo=UTC), **words)
     assert [problem.path for problem in refused.value.problems] == [path]
