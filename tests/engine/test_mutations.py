@@ -81,11 +81,13 @@ def random_clusters() -> list[dict[str, Any]]:
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(600)
 def test_unmutated_engine_breaks_no_law_or_story(mutant_copy: Path) -> None:
     assert broken_by(mutant_copy) == []
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_mutation_is_detected(mutant_copy: Path, mutation: Mutation) -> None:
     path = mutant_copy / ENGINE / mutation.file
