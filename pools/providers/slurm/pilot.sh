@@ -27,7 +27,8 @@ process() {
 for former in "${TMPDIR:-/tmp}"/berth-* "${TMPDIR:-/tmp}"/.berth-*; do
   if [ -O "$former" ] && [ -s "$former/job" ] && job=$(cat "$former/job") &&
     [ "$(process "${job% *}")" != "$job" ]; then
-    rm -rf "$former"
+    # A process of the job that is still ending cannot write to a renamed directory.
+    mv -T "$former" "$former.old" && rm -rf "$former.old"
   fi
 done
 state="${TMPDIR:-/tmp}/berth-$SLURM_JOB_ID"

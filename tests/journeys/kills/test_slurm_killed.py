@@ -1,0 +1,179 @@
+"""Test that random kills on and around a Slurm cluster lose, double and leave nothing."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random, SystemRandom
+
+import pytest
+
+from pools.providers.base import ProviderError
+from tests.contracts.slurm_cluster import (
+    FAULTS,
+    MACHINES,
+    SlurmCluster,
+    missing_programs,
+    processes_of,
+    slurm_cluster,
+)
+from tests.journeys.command import Terminal, sign_in
+from tests.journeys.conftest import InstallContext
+from tests.journeys.installation import Installation, command_line, free_port, until
+from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
+from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
+from tests.journeys.slurm_pool import ROLE, create_pool, installation_settings, provider_settings
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.timeout(5400),
+    pytest.mark.skipif(bool(missing_programs()), reason=f"needs {', '.join(missing_programs())}"),
+]
+KILLS = int(os.environ.get("BERTH_KILLS", "100"))
+SEED = int(os.environ.get("BERTH_KILLS_SEED") or SystemRandom().randrange(10_000))
+NO_RESPONSE = (AssertionError, ProviderError)  # while the controller hangs or restarts
+CALLS = ("squeue", "squeue", "sbatch", "sbatch", "scancel")
+FOREIGN = ("train.py", "berth.other.hpc.0.0123456789abcdef")
+
+
+@dataclass
+class Story:
+    """A pool on Slurm, whose machines also run two jobs of others."""
+
+    berth: Installation
+    slurm: SlurmCluster
+    admin: Terminal
+    traffic: Traffic
+    random: Random
+    foreign: dict[str, str]
+    hanging: Hanging = field(default_factory=Hanging)
+
+    def faults(self) -> list[Fault]:
+        def running(*words: str) -> Callable[[], list[int]]:
+            return lambda: find_processes(self.job_processes(), *words)
+
+        def controller() -> list[int]:
+            return [self.slurm.processes["slurmctld"].pid]
+
+        return [
+            *kill_berth(self.berth, lambda: self.berth.start("--demo")),
+            Fault("next call", self.fail_next_call, 8),
+            Fault("controller is killed", self.restart_controller, 2),
+            Fault("daemon of a machine is killed", self.restart_machine, 2),
+            self.hanging.hang("controller", controller, 2),
+            kill("step of a job", self.steps, 2),
+            kill("script of a job", running("slurm_script"), 2),
+            kill("agent", running("berth-agent", "run"), 2),
+            self.hanging.hang("agent", running("berth-agent", "run")),
+            kill("shim", running("shim"), 2),
+            kill("node", running("ray.node.main")),
+            kill("raylet", running("raylet/raylet")),
+            Fault("job is cancelled", self.cancel_job),
+        ]
+
+    def job_processes(self) -> list[int]:
+        """Return the processes of pilot jobs."""
+        berth = self.berth.processes()
+        daemons = {process.pid for process in self.slurm.processes.values()}
+        foreign = {pid for name in FOREIGN for pid in processes_of(f"SLURM_JOB_NAME={name}")}
+        return [pid for pid in processes_of(self.slurm.root) if pid not in {*berth, *daemons, *foreign}]
+
+    def steps(self) -> list[int]:
+        steps = {pid: command_line(pid) for pid in find_processes(all_pids(), "slurmstepd:", ".batch]")}
+        return [
+            pid for pid, command in steps.items()
+            if command.partition("[")[2].partition(".")[0] not in self.foreign.values()
+        ]  # fmt: skip
+
+    def fail_next_call(self, random: Random) -> str:
+        program, fault = random.choice(CALLS), random.choice(FAULTS)
+        self.slurm.fail_next_call(program, fault)
+        return f"{program}: {fault}"
+
+    def restart_controller(self, _: Random) -> str:
+        self.slurm.restart_controller()
+        return "slurmctld"
+
+    def restart_machine(self, random: Random) -> str:
+        name = f"n{random.randrange(MACHINES)}"
+        self.slurm.restart_machine(name)
+        return name
+
+    def cancel_job(self, random: Random) -> str:
+        try:
+            lines = self.slurm.run("squeue", "-h", "-o", "%i %j").splitlines()
+            jobs = sorted(line.split()[0] for line in lines if ".journey." in line)
+            if not jobs:
+                return ""
+            job = random.choice(jobs)
+            self.slurm.run("scancel", job)
+        except NO_RESPONSE:
+            return ""
+        return job
+
+    def between(self) -> None:
+        self.traffic.step()
+        with suppress(*NO_RESPONSE):
+            self.slurm.resume_machines()
+
+    def is_empty(self) -> bool:
+        """Return whether only the jobs of others are left, and no process or directory of Berth's."""
+        self.slurm.resume_machines()
+        return sorted(self.slurm.queue()) == sorted(FOREIGN) and not self.slurm.leftovers()
+
+    def describe(self) -> str:
+        history = self.admin.client().node_pools.history("hpc", limit=60)
+        events = [f"{event.at} {event.kind} {event.node} {event.reason}" for event in history]
+        logs = sorted((self.slurm.root / "shared/logs").glob("*"), key=os.path.getmtime)[-4:]
+        texts = [f"{path.name}:\n{path.read_text(errors='replace')[-1500:]}" for path in logs]
+        queue = self.slurm.run("squeue", "--states=all")
+        return "\n".join([f"seed {SEED}", *events, *texts, queue, *self.slurm.leftovers()])
+
+
+@pytest.fixture
+def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
+    print(f"seed: BERTH_KILLS_SEED={SEED}")
+    port = free_port()
+    with (
+        slurm_cluster() as slurm,
+        installing(port, **installation_settings(slurm, port)) as berth,
+    ):
+        users = {name: sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace")}
+        create_pool(users["admin"], provider_settings(slurm), "boot_failure_limit=0")
+        foreign = {name: submit_foreign_job(slurm, name) for name in FOREIGN}
+        random = Random(SEED)
+        projects = {"vision": users["dave"], "ads": users["grace"]}
+        workspaces = slurm.root / "shared" / "workspaces"
+        traffic = Traffic(projects, "hpc", ROLE, workspaces, random)
+        yield Story(berth, slurm, users["admin"], traffic, random, foreign)
+
+
+def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
+    options = ["--parsable", "--exclusive", f"--job-name={name}", "--output=/dev/null", "--chdir=/"]
+    return slurm.run("sbatch", *options, "--wrap", "sleep infinity").strip()
+
+
+def test_random_kills_lose_double_and_leave_nothing(story: Story) -> None:
+    strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
+    story.traffic.finish(story.admin.client(), story.describe)
+    # Files of killed submissions and jobs are deleted an hour later by the next job.
+    for file in (story.slurm.root / "shared/pilots").iterdir():
+        os.utime(file, (0, 0))
+    until(lambda: sorted(story.slurm.queue()) == sorted(FOREIGN), PATIENCE, story.describe)
+    story.traffic.submit()
+    story.traffic.finish(story.admin.client(), story.describe)
+    story.traffic.check()
+
+    until(story.is_empty, PATIENCE, story.describe)
+    until(lambda: not live_rows(story.berth), PATIENCE, lambda: live_rows(story.berth))
+    assert list((story.slurm.root / "shared/pilots").iterdir()) == []
+    for name, job in story.foreign.items():
+        shown = story.slurm.run("scontrol", "show", "job", job)
+        assert f"JobName={name}" in shown
+        assert "JobState=RUNNING" in shown
+        assert "Restarts=0" in shown
+
+
+def all_pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
