@@ -198,6 +198,6 @@ def failures(place: str) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise RuntimeFailure(f"the cluster of {place} refused a call: {error.message}") from error
+        raise RuntimeFailure(f"the cluster of {place} rejected a request: {error.message}") from error
     except (Unreachable, ForeignNamespace) as error:
         raise RuntimeFailure(str(error)) from error

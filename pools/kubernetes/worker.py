@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 THREADS = 8
 CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are refused
-PATIENCE = 0.5  # seconds that a caller waits for its call
+PATIENCE = 0.5  # seconds that a caller waits for its call to finish
 COOLDOWN = 10.0  # seconds during which callers do not wait, after a call that took too long
 T = TypeVar("T")
 

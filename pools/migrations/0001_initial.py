@@ -496,7 +496,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text="Software and further hardware, as last reported by the agent.",
+                        help_text="Software and additional hardware, as last reported by the agent.",
                     ),
                 ),
                 (
@@ -657,7 +657,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text="Software and further hardware, as last reported by the agent.",
+                        help_text="Software and additional hardware, as last reported by the agent.",
                     ),
                 ),
                 ("joined_at", models.DateTimeField()),

@@ -72,7 +72,7 @@ class Node(models.Model):
     )
 
     inventory = models.JSONField(
-        default=dict, blank=True, help_text="Software and further hardware, as last reported by the agent."
+        default=dict, blank=True, help_text="Software and additional hardware, as last reported by the agent."
     )
     upgrade_to = models.CharField(
         max_length=100, blank=True, default="", help_text="Version to which an admin upgrades the agent."

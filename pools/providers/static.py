@@ -57,7 +57,7 @@ class StaticProvider:
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """End the uses. Each machine becomes free again unless it is being removed."""
+        """Release the machines. Each becomes available again unless it is being removed."""
         keys = [key for key in map(parse_use_id, instance_ids) if key is not None]
         now = self._now()
         with transaction.atomic():

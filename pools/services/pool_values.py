@@ -112,7 +112,7 @@ def _name_problems(pool: NodePool) -> Iterator[Problem]:
     """Yield a problem if workload documents could not refer to a new pool by this name."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
         yield Problem(
-            "name", "is not a name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))
+            "name", "is not a valid name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))
         )
 
 

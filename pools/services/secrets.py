@@ -113,7 +113,7 @@ def secret_summary(secret: Secret) -> dict[str, str]:
 def _check(name: str, content: SecretContent) -> None:
     problems = []
     if not NAME.fullmatch(name):
-        problems.append(Problem("name", "is not a name", format_value(name), NAME_ALLOWED))
+        problems.append(Problem("name", "is not a valid name", format_value(name), NAME_ALLOWED))
     path = "value"
     if content.kind == SecretKind.REGISTRY:
         path = "password"

@@ -545,7 +545,7 @@ class Migration(migrations.Migration):
                     "requeued_at",
                     models.DateTimeField(
                         blank=True,
-                        help_text="Last edit that requests more. The queue orders the workload by this time.",
+                        help_text="Time of the last edit that increased the request. The queue orders the workload by it.",
                         null=True,
                     ),
                 ),
@@ -576,7 +576,7 @@ class Migration(migrations.Migration):
                 (
                     "restarts",
                     models.PositiveIntegerField(
-                        default=0, help_text="Restarts after failures, counted for restart_policy."
+                        default=0, help_text="Restarts after failures, counted towards restart_policy."
                     ),
                 ),
                 ("exit_code", models.IntegerField(blank=True, null=True)),
@@ -1362,7 +1362,7 @@ class Migration(migrations.Migration):
                 (
                     "ended",
                     models.PositiveBigIntegerField(
-                        blank=True, help_text="Position among the ended calls.", null=True
+                        blank=True, help_text="Sequence number in the order in which calls ended.", null=True
                     ),
                 ),
                 (

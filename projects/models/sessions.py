@@ -110,7 +110,9 @@ class Call(models.Model):
     result = models.BinaryField(default=bytes)
     size = models.PositiveBigIntegerField(default=0, help_text="Size of payload and result in bytes.")
     created_at = models.DateTimeField(db_default=Now())
-    ended = models.PositiveBigIntegerField(null=True, blank=True, help_text="Position among the ended calls.")
+    ended = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Sequence number in the order in which calls ended."
+    )
 
     class Meta:
         ordering = ["id"]

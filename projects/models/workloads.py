@@ -95,7 +95,7 @@ class Workload(models.Model):
     requeued_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="Last edit that requests more. The queue orders the workload by this time.",
+        help_text="Time of the last edit that increased the request. The queue orders the workload by it.",
     )
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current or last run.")
     first_started_at = models.DateTimeField(null=True, blank=True)
@@ -111,7 +111,7 @@ class Workload(models.Model):
     run = models.PositiveIntegerField(default=0, help_text="Number of starts.")
     preemptions = models.PositiveIntegerField(default=0)
     restarts = models.PositiveIntegerField(
-        default=0, help_text="Restarts after failures, counted for restart_policy."
+        default=0, help_text="Restarts after failures, counted towards restart_policy."
     )
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(

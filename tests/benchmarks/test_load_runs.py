@@ -13,7 +13,7 @@ def settings_of_processes(database_url: str, tmp_path: Path) -> dict[str, str]:
     return {"DATABASE_URL": database_url, "BERTH_HOME": str(tmp_path)}
 
 
-def test_kueues_workloads_are_submitted_over_rest_and_all_complete(
+def test_kueue_benchmark_submits_workloads_over_rest_and_all_complete(
     settings_of_processes: dict[str, str],
 ) -> None:
     row = kueue.run(0.003, settings_of_processes)

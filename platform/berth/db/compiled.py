@@ -34,7 +34,7 @@ class Parameter(Expression):
 @ForeignObject.register_lookup
 @Field.register_lookup
 class AnyOf(Lookup):
-    """Lookup `column__any=values`: tests with one SQL parameter whether the column has one of the values."""
+    """Lookup `column__any=values`: the column equals any of the values, which are one SQL parameter."""
 
     lookup_name = "any"
     prepare_rhs = False

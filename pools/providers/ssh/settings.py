@@ -41,7 +41,7 @@ _INDEX = re.compile(r"^hosts\[(\d+)\]")
 
 def _check_name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise PydanticCustomError("name", "is not a name", {"allowed": NAME_ALLOWED})
+        raise PydanticCustomError("name", "is not a valid name", {"allowed": NAME_ALLOWED})
     return text
 
 

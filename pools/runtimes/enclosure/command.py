@@ -28,7 +28,7 @@ class Mount:
 class View:
     """The parts of the machine that a pod sees.
 
-    `links` are symbolic links of the root directory, such as /bin. `readable` mounts are read-only, and the
+    `links` are symbolic links in the root directory, such as /bin. `readable` mounts are read-only, and the
     directories in `hidden` are empty. If a path has several entries, the longest one applies. `shared_memory`
     is the directory that the workload's pods share as /dev/shm, or empty for a private one. `devices` are
     device nodes. `secrets` is the path of a tmpfs for secret files, or empty.

@@ -181,7 +181,9 @@ def _hash_secret(secret: str) -> str:
 def _check_token(name: str, scopes: Collection[str], expires_at: datetime | None) -> None:
     problems = []
     if not name.strip() or len(name) > 100 or not name.isprintable():
-        problems.append(Problem("name", "is not a name", format_value(name), "1 to 100 printable characters"))
+        problems.append(
+            Problem("name", "is not a valid name", format_value(name), "1 to 100 printable characters")
+        )
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
         problems.append(

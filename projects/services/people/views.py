@@ -23,7 +23,7 @@ def save_view(*, actor: Actor, name: str, query: str) -> SavedView:
     owner = _require_user(actor)
     name = name.strip()
     if not 1 <= len(name) <= 60 or "\x00" in name:
-        raise Invalid([Problem("name", "is not a name", format_value(name), "1 to 60 characters")])
+        raise Invalid([Problem("name", "is not a valid name", format_value(name), "1 to 60 characters")])
     saved = QueryDict(query[:MAX_QUERY_LENGTH], mutable=True)
     for key in DROPPED_KEYS:
         saved.pop(key, None)

@@ -25,7 +25,7 @@ class WrittenQuota:
 def record(
     actor: Actor, written: Sequence[WrittenQuota], *, comment: str = "", reverts: int | None = None
 ) -> QuotaChange:
-    """Record a change in the caller's transaction, after rows are stored and before rows are deleted."""
+    """Record a change in the caller's transaction. Call this after storing rows and before deleting rows."""
     change = QuotaChange.objects.create(
         actor=actor.name, comment=comment, reverts=reverts, written=[_describe(entry) for entry in written]
     )

@@ -109,7 +109,7 @@ def template_values(template: Template) -> dict[str, Any]:
 def _check_template(project: Project, name: str, text: str, description: str) -> None:
     problems: list[Problem] = []
     if not NAME.fullmatch(name):
-        problems.append(Problem("name", "is not a name", format_value(name), NAME_ALLOWED))
+        problems.append(Problem("name", "is not a valid name", format_value(name), NAME_ALLOWED))
     if len(description) > MAX_DESCRIPTION or find_control_character(description):
         allowed = f"a single line of at most {MAX_DESCRIPTION} characters"
         problems.append(

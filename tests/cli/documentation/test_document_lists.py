@@ -61,7 +61,7 @@ def test_quota_change_on_the_page_parses() -> None:
     assert (len(read.changes), read.comment) == (3, "for the paper deadline")
 
 
-def test_scenario_on_the_page_can_be_simulated() -> None:
+def test_documented_scenario_can_be_simulated() -> None:
     (scenario,) = [example for example in EXAMPLES if "format" in example]
     answer = simulate(scenario, until_stable=True)
     assert answer["workloads"]["waits"]["phase"] == "running"

@@ -33,7 +33,7 @@ def test_role_gets_its_own_secrets_and_those_of_the_workload() -> None:
     [
         ({"name": "a"}, "secrets[0]", "needs env or file"),
         ({"name": "a", "env": "A", "file": "a"}, "secrets[0]", "needs env or file"),
-        ({"name": "A b", "env": "A"}, "secrets[0].name", "is not a name"),
+        ({"name": "A b", "env": "A"}, "secrets[0].name", "is not a valid name"),
         ({"name": "a", "env": "1A"}, "secrets[0].env", "is not a variable name"),
         ({"name": "a", "env": "BERTH_RUN"}, "secrets[0].env", "is set by Berth"),
         ({"name": "a", "env": "RANK"}, "secrets[0].env", "is set by Berth"),

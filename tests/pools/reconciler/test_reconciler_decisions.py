@@ -89,7 +89,7 @@ def test_higher_demand_during_a_call_orders_the_rest_afterwards() -> None:
 
 
 @shows("SKY-58")
-def test_lower_demand_during_a_call_does_not_lose_delivered_nodes() -> None:
+def test_lower_demand_during_provisioning_does_not_lose_delivered_nodes() -> None:
     delivered = after_provisioning(next_step(fleet(5, [0, 1])).fleet.with_desired(2), [2, 3, 4])
     assert delivered.pending == {2, 3, 4}
     assert commands(delivered) == ()

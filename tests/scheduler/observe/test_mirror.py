@@ -179,7 +179,7 @@ def test_workload_that_ended_and_was_deleted_between_two_reads_is_forgotten(temp
     assert mirror.rows == {}
 
 
-def test_each_mirror_notices_a_deletion_before_its_note_expires(template: Workload) -> None:
+def test_every_mirror_sees_a_deletion_before_its_record_expires(template: Workload) -> None:
     first, second = WorkloadMirror(), WorkloadMirror()
     for mirror in (first, second):
         mirror.read()

@@ -214,8 +214,18 @@ def dave(cast: Cast, sign_in: Any) -> Client:
     [
         ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "received 1.5; allowed: a whole number from 0 to 1024, or"),
         ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "above max; received 4; allowed: at most 2"),
-        ("name: worker", "name: My Role", "roles[0].name", "is not a name; received 'My Role'; allowed: 1"),
-        ("name: fine", "name: Not Fine", "name", "is not a name; received 'Not Fine'; allowed: 1 to 63"),
+        (
+            "name: worker",
+            "name: My Role",
+            "roles[0].name",
+            "is not a valid name; received 'My Role'; allowed: 1",
+        ),
+        (
+            "name: fine",
+            "name: Not Fine",
+            "name",
+            "is not a valid name; received 'Not Fine'; allowed: 1 to 63",
+        ),
         ("name: fine", "name: taken", "name", "is already in use; received 'taken'; allowed: a name that"),
         ("project: vision", "project: ads", "project", "does not exist; received 'ads'; allowed: the name"),
         ("pools: [local]", "pools: [moon]", "pools", "does not exist; received 'moon'; allowed: local"),

@@ -66,11 +66,11 @@ def validate_name(text: str, info: ValidationInfo) -> str:
     if isinstance(info.context, dict) and info.context.get("free_names"):
         if not text.strip() or len(text) > FREE_NAME_MAX:
             raise PydanticCustomError(
-                "name", "is not a name", {"allowed": f"1 to {FREE_NAME_MAX} printable characters"}
+                "name", "is not a valid name", {"allowed": f"1 to {FREE_NAME_MAX} printable characters"}
             )
         return validate_line(text)
     if not NAME.fullmatch(text):
-        raise PydanticCustomError("name", "is not a name", {"allowed": NAME_ALLOWED})
+        raise PydanticCustomError("name", "is not a valid name", {"allowed": NAME_ALLOWED})
     return text
 
 

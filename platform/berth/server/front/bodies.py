@@ -51,7 +51,7 @@ class BoundedBodies:
             return
         body = _Body(scope, receive, self)
         try:
-            await body.admit(announced_length(scope))
+            await body.admit(content_length(scope))
             await self.app(scope, body.receive, send)
         except _Rejection as rejection:
             await reject(scope, receive, send, rejection.error)
@@ -158,14 +158,14 @@ async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) 
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def announced_length(scope: Scope) -> int:
+def content_length(scope: Scope) -> int:
     """Return the value of the Content-Length header, or 0 if the header is missing."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(length) if length.isdigit() else 0
 
 
 def bearer_secret(scope: Scope) -> str:
-    """Return the bearer secret of the Authorization header, or an empty string."""
+    """Return the bearer token from the Authorization header, or an empty string."""
     header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     scheme, _, secret = header.decode("latin-1").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""

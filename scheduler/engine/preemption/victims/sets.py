@@ -47,7 +47,7 @@ class _VictimSet:
 def sufficient_sets(
     policy: PreemptionPolicy, arrangement: Arrangement, max_priced: int, *, may_move: bool = True
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
-    """Yield (amount below quota, victims) pairs whose victims free enough in total, cheapest first.
+    """Yield (amount below quota, victims) pairs whose victims free enough resources in total, cheapest first.
 
     At most `max_priced` victims are priced, summed over all sets. If `may_move` is False, it
     matters which nodes the victims run on.
