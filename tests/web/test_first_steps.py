@@ -96,7 +96,7 @@ def test_page_links_to_its_chapter(cast: Cast, sign_in) -> None:
 
 
 def test_researcher_sees_own_work_first_with_queue_positions(cast: Cast, sign_in) -> None:
-    for name, position in (("second", 7), ("first", 2)):
+    for name, position in (("unschedulable", None), ("second", 7), ("first", 2)):
         make.workload(
             cast.vision, name, by=cast.dave.user, reason="OverFairShare",
             explanation={"queue_position": position, "expected_start": make.ago(minutes=-9).isoformat()},
@@ -106,7 +106,7 @@ def test_researcher_sees_own_work_first_with_queue_positions(cast: Cast, sign_in
     make.workload(cast.vision, "old", by=cast.dave.user, phase="completed")
     answer = sign_in("dave").get("/")
     assert [(own.workload.name, own.position) for own in answer.context["mine"]] == [
-        ("first", 2), ("second", 7), ("runs", None),
+        ("first", 2), ("second", 7), ("unschedulable", None), ("runs", None),
     ]  # fmt: skip
     text = answer.content.decode()
     assert text.index("My workloads") < text.index("GPUs by project")

@@ -53,10 +53,11 @@ def differences(
 
 def format_difference(path: str, before: Any, after: Any) -> str:
     """Format a changed value on one line, such as `priority: 50 -> 60`."""
-    return f"{path}: {_format(before)} -> {_format(after)}"
+    return f"{path}: {format_value_briefly(before)} -> {format_value_briefly(after)}"
 
 
-def _format(value: Any) -> str:
+def format_value_briefly(value: Any) -> str:
+    """Format a value as at most 60 characters on one line."""
     if value is None:
         return "not set"
     text = value if isinstance(value, str) and value.isprintable() else json.dumps(value)

@@ -1,5 +1,6 @@
 """Edit the documents of pending and suspended workloads."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +11,15 @@ from django.db.models import F
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, PreconditionFailed
-from berth.core.merge_patch import apply_patch, differences, find_patch, format_difference
+from berth.core.merge_patch import (
+    apply_patch,
+    differences,
+    find_patch,
+    format_difference,
+    format_value_briefly,
+)
 from berth.core.problems import Problem, format_value, join_path
-from berth.core.spec import WorkloadSpec, parse_workload
+from berth.core.spec import SpecError, WorkloadSpec, parse_workload
 from berth.db.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
@@ -25,6 +32,9 @@ from projects.services.workloads.submission import Draft, collect_warnings, prep
 from projects.services.workloads.submission_view import SubmissionView
 
 EDITABLE_PHASES = (Phase.PENDING, Phase.SUSPENDED)
+MAX_RECORDED = 10  # changed values in the event and the audit entry
+HIDDEN = "(hidden)"
+ENVIRONMENT = re.compile(r"(^|\.)env(\.|$)")  # paths of environment variables
 TREE_KEYS = ("roles", "groups", "need")
 EDITED_COLUMNS = (
     "spec", "labels", "pools", "priority", "preemptible", "max_runtime", "deadline", "idle_timeout",
@@ -77,10 +87,11 @@ def edit(
             raise PreconditionFailed("The workload has changed since you read it. Read it again.")
         if refusal := _refusal(locked):
             raise Conflict(refusal)
-        before = parse_workload(locked.spec)
+        before = _parse_stored(locked)
         draft = _prepare(view, locked, before, patch, at)
-        changes = _find_changes({**before.document(), "project": locked.project.name}, draft.workload.spec)
-        increases = edits.find_increases(before, draft.spec) if changes else []
+        stored = locked.spec if before is None else {**before.document(), "project": locked.project.name}
+        changes = _find_changes(stored, draft.workload.spec)
+        increases = edits.find_increases(before, draft.spec) if before is not None and changes else []
         (warnings,) = collect_warnings(view, [draft])
         if changes and not dry_run:
             _store(actor, locked, draft, changes, increases, at)
@@ -110,18 +121,32 @@ def _refusal(workload: Workload) -> str:
     return f"This workload is {workload.phase}. Suspend it to edit it."
 
 
+def _parse_stored(locked: Workload) -> WorkloadSpec | None:
+    """Return the stored document, or None if it can no longer be read, which an edit can repair."""
+    try:
+        return parse_workload(locked.spec)
+    except SpecError:
+        return None
+
+
 def _prepare(
-    view: SubmissionView, locked: Workload, before: WorkloadSpec, patch: Mapping[str, Any], at: datetime
+    view: SubmissionView,
+    locked: Workload,
+    before: WorkloadSpec | None,
+    patch: Mapping[str, Any],
+    at: datetime,
 ) -> Draft:
     """Check the edited document like a submission, and return the workload as it would be stored."""
     document = apply_patch(locked.spec, patch)
     spec = parse_workload(document)
-    fixed = [key for key in edits.FIXED_KEYS if getattr(spec, key) != getattr(before, key)]
+    edited, stored = (spec.document(), locked.spec) if before is None else (vars(spec), vars(before))
+    fixed = [key for key in edits.FIXED_KEYS if edited.get(key) != stored.get(key)]
     if fixed:
         raise Invalid(
             Problem(key, "cannot be edited", format_value(patch.get(key)), "a new workload") for key in fixed
         )
     draft = prepare(view, document, spec, project=locked.project, now=at)
+    draft.workload.pending_since = locked.pending_since
     if set(find_patch(locked.spec, draft.workload.spec)) & {*TREE_KEYS} and _has_completed_replicas(locked):
         raise Conflict("Replicas of this run have completed, so its roles and groups cannot be edited.")
     return draft
@@ -148,18 +173,33 @@ def _store(
         columns["requeued_at"] = at
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, edits=F("edits") + 1, **columns)
     replace_roles(locked.pk, draft.tree)
-    before = {change.path: change.before for change in changes}
-    after = {change.path: change.after for change in changes}
-    data = {"before": before, "after": after, "increases": increases}
+    recorded = changes[:MAX_RECORDED]
+    before = {change.path: _record_value(change, change.before) for change in recorded}
+    after = {change.path: _record_value(change, change.after) for change in recorded}
+    data = {"paths": list(after), "increases": increases}
     events.record("edited", locked, _message(actor, changes, increases), actor=actor.name, data=data)
     audit.write_entry(actor, "edit", locked, before=before, after=after, project=locked.project)
     announce.workload_changed(locked)
     wake("scheduler")
 
 
+def _record_value(change: DocumentChange, value: Any) -> int | float | str | None:
+    """Return a number, or a short text. Values of environment variables are hidden: they may be secret."""
+    if value is None or isinstance(value, int | float):
+        return value
+    return HIDDEN if ENVIRONMENT.search(change.path) else format_value_briefly(value)
+
+
 def _message(actor: Actor, changes: list[DocumentChange], increases: list[str]) -> str:
-    edited = "; ".join(format_difference(change.path, change.before, change.after) for change in changes)
-    message = f"Edited by {actor.name}: {edited}."
+    edited = [
+        f"{change.path} changed"
+        if ENVIRONMENT.search(change.path)
+        else format_difference(change.path, change.before, change.after)
+        for change in changes[:MAX_RECORDED]
+    ]
+    if len(changes) > MAX_RECORDED:
+        edited.append(f"{len(changes) - MAX_RECORDED} more changes")
+    message = f"Edited by {actor.name}: {'; '.join(edited)}."
     if increases:
         message += f" It requests {' and '.join(increases)}, so it is queued as if submitted now."
     return message

@@ -201,7 +201,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
             *quota_warnings(view, draft),
             *dependencies,
             *limit_warnings(view, draft.spec, draft.workload.pools),
-            *filter(None, [burst_sentence(draft.workload, draft.workload.pending_since)]),
+            *filter(None, [burst_sentence(draft.workload, draft.workload.since)]),
         ]
         for draft, dependencies in zip(drafts, missing, strict=True)
     ]

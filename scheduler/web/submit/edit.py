@@ -11,6 +11,8 @@ from django.views.decorators.http import require_http_methods
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
 from berth.core.merge_patch import find_patch, format_difference
 from berth.core.problems import Problem
+from berth.core.spec import parse_workload
+from berth.core.spec.manifest import is_manifest
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
 from berth.server.web.pages import Request, done, page, signed_in
@@ -65,7 +67,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         _add_error(edit_page, error)
     else:
         _apply(request, edit_page, document, dry_run=not saves)
-    if saves and edit_page.edit is not None:
+    if saves and edit_page.edit is not None and not edit_page.refused:
         message = (
             f"{workload.name} edited." if edit_page.edit.changes else f"{workload.name} has not changed."
         )
@@ -75,20 +77,31 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, dry_run: bool) -> None:
     workload = edit_page.workload
-    patch = find_patch(workload.spec, {"project": workload.project.name, **document})
-    version = None if dry_run else edit_page.version
     try:
+        patch = _find_patch(workload, document)
         edit_page.edit = workloads.edit(
-            actor=request.actor, workload=workload, patch=patch, version=version, dry_run=dry_run
+            actor=request.actor,
+            workload=workload,
+            patch=patch,
+            version=None if dry_run else edit_page.version,
+            dry_run=dry_run,
         )
     except PreconditionFailed:
         edit_page.version = workload.version
-        edit_page.refused = (
+        _apply(request, edit_page, document, dry_run=True)
+        edit_page.refused = edit_page.refused or (
             f"The workload changed while you were editing; it is now {workload.phase}. "
-            "Your text is unchanged. Save again to apply it."
+            "Your text is unchanged. Saving again makes the changes below to the current document."
         )
     except BerthError as error:
         _add_error(edit_page, error)
+
+
+def _find_patch(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes of the stored document. Raises SpecError for an invalid manifest."""
+    if is_manifest(document):
+        document = parse_workload(document).document()
+    return find_patch(workload.spec, {"project": workload.project.name, **document})
 
 
 def _add_error(edit_page: EditPage, error: BerthError) -> None:

@@ -13,7 +13,6 @@ from berth.core.problems import Problem
 from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.actor import Actor
-from projects.models import WorkloadKind
 from projects.services import arrays
 from projects.services.workloads import submit_with_warnings
 from projects.services.workloads.prediction import Prediction, dry_run, validate
@@ -110,7 +109,7 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
         warnings = submission.warnings
     else:
         stored = submit_with_warnings(actor=request.actor, document=document)
-        kind = "service" if stored.workload.kind == WorkloadKind.SERVICE else "workload"
+        kind = "service" if "service" in stored.workload.spec else "workload"
         to, name = reverse(kind, args=[stored.workload.pk]), f"{kind.capitalize()} {stored.workload.name}"
         warnings = stored.warnings
     return done(request, " ".join([f"{name} submitted.", *warnings]), to=to, leave=True)

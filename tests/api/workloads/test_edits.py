@@ -1,14 +1,16 @@
 """Tests for edits of pending and suspended workloads."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from pools.models import NodePool
 from projects.models import Audit, Event, Phase, Workload
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
-GANG = {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -162,3 +164,41 @@ def test_others_cannot_edit(erin: Caller, caller: Any, pending: str) -> None:
     assert patch(caller("grace"), pending, {"priority": 60}).status_code == 404
     assert patch(caller("dave", "read"), pending, {"priority": 60}).status_code == 403
     assert Workload.objects.get(pk=pending).priority == 50
+
+
+def test_records_of_an_edit_are_short_and_hide_environment_variables(dave: Caller, pending: str) -> None:
+    long_command = "python train.py " + "x" * 5000
+    env = {f"NAME_{n}": "hunter2" for n in range(50)}
+    labels = {f"label-{n}": "x" for n in range(50)}
+    answer = patch(dave, pending, {"env": env, "command": long_command, "labels": labels})
+    assert len(answer.json()["changes"]) > 50
+    event = Event.objects.get(workload_id=pending, kind="edited")
+    entry = Audit.objects.get(object_id=pending, action="edit")
+    records = f"{event.message} {event.data} {entry.before} {entry.after}"
+    assert "hunter2" not in records
+    assert "python train.py" in records
+    assert "env changed" in event.message
+    assert "more changes" in event.message
+    assert len(records) < 5000
+
+
+def test_workload_whose_document_cannot_be_read_is_repaired_by_an_edit(dave: Caller, pending: str) -> None:
+    row = Workload.objects.get(pk=pending)
+    Workload.objects.filter(pk=pending).update(spec={**row.spec, "oldkey": 1})
+    assert "oldkey" in problems(patch(dave, pending, {"priority": 60}))
+    answer = patch(dave, pending, {"priority": 60, "oldkey": None})
+    assert answer.status_code == 200, answer.json()
+    assert "oldkey" not in answer.json()["spec"]
+
+
+def test_merge_patch_media_type_is_accepted(dave: Caller, pending: str) -> None:
+    answer = dave("PATCH", f"workloads/{pending}", ("application/merge-patch+json", b'{"priority": 60}'))
+    assert answer.json()["priority"] == 60
+
+
+def test_burst_time_after_an_edit_counts_from_the_submission(dave: Caller, cast: Cast) -> None:
+    NodePool.objects.create(name="cloud", provider="fake", runtime="fake", nodes_max=4, gpus_per_node=2)
+    document = training("burst", project="vision", pools=["local", "cloud"], burst_after=600)
+    workload = str(dave.post("workloads", document).json()["id"])
+    Workload.objects.filter(pk=workload).update(pending_since=NOON)
+    assert patch(dave, workload, {"priority": 60}).json()["warnings"] == []

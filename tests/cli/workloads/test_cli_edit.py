@@ -6,12 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from projects.models import Workload
 from projects.services.workloads import submission
 from tests.cast import Cast, training
-from tests.cli.conftest import RUN, Berth, token_of
+from tests.cli.conftest import ROOT, RUN, Berth, token_of
 
+MANIFEST = ROOT / "examples" / "training-job" / "training_job.yaml"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -54,6 +56,19 @@ def test_file_replaces_the_document(
     assert 'labels: {"team": "a"} -> not set' in done.stdout
     train.refresh_from_db()
     assert (train.labels, train.gpu_milli_min) == ({}, 1000)
+
+
+def test_manifest_replaces_the_document(
+    berth: Berth, as_dave: dict[str, str], cast: Cast, tmp_path: Path
+) -> None:
+    text = MANIFEST.read_text()
+    workload = submission.submit(actor=cast.dave, document=yaml.safe_load(text))
+    (tmp_path / "job.yaml").write_text(text.replace("max-instance: 6", "max-instance: 5"))
+    done = berth("edit", "digits", "-f", str(tmp_path / "job.yaml"))
+    assert done.returncode == 0, done.stderr
+    assert ".max: 6 -> 5" in done.stdout
+    workload.refresh_from_db()
+    assert workload.edits == 1
 
 
 def test_refused_values_are_explained(berth: Berth, as_dave: dict[str, str], train: Workload) -> None:

@@ -1,15 +1,19 @@
 """Tests for the page that edits a pending workload."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from django.test import Client
 
 from projects.models import Workload
+from projects.services import workloads
 from projects.services.workloads import submission
 from scheduler.web.submit.form.draft import PREFIX
 from tests.cast import Cast, training
 
+MANIFEST = Path(__file__).parents[3] / "examples" / "training-job" / "training_job.yaml"
 HTMX = {"HTTP_HX_REQUEST": "true"}
 
 
@@ -72,16 +76,32 @@ def test_errors_are_shown_and_nothing_is_lost(dave: Client, train: Workload) -> 
     assert train.priority == 50
 
 
-def test_change_during_the_edit_is_shown_before_it_is_overwritten(dave: Client, train: Workload) -> None:
+def test_edit_by_another_user_is_shown_before_it_is_undone(cast: Cast, dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
-    Workload.objects.filter(pk=train.pk).update(version=7)
+    workloads.edit(actor=cast.carol, workload=train, patch={"max_runtime": 60})
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     answer = dave.post(address(train), {**form, "step": "save"}, **HTMX)
     assert answer.status_code == 422
-    assert "changed while you were editing" in answer.content.decode()
+    shown = answer.content.decode()
+    assert "changed while you were editing" in shown
+    assert "max_runtime: 60 -&gt; 3600" in shown
+    train.refresh_from_db()
+    assert (train.priority, train.max_runtime) == (50, 60)
     assert dave.post(address(train), {**form_of(answer), "step": "save"}, **HTMX).status_code == 204
     train.refresh_from_db()
-    assert train.priority == 60
+    assert (train.priority, train.max_runtime) == (60, 3600)
+
+
+def test_workload_is_edited_as_a_manifest(cast: Cast, dave: Client) -> None:
+    text = MANIFEST.read_text()
+    workload = submission.submit(actor=cast.dave, document=yaml.safe_load(text))
+    form = form_of(dave.get(address(workload)))
+    form["document"] = text.replace("max-instance: 6", "max-instance: 5")
+    answer = dave.post(address(workload), {**form, "step": "save"}, **HTMX)
+    assert answer.status_code == 204, answer.content.decode()
+    workload.refresh_from_db()
+    (trainer,) = (role for role in workload.spec["roles"] if role["name"] == "trainer")
+    assert trainer["max"] == 5
 
 
 def test_page_refuses_running_workloads_and_other_users(dave: Client, sign_in: Any, train: Workload) -> None:

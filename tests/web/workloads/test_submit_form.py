@@ -263,6 +263,16 @@ def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
     assert (made.name, made.gpu_milli_min) == ("renamed", 500)
 
 
+@pytest.mark.parametrize(("section", "page"), [("", "workloads"), ("service: {model_name: m}\n", "services")])
+def test_submission_leads_to_a_page_that_exists(cast: Cast, dave: Client, section: str, page: str) -> None:
+    text = f"name: chat\nkind: service\ncommand: serve\n{section}roles: [{{name: engine, gpu: 1}}]\n"
+    answer = dave.post("/submit", {"document": text, "step": "submit"}, **HTMX)
+    assert answer.status_code == 204, answer.content.decode()
+    address = answer.headers["HX-Redirect"]
+    assert address.startswith(f"/{page}/")
+    assert dave.get(address).status_code == 200
+
+
 def test_prediction_is_loaded_separately_and_creates_nothing(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"

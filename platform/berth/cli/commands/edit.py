@@ -60,7 +60,7 @@ def edit(
         else:
             text, after = _open_editor(target)
         try:
-            patch = _find_patch(before, {"project": before.get("project"), **after})
+            patch = _find_patch(before, after)
             edited = client.workloads.edit(target.id, patch, version=target.version, dry_run=dry_run)
         except Exception:
             if text:
@@ -130,8 +130,9 @@ def _find_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
     from berth.core.spec import parse_workload
     from berth.core.spec.manifest import is_manifest
 
-    document = after if is_manifest(after) else apply_patch(before, find_patch(before, after))
-    return find_patch(before, parse_workload(document).document())
+    place = {"project": before["project"]} if "project" in before else {}
+    document = after if is_manifest(after) else apply_patch(before, find_patch(before, {**place, **after}))
+    return find_patch(before, {**place, **parse_workload(document).document()})
 
 
 def _describe(edited: "Edit", *, dry_run: bool) -> list[str]:

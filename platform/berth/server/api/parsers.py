@@ -62,6 +62,12 @@ class JSONParser(BaseParser):
         return BODY_MAX if parser_context is None else max_body_size(parser_context["request"].path)
 
 
+class MergePatchParser(JSONParser):
+    """JSON parser for the media type of JSON merge patches (RFC 7396)."""
+
+    media_type = "application/merge-patch+json"
+
+
 class YAMLParser(JSONParser):
     media_type = "application/yaml"
     read = staticmethod(read_yaml)

@@ -132,6 +132,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_PARSER_CLASSES": [
         "berth.server.api.parsers.JSONParser",
+        "berth.server.api.parsers.MergePatchParser",
         "berth.server.api.parsers.YAMLParser",
         "berth.server.api.parsers.LegacyYAMLParser",
     ],

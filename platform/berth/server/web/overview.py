@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Case, Count, F, When
+from django.db.models import Case, Count, IntegerField, When
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -110,7 +112,7 @@ def own_workloads(actor: Actor) -> list[OwnWorkload]:
     rows = workloads(actor).filter(submitted_by=actor.user, array=None, phase__in=LIVE_PHASES)
     rows = rows.order_by(
         Case(When(phase__in=PENDING_PHASES, then=0), default=1),
-        F("explanation__queue_position").asc(nulls_last=True),
+        Cast(KT("explanation__queue_position"), IntegerField()).asc(nulls_last=True),
         "-submitted_at",
     )
     return [OwnWorkload(row, *_queue_state(row)) for row in rows.select_related("project", "pool")[:OWN_MAX]]
