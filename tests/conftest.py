@@ -76,7 +76,7 @@ def pytest_runtest_teardown() -> None:
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+def migrated_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     """Return a directory with a migrated database for the server of each process, or None.
 
     A single process migrates its own database, which takes less time than a copy.
@@ -87,15 +87,15 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def postgres(template: Path | None) -> Iterator[str]:
+def postgres(migrated_home: Path | None) -> Iterator[str]:
     """Return the database server's URL: DATABASE_URL, or the URL of a server started for this run."""
     if url := os.environ.get("DATABASE_URL"):
         yield url
         return
     with tempfile.TemporaryDirectory(prefix="berth-tests-") as place:
         home = Path(place) / "home"
-        if template:
-            prepared.copy_directory(template, home)
+        if migrated_home:
+            prepared.copy_directory(migrated_home, home)
         cluster = EmbeddedCluster(home / "postgres", prepared.FAST_SETTINGS, can_create_databases=True)
         with run_server(cluster, log=Path(place) / "postgres.log"):
             yield cluster.url()
@@ -114,13 +114,13 @@ def frozen_rate_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
-    postgres: str, template: Path | None, django_db_modify_db_settings_parallel_suffix: None
+    postgres: str, migrated_home: Path | None, django_db_modify_db_settings_parallel_suffix: None
 ) -> None:
     from django.db import connections
 
     settings_dict = connections["default"].settings_dict
     settings_dict.update(environ.Env.db_url_config(postgres))
-    if template:
+    if migrated_home:
         settings_dict["TEST"]["TEMPLATE"] = DATABASE
 
 
