@@ -86,7 +86,7 @@ def test_members_see_names_and_cannot_change_them(cast: Cast, sign_in) -> None:
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("value", {"name": "HF"}, "Is not a name"),
+        ("value", {"name": "HF"}, "Is not a valid name"),
         ("value", {"value": f"{TOKEN}{'x' * 70_000}"}, "Is too long"),
         ("registry", {"registry": "https://docker.io"}, "Is not a registry"),
         ("registry", {"username": "a:b"}, "Is not a user name"),
