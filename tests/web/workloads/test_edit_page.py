@@ -48,7 +48,7 @@ def test_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     previewed = dave.post(address(train), {**form, "step": "look"}, **HTMX).content.decode()
-    assert "Keeps queue position" in previewed
+    assert "Keeps submission time" in previewed
     train.refresh_from_db()
     assert train.priority == 50
     assert dave.post(address(train), {**form, "step": "save"}, **HTMX).status_code == 204
@@ -61,7 +61,7 @@ def test_form_edits_update_the_document(dave: Client, train: Workload) -> None:
     answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, **HTMX)
     assert "max_runtime: 7200" in answer.context["text"]
     shown = answer.content.decode()
-    assert "New queue position" in shown
+    assert "Queued as if new" in shown
     assert "a run time of 7200 seconds instead of 3600 seconds" in shown
 
 

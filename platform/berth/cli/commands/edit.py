@@ -45,7 +45,7 @@ def edit(
     berth edit train -f train.yaml --dry-run
     berth edit train
 
-    A workload keeps its queue position unless it requests more than before.
+    A workload is still queued by its submission time unless it requests more than before.
     """
     if file is not None and (setting or unset):
         raise BadInput("--file cannot be combined with --set or --unset")
@@ -145,5 +145,5 @@ def _describe(edited: "Edit", *, dry_run: bool) -> list[str]:
     if edited.increases:
         lines.append(f"It requests {' and '.join(edited.increases)}, so it is queued as if submitted now.")
     else:
-        lines.append("It keeps its queue position.")
+        lines.append("It is still queued by its submission time.")
     return [*lines, *(f"Warning: {warning}" for warning in edited.warnings)]
