@@ -1,5 +1,6 @@
 """Edit the documents of pending and suspended workloads."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -183,17 +184,22 @@ def _store(
     wake("scheduler")
 
 
+def _sets_environment(change: DocumentChange) -> bool:
+    """Return whether the values contain environment variables, which may be secret."""
+    return bool(ENVIRONMENT.search(change.path)) or '"env":' in json.dumps([change.before, change.after])
+
+
 def _record_value(change: DocumentChange, value: Any) -> int | float | str | None:
-    """Return a number, or a short text. Values of environment variables are hidden: they may be secret."""
+    """Return a number, or a short text. Values with environment variables are hidden."""
     if value is None or isinstance(value, int | float):
         return value
-    return HIDDEN if ENVIRONMENT.search(change.path) else format_value_briefly(value)
+    return HIDDEN if _sets_environment(change) else format_value_briefly(value)
 
 
 def _message(actor: Actor, changes: list[DocumentChange], increases: list[str]) -> str:
     edited = [
         f"{change.path} changed"
-        if ENVIRONMENT.search(change.path)
+        if _sets_environment(change)
         else format_difference(change.path, change.before, change.after)
         for change in changes[:MAX_RECORDED]
     ]

@@ -182,6 +182,15 @@ def test_records_of_an_edit_are_short_and_hide_environment_variables(dave: Calle
     assert len(records) < 5000
 
 
+def test_records_hide_environment_variables_of_added_roles(dave: Caller, pending: str) -> None:
+    roles = [{"name": "a", "env": {"PASSWORD": "hunter2"}}, {"name": "b"}]
+    assert patch(dave, pending, {"roles": roles}).status_code == 200
+    event = Event.objects.get(workload_id=pending, kind="edited")
+    entry = Audit.objects.get(object_id=pending, action="edit")
+    assert "roles changed" in event.message
+    assert "hunter2" not in f"{event.message} {event.data} {entry.before} {entry.after}"
+
+
 def test_workload_whose_document_cannot_be_read_is_repaired_by_an_edit(dave: Caller, pending: str) -> None:
     row = Workload.objects.get(pk=pending)
     Workload.objects.filter(pk=pending).update(spec={**row.spec, "oldkey": 1})
