@@ -69,6 +69,12 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    if announcer := sys.modules.get("berth.server.web.live.announcer"):
+        announcer.ANNOUNCER.start()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
     """Stop the announcer, which must not announce changes after the test database is dropped."""
     if announcer := sys.modules.get("berth.server.web.live.announcer"):

@@ -11,9 +11,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from django.db import InterfaceError, OperationalError, close_old_connections, connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from berth.db.wake import wake_for_all
 
@@ -31,7 +31,8 @@ class Announcer:
         self._lock = threading.Lock()
         self._pending: dict[tuple[str, NoteScope], set[str] | None] = {}
         self._timer: threading.Timer | None = None  # the timer that will send the next notes
-        self._latest: threading.Timer | None = None
+        self._running: set[threading.Timer] = set()  # this timer and those that are still sending
+        self._is_shut_down = False
         self._sent_at = -GATHER_SECONDS
 
     def announce(
@@ -39,6 +40,8 @@ class Announcer:
     ) -> None:
         """Announce a change. Call this after the commit."""
         with self._lock:
+            if self._is_shut_down:
+                return
             ids = self._pending.setdefault((kind, (project, department)), set())
             if ids is not None and object_id:
                 ids.add(object_id)
@@ -47,8 +50,9 @@ class Announcer:
             if self._timer is not None:
                 return
             if time.monotonic() - self._sent_at < GATHER_SECONDS:
-                self._timer = self._latest = threading.Timer(GATHER_SECONDS, self._send_later)
+                self._timer = threading.Timer(GATHER_SECONDS, self._send_later)
                 self._timer.daemon = True
+                self._running.add(self._timer)
                 self._timer.start()
                 return
         self.send()
@@ -61,13 +65,20 @@ class Announcer:
         if notes:
             wake_for_all(NAME, notes)
 
-    def shut_down(self) -> None:
-        """Discard pending notes and wait for the timer thread to end."""
+    def start(self) -> None:
+        """Accept changes again after a shutdown."""
         with self._lock:
+            self._is_shut_down = False
+
+    def shut_down(self) -> None:
+        """Discard pending and later notes, and wait until no thread sends notes."""
+        with self._lock:
+            self._is_shut_down = True
             self._timer, self._pending = None, {}
-        if self._latest is not None:
-            self._latest.cancel()
-            self._latest.join()
+            running, self._running = self._running, set()
+        for timer in running:
+            timer.cancel()
+            timer.join()
 
     def _send_later(self) -> None:
         """Send from the timer thread, over its own connection. The database may be unavailable by now."""
@@ -76,8 +87,9 @@ class Announcer:
         except (OperationalError, InterfaceError) as error:
             log.info("could not announce a change: %s", error)
         finally:
-            close_old_connections()
             connection.close()
+            with self._lock:
+                self._running.discard(cast("threading.Timer", threading.current_thread()))
 
 
 def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
