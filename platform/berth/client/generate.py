@@ -25,6 +25,7 @@ REPLACEMENTS = (
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\bberth\.client\.aio\b", "berth.client.sync"),
     (r"\basynchronous\b", "synchronous"),
+    (r"\bAsynchronous\b", "Synchronous"),
 )
 
 

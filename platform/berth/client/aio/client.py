@@ -2,30 +2,57 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import httpx
 from typing_extensions import Self, Unpack
 
-from berth.client.aio.arrays import AsyncArrays
-from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
-from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
-from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
-from berth.client.aio.services import AsyncServices
-from berth.client.aio.subscriptions import AsyncSubscriptions
-from berth.client.aio.templates import AsyncTemplates
-from berth.client.aio.tenants import AsyncDepartments, AsyncProjects, AsyncQuotas, AsyncSecrets
 from berth.client.aio.transport import AsyncTransport
-from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
-from berth.client.aio.workloads import AsyncWorkloads
 from berth.client.config import Settings, load_settings
-from berth.client.models.people import Identity, PasswordChange
 from berth.client.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from berth.client.aio.arrays import AsyncArrays
+    from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
+    from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
+    from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
+    from berth.client.aio.services import AsyncServices
     from berth.client.aio.session import AsyncSession
+    from berth.client.aio.subscriptions import AsyncSubscriptions
+    from berth.client.aio.templates import AsyncTemplates
+    from berth.client.aio.tenants import AsyncDepartments, AsyncProjects, AsyncQuotas, AsyncSecrets
+    from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
+    from berth.client.aio.workloads import AsyncWorkloads
+    from berth.client.models.people import Identity, PasswordChange
     from berth.client.sessions.options import SessionOptions
+
+# Imported on first use: a command needs one or two of them, and importing all takes longer than its request.
+RESOURCES = {
+    "workloads": "workloads.AsyncWorkloads",
+    "arrays": "arrays.AsyncArrays",
+    "events": "history.AsyncEvents",
+    "evictions": "history.AsyncEvictions",
+    "cycles": "history.AsyncCycles",
+    "audit": "history.AsyncAudit",
+    "departments": "tenants.AsyncDepartments",
+    "projects": "tenants.AsyncProjects",
+    "quotas": "tenants.AsyncQuotas",
+    "secrets": "tenants.AsyncSecrets",
+    "queues": "pools.AsyncQueues",
+    "node_pools": "pools.AsyncNodePools",
+    "nodes": "pools.AsyncNodes",
+    "services": "services.AsyncServices",
+    "usage": "usage.AsyncUsage",
+    "utilization": "usage.AsyncUtilization",
+    "budgets": "usage.AsyncBudgets",
+    "subscriptions": "subscriptions.AsyncSubscriptions",
+    "templates": "templates.AsyncTemplates",
+    "tokens": "people.AsyncTokens",
+    "members": "people.AsyncMembers",
+    "users": "people.AsyncUsers",
+}
 
 
 class AsyncClient:
@@ -33,6 +60,29 @@ class AsyncClient:
 
     By default, the address and the token come from the environment or from the file that `berth login` wrote.
     """
+
+    workloads: "AsyncWorkloads"
+    arrays: "AsyncArrays"
+    events: "AsyncEvents"
+    evictions: "AsyncEvictions"
+    cycles: "AsyncCycles"
+    audit: "AsyncAudit"
+    departments: "AsyncDepartments"
+    projects: "AsyncProjects"
+    quotas: "AsyncQuotas"
+    secrets: "AsyncSecrets"
+    queues: "AsyncQueues"
+    node_pools: "AsyncNodePools"
+    nodes: "AsyncNodes"
+    services: "AsyncServices"
+    usage: "AsyncUsage"
+    utilization: "AsyncUtilization"
+    budgets: "AsyncBudgets"
+    subscriptions: "AsyncSubscriptions"
+    templates: "AsyncTemplates"
+    tokens: "AsyncTokens"
+    members: "AsyncMembers"
+    users: "AsyncUsers"
 
     def __init__(
         self,
@@ -45,28 +95,17 @@ class AsyncClient:
         self.settings = settings or load_settings()
         self._sleep = sleep
         self._transport = AsyncTransport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
-        self.workloads = AsyncWorkloads(self._transport)
-        self.arrays = AsyncArrays(self._transport)
-        self.events = AsyncEvents(self._transport)
-        self.evictions = AsyncEvictions(self._transport)
-        self.cycles = AsyncCycles(self._transport)
-        self.audit = AsyncAudit(self._transport)
-        self.departments = AsyncDepartments(self._transport)
-        self.projects = AsyncProjects(self._transport)
-        self.quotas = AsyncQuotas(self._transport)
-        self.secrets = AsyncSecrets(self._transport)
-        self.queues = AsyncQueues(self._transport)
-        self.node_pools = AsyncNodePools(self._transport)
-        self.nodes = AsyncNodes(self._transport)
-        self.services = AsyncServices(self._transport)
-        self.usage = AsyncUsage(self._transport)
-        self.utilization = AsyncUtilization(self._transport)
-        self.budgets = AsyncBudgets(self._transport)
-        self.subscriptions = AsyncSubscriptions(self._transport)
-        self.templates = AsyncTemplates(self._transport)
-        self.tokens = AsyncTokens(self._transport)
-        self.members = AsyncMembers(self._transport)
-        self.users = AsyncUsers(self._transport)
+
+    if not TYPE_CHECKING:  # type checkers report misspelt attributes
+
+        def __getattr__(self, name: str) -> object:
+            """Import the class of a resource on first use."""
+            if name not in RESOURCES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            module, _, class_name = RESOURCES[name].partition(".")
+            resource = getattr(import_module(f"berth.client.aio.{module}"), class_name)(self._transport)
+            setattr(self, name, resource)
+            return resource
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,7 +118,9 @@ class AsyncClient:
     async def close(self) -> None:
         await self._transport.close()
 
-    async def whoami(self) -> Identity:
+    async def whoami(self) -> "Identity":
+        from berth.client.models.people import Identity
+
         return Identity.model_validate(await self._transport.get("whoami"))
 
     async def sign_in(self, username: str, password: str) -> str:
@@ -87,12 +128,16 @@ class AsyncClient:
         response = await self._transport.post("login", {"username": username, "password": password})
         return str(response["token"])
 
-    async def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChange:
+    async def change_password(
+        self, current: str, new: str, *, revoke_tokens: bool = False
+    ) -> "PasswordChange":
         """Change your password, which revokes all tokens created by sign-in.
 
         With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
         sign-in continues with the new token in the response.
         """
+        from berth.client.models.people import PasswordChange
+
         body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
         changed = PasswordChange.model_validate(await self._transport.post("password", body))
         if changed.token is not None:

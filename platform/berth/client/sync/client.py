@@ -1,8 +1,9 @@
 # Generated from berth/client/aio/client.py by `python -m berth.client.generate`; do not edit.
-"""Asynchronous client for a server's REST API."""
+"""Synchronous client for a server's REST API."""
 
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -10,23 +11,49 @@ import httpx
 from typing_extensions import Self, Unpack
 
 from berth.client.config import Settings, load_settings
-from berth.client.models.people import Identity, PasswordChange
 from berth.client.retry import RetryPolicy
-from berth.client.sync.arrays import Arrays
-from berth.client.sync.history import Audit, Cycles, Events, Evictions
-from berth.client.sync.people import Members, Tokens, Users
-from berth.client.sync.pools import NodePools, Nodes, Queues
-from berth.client.sync.services import Services
-from berth.client.sync.subscriptions import Subscriptions
-from berth.client.sync.templates import Templates
-from berth.client.sync.tenants import Departments, Projects, Quotas, Secrets
 from berth.client.sync.transport import Transport
-from berth.client.sync.usage import Budgets, Usage, Utilization
-from berth.client.sync.workloads import Workloads
 
 if TYPE_CHECKING:
+    from berth.client.models.people import Identity, PasswordChange
     from berth.client.sessions.options import SessionOptions
+    from berth.client.sync.arrays import Arrays
+    from berth.client.sync.history import Audit, Cycles, Events, Evictions
+    from berth.client.sync.people import Members, Tokens, Users
+    from berth.client.sync.pools import NodePools, Nodes, Queues
+    from berth.client.sync.services import Services
     from berth.client.sync.session import Session
+    from berth.client.sync.subscriptions import Subscriptions
+    from berth.client.sync.templates import Templates
+    from berth.client.sync.tenants import Departments, Projects, Quotas, Secrets
+    from berth.client.sync.usage import Budgets, Usage, Utilization
+    from berth.client.sync.workloads import Workloads
+
+# Imported on first use: a command needs one or two of them, and importing all takes longer than its request.
+RESOURCES = {
+    "workloads": "workloads.Workloads",
+    "arrays": "arrays.Arrays",
+    "events": "history.Events",
+    "evictions": "history.Evictions",
+    "cycles": "history.Cycles",
+    "audit": "history.Audit",
+    "departments": "tenants.Departments",
+    "projects": "tenants.Projects",
+    "quotas": "tenants.Quotas",
+    "secrets": "tenants.Secrets",
+    "queues": "pools.Queues",
+    "node_pools": "pools.NodePools",
+    "nodes": "pools.Nodes",
+    "services": "services.Services",
+    "usage": "usage.Usage",
+    "utilization": "usage.Utilization",
+    "budgets": "usage.Budgets",
+    "subscriptions": "subscriptions.Subscriptions",
+    "templates": "templates.Templates",
+    "tokens": "people.Tokens",
+    "members": "people.Members",
+    "users": "people.Users",
+}
 
 
 class Client:
@@ -34,6 +61,29 @@ class Client:
 
     By default, the address and the token come from the environment or from the file that `berth login` wrote.
     """
+
+    workloads: "Workloads"
+    arrays: "Arrays"
+    events: "Events"
+    evictions: "Evictions"
+    cycles: "Cycles"
+    audit: "Audit"
+    departments: "Departments"
+    projects: "Projects"
+    quotas: "Quotas"
+    secrets: "Secrets"
+    queues: "Queues"
+    node_pools: "NodePools"
+    nodes: "Nodes"
+    services: "Services"
+    usage: "Usage"
+    utilization: "Utilization"
+    budgets: "Budgets"
+    subscriptions: "Subscriptions"
+    templates: "Templates"
+    tokens: "Tokens"
+    members: "Members"
+    users: "Users"
 
     def __init__(
         self,
@@ -46,28 +96,17 @@ class Client:
         self.settings = settings or load_settings()
         self._sleep = sleep
         self._transport = Transport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
-        self.workloads = Workloads(self._transport)
-        self.arrays = Arrays(self._transport)
-        self.events = Events(self._transport)
-        self.evictions = Evictions(self._transport)
-        self.cycles = Cycles(self._transport)
-        self.audit = Audit(self._transport)
-        self.departments = Departments(self._transport)
-        self.projects = Projects(self._transport)
-        self.quotas = Quotas(self._transport)
-        self.secrets = Secrets(self._transport)
-        self.queues = Queues(self._transport)
-        self.node_pools = NodePools(self._transport)
-        self.nodes = Nodes(self._transport)
-        self.services = Services(self._transport)
-        self.usage = Usage(self._transport)
-        self.utilization = Utilization(self._transport)
-        self.budgets = Budgets(self._transport)
-        self.subscriptions = Subscriptions(self._transport)
-        self.templates = Templates(self._transport)
-        self.tokens = Tokens(self._transport)
-        self.members = Members(self._transport)
-        self.users = Users(self._transport)
+
+    if not TYPE_CHECKING:  # type checkers report misspelt attributes
+
+        def __getattr__(self, name: str) -> object:
+            """Import the class of a resource on first use."""
+            if name not in RESOURCES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            module, _, class_name = RESOURCES[name].partition(".")
+            resource = getattr(import_module(f"berth.client.sync.{module}"), class_name)(self._transport)
+            setattr(self, name, resource)
+            return resource
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +119,9 @@ class Client:
     def close(self) -> None:
         self._transport.close()
 
-    def whoami(self) -> Identity:
+    def whoami(self) -> "Identity":
+        from berth.client.models.people import Identity
+
         return Identity.model_validate(self._transport.get("whoami"))
 
     def sign_in(self, username: str, password: str) -> str:
@@ -88,12 +129,14 @@ class Client:
         response = self._transport.post("login", {"username": username, "password": password})
         return str(response["token"])
 
-    def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChange:
+    def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> "PasswordChange":
         """Change your password, which revokes all tokens created by sign-in.
 
         With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
         sign-in continues with the new token in the response.
         """
+        from berth.client.models.people import PasswordChange
+
         body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
         changed = PasswordChange.model_validate(self._transport.post("password", body))
         if changed.token is not None:
