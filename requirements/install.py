@@ -1,8 +1,8 @@
 """Install packages into this virtual environment with uv, from the indexes that pip is configured to use.
 
 uv takes a tenth of pip's time. It reads neither pip's variables nor pip.conf, so this program passes them on.
-If uv fails, for example because an index needs a login that only pip knows, pip installs the packages.
-The arguments are those of `pip install`.
+If uv fails, for example because an index requires a login that only pip has, pip installs the packages. The
+arguments are those of `pip install`.
 """
 
 import ast
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def uv_environment() -> dict[str, str]:
-    """Return this process's environment and pip's settings under uv's names, unless uv has its own."""
+    """Return this process's environment with pip's settings under uv's names, unless uv has its own."""
     # Like pip, take the pinned version from whichever index has it. Its hash is checked.
     defaults = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for name, value in pip_settings().items():
@@ -44,7 +44,7 @@ def uv_environment() -> dict[str, str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Return pip's settings that uv also knows; variables take precedence over pip.conf."""
+    """Return pip's settings that uv also supports. Variables take precedence over pip.conf."""
     listing = subprocess.check_output([*PIP, "config", "list"], text=True)
     settings: dict[str, str] = {}
     # Lines such as global.index-url='https://...'; a section for `install` is more specific than `global`.

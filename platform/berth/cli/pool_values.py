@@ -179,7 +179,7 @@ class PoolValues:
 
     @property
     def sets_parts(self) -> bool:
-        """Whether individual provider settings are set, rather than all of them."""
+        """Whether individual provider settings are set instead of the whole mapping."""
         keys = [entry.partition("=")[0] for entry in self.sets or ()]
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 

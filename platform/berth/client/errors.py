@@ -62,7 +62,7 @@ class RemoteTraceback(Exception):
 
 
 class Refused(ClientError):
-    """The server refused the request. The fields come from the problem document in its response."""
+    """The server refused the request. Its fields come from the problem document in the response."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status

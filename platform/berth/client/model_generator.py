@@ -62,7 +62,7 @@ def imported_models() -> dict[str, str]:
 
 
 class Models:
-    """Classes of the client, each listed after the classes that it refers to."""
+    """Generated classes, each listed after the classes that it refers to."""
 
     def __init__(self, components: dict[str, Schema], imported: dict[str, str]) -> None:
         self.topics: dict[str, str] = {}
@@ -127,7 +127,7 @@ class Models:
             yield from _docstring(declared)
 
     def _fields(self, name: str) -> list[tuple[str, str, Schema]]:
-        """Return the name, type and schema of each field of a class, without the fields of its parent."""
+        """Return the name, type and schema of each field that a class does not inherit."""
         schema = self._schema(name)
         inherited = self._components[schema["x-extends"]]["properties"] if "x-extends" in schema else {}
         return [
@@ -137,7 +137,7 @@ class Models:
         ]
 
     def _type(self, schema: Schema) -> str:
-        """Return the type of a value. Choices become `str`, because a newer server may add one."""
+        """Return the type of a value. Enumerations become `str`, because a newer server may add members."""
         if "$ref" in schema:
             target = self._target(schema)
             return _class_name(schema["$ref"]) if "properties" in target else self._type(target)

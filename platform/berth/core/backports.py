@@ -29,12 +29,14 @@ _ISO_TIME = re.compile(
 
 
 def parse_iso_time(text: str) -> datetime:
-    """Parse an ISO 8601 time like `datetime.fromisoformat` on Python 3.11. Raises ValueError."""
+    """Parse an ISO 8601 time as `datetime.fromisoformat` does on Python 3.11. Raises ValueError."""
     return datetime.fromisoformat(text) if sys.version_info >= (3, 11) else parse_iso_time_on_3_10(text)
 
 
 def parse_iso_time_on_3_10(text: str) -> datetime:
-    """Parse Python 3.11's formats, except week dates and offsets with seconds. Raises ValueError."""
+    """Parse all formats that Python 3.11 accepts, except week dates and offsets with seconds. Raises
+    ValueError.
+    """
     match = _ISO_TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"not an ISO 8601 time: {text!r}")

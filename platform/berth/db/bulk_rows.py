@@ -20,7 +20,7 @@ AnyField: TypeAlias = "Field[Any, Any]"
 def insert_rows(rows: Sequence[Model]) -> None:
     """Insert rows of one model in order, and set the keys that the database assigns.
 
-    A column that the first row leaves to the database must be left to it by every row.
+    If the database assigns a column of the first row, it must assign that column of every row.
     """
     if not rows:
         return
@@ -54,9 +54,9 @@ def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
 
 
 def share_related(rows: Sequence[Model], name: str, related: Callable[[list[Any]], Iterable[Model]]) -> None:
-    """Load the objects of a foreign key by their keys. Rows with the same key get the same object.
+    """Load the objects that a foreign key refers to. Rows with the same key share one object.
 
-    `select_related` would create an object for each row.
+    `select_related` would create a separate object for each row.
     """
     key = f"{name}_id"
     keys = [*{getattr(row, key) for row in rows}]
@@ -66,7 +66,7 @@ def share_related(rows: Sequence[Model], name: str, related: Callable[[list[Any]
 
 
 def recordset(fields: Iterable[AnyField], **others: str) -> str:
-    """Return SQL for the rows of a JSON parameter, named `written`.
+    """Return SQL that expands a JSON parameter to rows, with the alias `written`.
 
     `others` maps additional columns to types.
     """

@@ -1,4 +1,4 @@
-"""Compile the queries of the scheduler's loop to SQL only once.
+"""Compile the scheduler loop's queries to SQL only once.
 
 Django composes the SQL of a query each time it runs, and collects the converters of its columns. For a query
 with a dozen columns, that takes longer than PostgreSQL needs to answer it. PostgreSQL also plans such a query

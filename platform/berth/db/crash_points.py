@@ -1,4 +1,4 @@
-"""Named points between steps where a test can stop the process."""
+"""Named points between steps at which a test can stop the process."""
 
 from collections.abc import Callable
 

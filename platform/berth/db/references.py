@@ -12,8 +12,8 @@ from berth.core.errors import NotFound
 def join_transaction() -> AbstractContextManager[object]:
     """Run the block in the current transaction, or in a new one if there is none.
 
-    Unlike a nested `atomic`, this needs no savepoint, so an error after the block's first write must also end
-    the outer transaction.
+    Unlike a nested `atomic`, this creates no savepoint, so an error after the block's first write must also
+    roll back the outer transaction.
     """
     return nullcontext() if connection.in_atomic_block else transaction.atomic()
 

@@ -82,7 +82,9 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
-    """Return whether all items are scalars and `value` begins with those items of `before` that it keeps."""
+    """Return whether all items are scalars and `value` begins with the items that it shares with `before`, in
+    order.
+    """
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))
     return all_scalars and bool(remaining) and value[: len(remaining)] == remaining

@@ -17,7 +17,7 @@ class SourceLines:
     """Line number of each value in a text, by path. The first line is 1."""
 
     lines: dict[str, int] = field(default_factory=dict)
-    scalars: dict[Location, str] = field(default_factory=dict)  # scalars by location, as written in the text
+    scalars: dict[Location, str] = field(default_factory=dict)  # source text of scalars, by location
 
     @classmethod
     def from_text(cls, text: str) -> "SourceLines":

@@ -52,7 +52,7 @@ class Member:
         return cls(control, listener)
 
     def next_step(self, state: State) -> State | None:
-        """Return the state from which to take the next step, or None after the last step."""
+        """Return the state for the next step, or None after the last step."""
         while True:
             try:
                 header, body = receive(self.control)

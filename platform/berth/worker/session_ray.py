@@ -63,7 +63,7 @@ def connect() -> None:
     if RAY_DIRECTORY_VARIABLE in os.environ:
         import ray
 
-        # By default, Ray would connect to the head's node if several nodes share a machine.
+        # If several nodes share a machine, Ray would otherwise connect to the head node.
         address, directory = os.environ["BERTH_NODE_ADDRESS"], os.environ[RAY_DIRECTORY_VARIABLE]
         node_options: dict[str, Any] = {"_node_ip_address": address, "_temp_dir": directory}
         ray.init(log_to_driver=True, logging_level=logging.WARNING, **node_options)

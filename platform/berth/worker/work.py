@@ -37,12 +37,12 @@ class Worker:
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self._stop = threading.Event()
-        self._deadline = float("inf")  # deadline for signing off
+        self._deadline = float("inf")  # deadline for signing off from the server
         self._at_once = self._ray_was_lost = False
         self._link = ServerConnection(config.address, config.secret, should_continue=self._should_continue)
         self._ray = session_ray.SessionRay()
         self._held_orders: set[int] = set()
-        # A retried response may repeat orders. Repeated orders are ignored.
+        # The response to a retried request may repeat orders, which are then ignored.
         self._seen_orders: deque[tuple[int, int]] = deque(maxlen=2000)
         self._lock = threading.Lock()
 

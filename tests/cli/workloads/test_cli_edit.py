@@ -35,7 +35,7 @@ def test_values_are_set_and_removed(berth: Berth, as_dave: dict[str, str], train
         "vision/train would be edited:",
         '  labels: {"team": "a"} -> not set',
         "  priority: 50 -> 60",
-        "It is still queued by its submission time.",
+        "It is still ordered by its original submission time.",
     ]
     assert berth("edit", "train", "--set", "priority=60", "--unset", "max_runtime").stdout.splitlines() == [
         "vision/train edited:",

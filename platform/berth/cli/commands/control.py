@@ -171,7 +171,7 @@ def _act_on_each(
 ) -> None:
     """Look up all targets, then act on each. If one action is refused, the others are still performed.
 
-    `result` is a participle that describes what happened to array tasks, such as "cancelled".
+    `result` is the past participle to print for array tasks, such as "cancelled".
     """
     exit_codes: list[ExitCode] = []
     with open_client() as client:

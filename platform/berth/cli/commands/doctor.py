@@ -42,7 +42,7 @@ def doctor(
 
 
 def _examine_machine(output: Output) -> bool:
-    """Print the checks of this machine. Return whether something required is missing."""
+    """Check this machine and print the results. Return whether something required is missing."""
     from berth.server.doctor import Status, examine
 
     checks = examine()

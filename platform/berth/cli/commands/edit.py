@@ -45,7 +45,7 @@ def edit(
     berth edit train -f train.yaml --dry-run
     berth edit train
 
-    A workload is still queued by its submission time unless it requests more than before.
+    An edited workload is still ordered by its submission time unless it requests more than before.
     """
     if file is not None and (setting or unset):
         raise BadInput("--file cannot be combined with --set or --unset")
@@ -114,7 +114,7 @@ def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
 
 
 def _keep(text: str, workload: "WorkloadDetail") -> None:
-    """Store a refused document, so that the user does not lose it."""
+    """Save a rejected document, so that the user's edits are not lost."""
     with NamedTemporaryFile("w", prefix=f"{workload.name}-", suffix=".yaml", delete=False) as copy:
         copy.write(text)
     print(
@@ -145,5 +145,5 @@ def _describe(edited: "Edit", *, dry_run: bool) -> list[str]:
     if edited.increases:
         lines.append(f"It requests {' and '.join(edited.increases)}, so it is queued as if submitted now.")
     else:
-        lines.append("It is still queued by its submission time.")
+        lines.append("It is still ordered by its original submission time.")
     return [*lines, *(f"Warning: {warning}" for warning in edited.warnings)]

@@ -138,7 +138,7 @@ def _resolve_id(client: "Client", reference: str | None) -> str | None:
 
 
 def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
-    """Return the workload's ID or, if it was deleted, its name, because evictions outlive workloads."""
+    """Return the workload's ID, or its name if it was deleted, because eviction records outlive workloads."""
     from berth.client import NotFound
 
     try:

@@ -137,7 +137,7 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
-    """Return the image of the latest run whose digest is known."""
+    """Return the image of the latest run with a known image digest."""
     return next((image for image in workload.images if image.digest), None)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.models.usage import Utilization
     from berth.client.models.workloads import Workload
 
-ROWS_MAX = 200  # maximum rows of workloads and of nodes; `berth list` shows all workloads
+ROWS_MAX = 200  # maximum rows per table; `berth list` shows all workloads
 GIB = 1024
 IDLE_STYLE = "yellow"
 
@@ -175,7 +175,7 @@ def _usage_columns() -> Iterable[Column]:
 
 
 def _format_usage(use: "Utilization | None", name: str, unit: int) -> str:
-    """Format a value as used/allocated, with a dash if it was not measured."""
+    """Format two amounts as "used/allocated", with a dash for usage that was not measured."""
     if use is None:
         return "-"
     used, allocated_amount = getattr(use.used, name), getattr(use.allocated, name)

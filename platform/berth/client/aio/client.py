@@ -1,4 +1,4 @@
-"""Asynchronous client for a server's REST API."""
+"""Client for a server's REST API."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

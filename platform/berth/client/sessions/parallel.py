@@ -73,7 +73,7 @@ class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel the calls that have not started. The session continues."""
+        """Cancel all calls that have not started. The session stays open."""
         for future in list(getattr(self.parallel, "_jobs", ())):
             cancel = getattr(getattr(future, "job", None), "cancel", None)
             if cancel is not None:

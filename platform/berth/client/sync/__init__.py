@@ -1,1 +1,1 @@
-"""The synchronous client, generated from the asynchronous one."""
+"""Synchronous client, generated from the asynchronous client."""

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/client.py by `python -m berth.client.generate`; do not edit.
-"""Synchronous client for a server's REST API."""
+"""Client for a server's REST API."""
 
 import time
 from collections.abc import Callable, Sequence

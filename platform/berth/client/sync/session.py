@@ -38,8 +38,7 @@ class Session:
     """Python session on nodes of a pool, opened with `with`.
 
     The block starts once the nodes are ready, and the session ends with the block. Leaving the block waits
-    for outstanding calls, unless an exception is raised in it. Plugin contexts and joblib are synchronous;
-    run code that uses joblib in a thread (`asyncio.to_thread`).
+    for outstanding calls, unless it is left because of an exception.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def _format_range(value: object) -> object:
 
 
 def _format_parameter(value: object) -> object:
-    """Return a parameter's text, which becomes the value of its environment variable."""
+    """Convert a parameter to text, which becomes the value of its environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):

@@ -53,7 +53,7 @@ def filter_by(rows: QuerySet[R], **conditions: Any) -> QuerySet[R]:
 
 
 def each(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
-    """Return a function for `page` that renders each row separately."""
+    """Return a function for `page` that renders rows one at a time."""
     return lambda rows: [present(row) for row in rows]
 
 

@@ -12,13 +12,13 @@ from berth.core.amounts import MILLI
 
 
 def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Record the parent model in the OpenAPI schema, because the Python client is generated from it."""
+    """Record the parent model in the OpenAPI schema, from which the Python client is generated."""
     if model.__base__ not in (None, BaseModel, ResponseModel):
         schema["x-extends"] = model.__base__.__name__
 
 
 class ResponseModel(BaseModel):
-    """Base model of response bodies. They are validated, so that they match the OpenAPI schema."""
+    """Base model of response bodies. Responses are validated, so that they match the OpenAPI schema."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, from_attributes=True, json_schema_extra=_declare_parent

@@ -77,7 +77,9 @@ class ApiView(APIView):
         return True
 
     def is_slow_dry_run(self, request: Request) -> bool:
-        """Return whether the request only examines other systems. It must run outside a transaction."""
+        """Return whether the request only examines other systems, and must therefore run outside a
+        transaction.
+        """
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -97,7 +99,7 @@ class ApiView(APIView):
         self.spend(bucket, f"user {request.user.pk}")
 
     def spend(self, bucket: str, client: str, amount: int = 1) -> None:
-        """Count this request and keep its budget for the response headers. Raises LimitExceeded."""
+        """Count this request and store its budget for the response headers. Raises LimitExceeded."""
         try:
             self.budget = rate_limits.spend(bucket, client, amount)
         except rate_limits.LimitExceeded as error:

@@ -24,7 +24,7 @@ def missing_keys(home: Path) -> tuple[str, ...]:
 
 
 def put_keys(home: Path, keys: Mapping[str, bytes], missing: Collection[str]) -> tuple[list[str], list[str]]:
-    """Write the keys that `missing` names.
+    """Write the keys listed in `missing`.
 
     Return the names of the written keys, and of existing keys that differ and were not replaced.
     """

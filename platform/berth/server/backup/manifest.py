@@ -1,4 +1,4 @@
-"""Manifest of a backup, which is read before the rest of the backup."""
+"""Manifest of a backup. It is read before all other contents."""
 
 import hashlib
 import hmac

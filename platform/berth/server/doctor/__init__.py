@@ -1,4 +1,4 @@
-"""`berth doctor`: checks of what Berth can and cannot do on this machine."""
+"""`berth doctor`: check which of Berth's features this machine supports."""
 
 from berth.server.doctor.check import Check, Status
 from berth.server.doctor.node import node_checks
@@ -8,5 +8,5 @@ __all__ = ["Check", "Status", "examine"]
 
 
 def examine() -> list[Check]:
-    """Test everything that a server with local pools, or a node, needs on this machine."""
+    """Test everything that a server with local pools, or a node, requires of this machine."""
     return [*server_checks(), *node_checks()]

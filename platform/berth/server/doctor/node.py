@@ -1,4 +1,4 @@
-"""Checks of what pods need: isolation, limits, images and GPUs."""
+"""Checks for running pods: isolation, limits, images and GPUs."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Checks of what the server needs: Python, its directory, disk space, PostgreSQL and a port."""
+"""Checks for running the server: Python, its directory, disk space, PostgreSQL and a port."""
 
 import os
 import platform

@@ -110,7 +110,7 @@ class _Body:
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
-        """Return the next ASGI message. After the end of the body, it is the disconnect."""
+        """Return the next ASGI message. After the end of the body, wait for the client to disconnect."""
         if self._is_complete:
             return await self._receive()
         until = self._started + FIRST_SECONDS + self._size / BYTES_PER_SECOND

@@ -29,7 +29,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     """Return the uvicorn configuration. `options` sets the address and the grace period.
 
     X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
-    any process on this machine, including tenants' pods, could send these headers.
+    any process on this machine, including tenants' pods, can send these headers.
     """
     importlib.import_module("berth.server.asgi")  # loads the settings
     set_process_name("web")

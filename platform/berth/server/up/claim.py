@@ -14,8 +14,8 @@ from berth.server.up.errors import StartupError
 def claim_home(home: Path) -> Iterator[TextIO]:
     """Close the home directory to other users, lock it with a file, and yield the file.
 
-    The kernel releases the lock when this process ends. If another process holds the lock, the error
-    contains the file's text.
+    The kernel releases the lock when this process ends. If another process holds the lock, the error contains
+    the text of the file.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _restrict_to_owner(home)

@@ -11,7 +11,7 @@ from berth.core.errors import BerthError, Invalid
 
 @contextmanager
 def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Add the service's errors that the block raises to the form, and continue after the block."""
+    """Add service errors that the block raises to the form instead of propagating them."""
     try:
         yield
     except BerthError as error:
@@ -34,7 +34,9 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
 
 
 def _renamed(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field for the longest prefix of the path in `fields`, and the rest of the path."""
+    """Return the form field for the longest prefix of the path that is a key of `fields`, and the rest of the
+    path.
+    """
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")

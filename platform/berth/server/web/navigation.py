@@ -56,7 +56,7 @@ GROUPS: Groups = (
 )
 
 
-# Chapter of the documentation for each page and the pages below it. The first match counts.
+# Chapter of the documentation for each page and the pages below it. The first match wins.
 CHAPTERS = (
     ("/workloads", "researchers/#monitor-a-workload"),
     ("/arrays", "documents/#arrays"),

@@ -20,7 +20,7 @@ class Request(HttpRequest):
     actor: Any
     require: Callable[..., None]  # (action, object): raises NotFound or Forbidden
     htmx: HtmxDetails
-    may_submit: bool  # set by the view or template that determines it first
+    may_submit: bool  # set by the first view or template that needs it
 
 
 View = Callable[..., HttpResponse | StreamingHttpResponse]
@@ -30,7 +30,7 @@ SESSION_ENDED_MESSAGE = (
 
 
 def signed_in(view: View) -> View:
-    """Redirect anonymous users to the login page, and forbid caches to store personal pages."""
+    """Redirect anonymous users to the login page, and prevent caches from storing personal pages."""
 
     @wraps(view)
     def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:

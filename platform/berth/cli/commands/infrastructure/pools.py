@@ -74,8 +74,8 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
 def create(options: NewPool) -> None:
     """Create a pool from options or a file. Options override the file.
 
-    If the provider can show its nodes in advance, this prints them with any obstacles, and asks for
-    confirmation on a terminal. Elsewhere, errors exit with code 1. With --yes, they are only printed.
+    If the provider can show its nodes in advance, they are printed with any obstacles. On a terminal, you are
+    then asked to confirm; without one, errors exit with code 1. With --yes, errors are only printed.
 
     \b
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
@@ -106,7 +106,7 @@ def create(options: NewPool) -> None:
 def edit(options: PoolChanges) -> None:
     """Change a pool's settings. Exits with code 5 if the pool was changed concurrently.
 
-    If the maximum is lowered, excess nodes are drained. On a terminal, this asks for confirmation.
+    If the maximum is lowered, excess nodes are drained. On a terminal, you are asked to confirm this first.
 
     \b
     berth pool edit train --nodes 2:8 --dry-run
@@ -182,7 +182,7 @@ def scale(
 ) -> None:
     """Set the desired number of nodes. The autoscaler continues from that number.
 
-    On a terminal, this lists the nodes that will be drained and asks for confirmation.
+    On a terminal, the command first lists the nodes that will be drained and asks for confirmation.
 
     \b
     berth pool scale train 8

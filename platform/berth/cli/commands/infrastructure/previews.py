@@ -51,7 +51,7 @@ def confirm_creation(
 ) -> None:
     """Show a non-empty preview. Exit if it has errors or the user does not confirm it.
 
-    If the output is machine-readable, show only errors, on stderr. With `is_confirmed`, never ask or exit.
+    If the output is machine-readable, show only errors, on stderr. With `is_confirmed`, never prompt or exit.
     """
     if not (preview.source or preview.findings):
         return

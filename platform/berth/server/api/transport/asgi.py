@@ -39,7 +39,7 @@ class SingleThreadHandler(ASGIHandler):
                 await self.send_response(response, send)
 
     def respond(self, scope: dict[str, Any], body: IO[bytes]) -> HttpResponseBase:
-        """Return the response, after releasing the request's resources such as its database connection."""
+        """Return the response after releasing the request's resources, such as its database connection."""
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, error_response = self.create_request(scope, body)

@@ -39,9 +39,9 @@ def step_chart(
 ) -> StepChart:
     """Return a step chart over a time axis from `begin` to `end`.
 
-    The chart is empty before the first time. Each number is drawn from its time to the next time, and the
-    last number to `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value is
-    None.
+    The chart is empty before the first time. Each number is drawn from its own time until the next one, and
+    the last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value
+    is None.
     """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
     maximum = max([*sums, *(number for number in line if number is not None), 1])

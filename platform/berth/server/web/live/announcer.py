@@ -31,7 +31,7 @@ class Announcer:
         self._lock = threading.Lock()
         self._pending: dict[tuple[str, NoteScope], set[str] | None] = {}
         self._timer: threading.Timer | None = None  # the timer that will send the next notes
-        self._running: set[threading.Timer] = set()  # this timer and those that are still sending
+        self._running: set[threading.Timer] = set()  # that timer and earlier ones that are still sending
         self._is_shut_down = False
         self._sent_at = -GATHER_SECONDS
 
