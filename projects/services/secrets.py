@@ -27,6 +27,10 @@ class UnusableSecret(BerthError):
     code, status, title = "unusable_secret", 409, "A secret cannot be used"
 
 
+class MissingSecret(UnusableSecret):
+    """Raised if a secret that a pod needs exists neither in its project nor in its pool."""
+
+
 def set_project_secret(
     *, actor: Actor, project: Project, name: str, content: SecretContent, at: datetime
 ) -> tuple[ProjectSecret, bool]:
@@ -75,7 +79,7 @@ def registry_auth(project: Project, pool: NodePool) -> str:
 def secret_values(
     project: Project, pool: NodePool, names: Iterable[str], rows: Mapping[str, Secret] | None = None
 ) -> dict[str, str]:
-    """Return the values by name. Raises UnusableSecret for a missing secret.
+    """Return the values by name. Raises MissingSecret or UnusableSecret.
 
     `rows` is the result of `secrets_by_name`, if it is already loaded.
     """
@@ -84,7 +88,7 @@ def secret_values(
     for name in dict.fromkeys(names):
         row = rows.get(name)
         if row is None:
-            raise UnusableSecret(
+            raise MissingSecret(
                 f"The secret {name} is neither in project {project.name} nor in pool {pool.name}. Set it "
                 f"with `berth secret set {name} --project {project.name}`."
             )

@@ -21,7 +21,7 @@ from pools.runtimes.enclosure.levels import pod_uid
 from pools.services.environments import environment_secrets
 from projects.models import Pod, Session
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.secrets import UnusableSecret, secret_values, secrets_by_name
+from projects.services.secrets import MissingSecret, UnusableSecret, secret_values, secrets_by_name
 from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret
 
@@ -34,7 +34,7 @@ class SecretReader:
     _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
 
     def declared_values(self, pod: Pod, names: Iterable[str]) -> dict[str, str]:
-        """Return the current values of a project's secrets. Raises UnusableSecret."""
+        """Return the current values of a project's secrets. Raises MissingSecret or UnusableSecret."""
         project, pool = pod.workload.project, pod.node.pool
         key = (project.pk, pool.pk)
         if key not in self._declared:
@@ -114,11 +114,16 @@ class DeclaredSecrets:
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
-    """Return the current values of the secrets. Raises ValueError if a secret cannot be used."""
+    """Return the current values of the secrets.
+
+    Raises MissingSecret if a secret does not exist, and ValueError if one cannot be used.
+    """
     if not uses:
         return DeclaredSecrets()
     try:
         values = reader.declared_values(pod, [use.name for use in uses])
+    except MissingSecret:
+        raise
     except UnusableSecret as error:
         raise ValueError(str(error)) from error
     return DeclaredSecrets(

@@ -10,12 +10,15 @@ from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
-from berth.db.set_writes import write_changes
+from berth.db.set_writes import write_changes, write_in_halves
 from pools.models import Node
 from pools.runtimes.base import RuntimeFailure
-from projects.models import Phase, Pod, PodState
+from projects.models import Phase, Pod, PodState, Workload
+from projects.services.secrets import MissingSecret
+from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
+from scheduler.loop.dispatch.gangs import move_and_stop
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.orders import SecretReader, awaits_address, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
@@ -61,7 +64,8 @@ NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_rela
 def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     """Start the pods in state `starting`.
 
-    Some may be left for the next tick. Return a note for each failure.
+    Some may be left for the next tick. A starting workload that lacks a secret fails. Return a note for each
+    failure.
     """
     assert_no_transaction()
     due_pods = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
@@ -71,6 +75,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
         return []
     notes: list[str] = []
     failures: dict[uuid.UUID, str] = {}
+    missing_secrets: dict[uuid.UUID, str] = {}
     assign_rendezvous(due_pods, context)
     assign_endpoints(due_pods, context)
     assign_ports(due_pods, context)
@@ -90,8 +95,10 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
         failures[pod.pk] = ""
         try:
             _start_pod(pod, gangs[pod.workload_id], images, reader, context)
-        except (RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
+        except (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
             log.warning("pod %s could not be started: %s", pod.pk, error)
+            if isinstance(error, MissingSecret):
+                missing_secrets.setdefault(pod.workload_id, str(error))
             notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
             failures[pod.pk] = f"could not be started yet: {error}"
             failed[pod.pk] = now
@@ -100,6 +107,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
         crash_point("dispatch.started")
     context.sent.failed = failed
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
+    _fail_without_secrets(missing_secrets, now, context)
     context.start_messages.failures = {
         pod.workload_id: f"{pod.role} {pod.index} {failures[pod.pk]}."
         for pod in reversed(due_pods)
@@ -122,6 +130,33 @@ def _store_failures(
         changes = [RowChange(pod.pk, [PodState.STARTING], {"message": failures[pod.pk]}) for pod in pods]
         write_changes(Pod, "state", changes)
     crash_point("dispatch.reasons")
+
+
+def _fail_without_secrets(
+    messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
+) -> None:
+    """Stop the starting workloads that lack a secret, which then fail.
+
+    Running workloads continue without the replicas that cannot be started.
+    """
+    if not messages:
+        return
+    with fenced_transaction(context.held_lease):
+        rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
+        workloads = list(rows.filter(pk__in=messages, phase=Phase.STARTING).order_by("pk"))
+        rejected = write_in_halves(
+            workloads, lambda part: move_and_stop([_failure(row, messages[row.pk]) for row in part], now)
+        )
+    for row, reason in rejected:
+        log.error("workload %s lacks a secret and could not be stopped: %s", row.pk, reason)
+    crash_point("dispatch.secrets")
+
+
+def _failure(workload: Workload, message: str) -> Move:
+    data, columns = {"run": workload.run}, {"next_phase": Phase.FAILED}
+    return Move(
+        workload, [Phase.STARTING], Phase.STOPPING, "SecretNotFound", message, data=data, columns=columns
+    )
 
 
 def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:

@@ -3,10 +3,12 @@
 import pytest
 from django.utils import timezone
 
+from berth.db import crash_points
 from pools.runtimes.base import PodOrder
 from pools.services.secrets import SecretContent
 from projects.models import Phase, ProjectSecret, Workload
 from projects.services.secrets import set_project_secret
+from tests.scheduler.crashes import Killed
 from tests.scheduler.stage import Stage
 
 USES = [{"name": "token", "env": "HF_TOKEN"}, {"name": "token", "file": "token.txt"}]
@@ -48,23 +50,49 @@ def test_next_run_gets_the_changed_secret(stage: Stage, workload: Workload) -> N
     assert find_order(stage, workload).secret_env["HF_TOKEN"] == "second"
 
 
-def test_pod_whose_secret_was_deleted_does_not_start_and_states_the_reason(
+def test_workload_whose_secret_was_deleted_fails_at_once_with_its_name(
     stage: Stage, workload: Workload
 ) -> None:
     ProjectSecret.objects.all().delete()
-    stage.tick(2)
-    reason = "The secret token is neither in project vision nor in pool local."
-    assert stage.pods(workload, "starting")[0].message.startswith(f"could not be started yet: {reason}")
-    stage.tick(4, seconds=310)
+    stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
-    assert workload.reason == "StartTimeout"
-    assert reason in workload.message
+    assert workload.reason == "SecretNotFound"
+    assert workload.message.startswith("The secret token is neither in project vision nor in pool local.")
+    assert not stage.pods(workload, "starting", "running", "stopping")
 
 
-def test_pod_starts_once_its_secret_is_set_again(stage: Stage, workload: Workload) -> None:
+def test_running_workload_continues_if_a_replacement_lacks_a_secret(stage: Stage) -> None:
+    set_token(stage, "first")
+    roles = [{"name": "worker", "min": 1, "max": 2, "gpu": 1}]
+    workload = stage.submit(secrets=USES, kind="elastic", roles=roles)
+    stage.tick(3)
     ProjectSecret.objects.all().delete()
-    stage.tick(2)
-    set_token(stage, "third")
-    stage.tick(2, seconds=20)
+    stage.runtime.end(str(stage.pods(workload, "running")[1].pk), cause="lost")  # type: ignore[arg-type]
+    stage.tick(3)
     assert stage.phase(workload) == Phase.RUNNING
-    assert find_order(stage, workload).secret_files == {"token.txt": "third"}
+    assert len(stage.pods(workload, "running")) == 1
+    [starting] = stage.pods(workload, "starting")
+    assert starting.message.startswith("could not be started yet: The secret token is neither in")
+    set_token(stage, "second")
+    stage.tick(2, seconds=20)
+    assert len(stage.pods(workload, "running")) == 2
+
+
+def test_scheduler_killed_after_failing_a_workload_without_a_secret_loses_nothing(
+    stage: Stage, workload: Workload
+) -> None:
+    ProjectSecret.objects.all().delete()
+
+    def die(point: str) -> None:
+        if point == "dispatch.secrets":
+            raise Killed(point)
+
+    crash_points.set_listener(die)
+    try:
+        with pytest.raises(Killed):
+            stage.tick(3)
+    finally:
+        crash_points.set_listener(None)
+    stage.loop = stage.new_loop()
+    stage.tick(3)
+    assert (stage.phase(workload), workload.reason) == (Phase.FAILED, "SecretNotFound")
