@@ -53,12 +53,13 @@ class ProvisionOrder:
 class Interruption:
     """Notice that the provider will reclaim the machine.
 
-    `at` is None while the time is unknown. `is_requested` means that an admin removed the machine.
+    `at` is None while the time is unknown. `is_boot_failure` means that the node's boot counts as failed if
+    the node is not ready yet, because further orders would probably end in the same way.
     """
 
     reason: str
     at: datetime | None = None
-    is_requested: bool = False
+    is_boot_failure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class StaticProvider:
             address=machine.address,
             devices=tuple(machine.devices),
             shape=_own_shape(machine),
-            interruption=Interruption(f"machine {machine.name} is being removed", is_requested=True)
+            interruption=Interruption(f"machine {machine.name} is being removed")
             if machine.removed_at
             else None,
             prepared=False,

@@ -8,7 +8,7 @@ from pools import history
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
-from pools.providers.base import Instance, InstanceState, ProviderError
+from pools.providers.base import Instance, InstanceState, Interruption, ProviderError
 from pools.reconciler import long_drains, orphans, terminations
 from pools.reconciler.capacity import store_capacity
 from pools.reconciler.rows import PassContext, clear_error, load_pool_nodes, lock_pool, record_error
@@ -73,14 +73,12 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
         if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, context):
             return False  # the instance was just ordered, so the listing may be out of date
         _store_phases(node, instance)
+        if instance is not None and instance.interruption is not None and node.state in PENDING:
+            return _interrupt(node, instance.interruption, context)
         reason = instance.message if instance is not None else ""
         return _mark_lost(node, reason or "instance is gone", context)
     if instance.interruption is not None and node.state != NodeState.LOST:
-        is_booting = node.state in PENDING
-        is_interrupted = interrupt_node(node, instance.interruption, at=context.now)
-        if is_interrupted and is_booting and not instance.interruption.is_requested:
-            record_failed_boot(node, instance.interruption.reason, at=context.now)
-        return is_interrupted
+        return _interrupt(node, instance.interruption, context)
     has_stored = store_capacity(node, instance)
     if node.state not in PENDING:
         return has_stored
@@ -96,6 +94,14 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
     return has_stored | compare_and_set(
         node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=context.now
     )
+
+
+def _interrupt(node: Node, interruption: Interruption, context: PassContext) -> bool:
+    is_booting = node.state in PENDING
+    is_interrupted = interrupt_node(node, interruption, at=context.now)
+    if is_interrupted and is_booting and interruption.is_boot_failure:
+        record_failed_boot(node, interruption.reason, at=context.now)
+    return is_interrupted
 
 
 def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:

@@ -98,8 +98,12 @@ def record_report(
 
 
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
-    """Record the interruption of a node. If the node is still booting, its boot counts as failed."""
-    if node.state not in PENDING:
+    """Record the interruption of a node.
+
+    If the node is still booting and its Slurm allocation ends, its boot counts as failed, because the next
+    allocation would probably be too short as well.
+    """
+    if node.state not in PENDING or node.pool.provider != NodePool.Provider.SLURM:
         interrupt_node(node, interruption, at=at)
         return
     with transaction.atomic():

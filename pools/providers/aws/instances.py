@@ -56,6 +56,7 @@ def to_instance(
         devices=tuple(str(index) for index in range(gpus)),
         interruption=interruption,
         prepared=False,
+        message=interruption.reason if interruption is not None else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""Detect upcoming spot interruptions from the status of spot requests.
+"""Detect spot interruptions: upcoming ones from the status of spot requests, past ones from instances.
 
 Without an event bus, the status of the spot request is the only signal. It changes to
 `marked-for-termination` two minutes before the instance ends. Because it is read only when instances are
@@ -8,12 +8,14 @@ visible only on the instance itself.
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
+from typing import Any
 
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.tags import filters
 from pools.providers.base import Interruption
 
 NOTICE_PERIOD = timedelta(minutes=2)
+TERMINATION = "Server.SpotInstanceTermination"  # state reason of a terminated instance
 MARKED_STATUSES = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
 
 
@@ -34,3 +36,10 @@ def upcoming_interruptions(
                 interruption_at = since + NOTICE_PERIOD if since is not None else None
                 upcoming[instance_id] = Interruption("EC2 will interrupt this spot instance", interruption_at)
     return upcoming
+
+
+def past_interruption(description: Mapping[str, Any]) -> Interruption | None:
+    """Return the interruption if EC2 has ended this spot instance. Berth may not have seen a notice."""
+    if description.get("StateReason", {}).get("Code") != TERMINATION:
+        return None
+    return Interruption("EC2 has interrupted this spot instance")

@@ -65,7 +65,7 @@ class AwsProvider:
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with provider_errors():
             pool_tags = tags.tags_for_pool(self.installation, pool)
-            descriptions = self._descriptions(pool_tags).values()
+            descriptions = self._living_or_interrupted(pool_tags)
             spot_ids = {
                 description["InstanceId"] for description in descriptions if instances.is_spot(description)
             }
@@ -75,7 +75,8 @@ class AwsProvider:
             instances.to_instance(
                 description,
                 gpus[description["InstanceType"]],
-                interruption=interruption_by_id.get(description["InstanceId"]),
+                interruption=interruption_by_id.get(description["InstanceId"])
+                or interruptions.past_interruption(description),
             )
             for description in descriptions
         ]
@@ -123,6 +124,17 @@ class AwsProvider:
             self.clients, wanted_tags, include_terminated=include_terminated
         )
         return {description["InstanceId"]: description for description in descriptions}
+
+    def _living_or_interrupted(self, wanted_tags: Mapping[str, str]) -> list[instances.Description]:
+        """Return the instances that may cost money, and spot instances that EC2 has interrupted."""
+        buys_spot = self.settings.purchase != "on_demand"
+        descriptions = self._descriptions(wanted_tags, include_terminated=buys_spot)
+        return [
+            description
+            for description in descriptions.values()
+            if description["State"]["Name"] not in instances.UNLISTED_STATES
+            or interruptions.past_interruption(description) is not None
+        ]
 
     def _gpus(self, descriptions: Iterable[instances.Description]) -> dict[str, int]:
         names = sorted({description["InstanceType"] for description in descriptions})

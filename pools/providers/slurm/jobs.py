@@ -136,6 +136,7 @@ def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
         interruption = Interruption(
             f"the Slurm allocation {job.job_id} ends at its time limit",
             now + timedelta(seconds=job.time_left),
+            is_boot_failure=True,
         )
     return Instance(
         instance_id=job.instance_id, ordinal=job.name.ordinal, state=state, client_token=job.name.token,

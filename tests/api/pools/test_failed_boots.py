@@ -36,10 +36,10 @@ class Ec2Pool:
     def __init__(self, alice: Caller, place: Ec2Account) -> None:
         self.alice, self.place, self.now = alice, place, START
 
-    def create(self, **values: object) -> None:
+    def create(self, purchase: str = "on_demand", **values: object) -> None:
         settings = {
             "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
-            "image_parameter": IMAGE_PARAMETER,
+            "image_parameter": IMAGE_PARAMETER, "purchase": purchase,
         }  # fmt: skip
         shape = {"gpus_per_node": 2, "cpu": 8, "memory_mib": 8192, "runtime": "ray"}
         made = {"name": "cloud", "provider": "aws", "nodes": 2, "boot_timeout": 60, **shape, **values}
@@ -166,6 +166,26 @@ def test_terminated_machine_that_never_joined_counts_as_a_failed_boot(cloud: Ec2
             cloud.place.clients().ec2.terminate_instances(InstanceIds=[node.instance_id])
     assert (len(cloud.launches), cloud.answer["provisioning_stopped"]) == (2, True)
     assert "instance is gone" in cloud.answer["last_error"]
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_spot_interruption_during_a_boot_is_no_failed_boot(cloud: Ec2Pool, is_noticed: bool) -> None:
+    cloud.create("spot", boot_failure_limit=1, nodes=1, boot_timeout=900)
+    cloud.run(30)
+    node = Node.objects.get(state="booting")
+    if is_noticed:
+        cloud.place.proxy.interrupt_spot_machine(node.instance_id, cloud.now)
+    else:
+        cloud.place.proxy.end_spot_machine(node.instance_id)
+    cloud.run(30)
+    node.refresh_from_db()
+    assert node.state in ("lost", "ended")
+    answer = cloud.answer
+    assert (answer["state"], answer["boot_failures"], answer["last_error"]) == ("active", 0, "")
+    assert len(cloud.launches) == 2, "the replacement is ordered without delay"
+    [interruption] = cloud.alice.get(f"{PATH}/history", kind="interruption").json()["items"]
+    expected = "EC2 will interrupt" if is_noticed else "EC2 has interrupted"
+    assert interruption["reason"] == f"{expected} this spot instance"
 
 
 def test_failed_boots_are_shown_again_after_a_listing_error(cloud: Ec2Pool) -> None:

@@ -271,14 +271,17 @@ def test_machine_reports_its_spot_interruption(ordered_node: Node) -> None:
     assert report_in(secret).status_code == 401
 
 
-def test_interruption_of_a_booting_machine_counts_as_a_failed_boot(ordered_node: Node) -> None:
-    secret = secrets.for_node(ordered_node.pk)
-    report = {"interruption": {"reason": "the cluster ends the allocation now", "at": None}}
-    report_in(secret, report)
+@pytest.mark.parametrize(("provider", "failures"), [("slurm", 1), ("aws", 0)])
+def test_boot_fails_if_its_slurm_allocation_ends_but_not_if_its_spot_machine_is_interrupted(
+    ordered_node: Node, provider: str, failures: int
+) -> None:
+    NodePool.objects.update(provider=provider)
+    reason = "the cluster ends the allocation now"
+    report_in(secrets.for_node(ordered_node.pk), {"interruption": {"reason": reason, "at": None}})
     ordered_node.refresh_from_db()
     assert ordered_node.state == "lost"
-    assert ordered_node.pool.boot_failures == 1
-    assert "the cluster ends the allocation now" in ordered_node.pool.boot_error
+    assert ordered_node.pool.boot_failures == failures
+    assert (reason in ordered_node.pool.boot_error) == bool(failures)
 
 
 class Wired:

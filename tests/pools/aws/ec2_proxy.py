@@ -17,7 +17,8 @@ from xml.etree import ElementTree
 import httpx
 
 STATUS = {"RequestLimitExceeded": 503, "InternalError": 500, "UnauthorizedOperation": 403, "AuthFailure": 401}
-NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
+VERSION = "2016-11-15"
+NAMESPACE = f"http://ec2.amazonaws.com/doc/{VERSION}"
 NAMES = {"ec2": NAMESPACE}
 FORWARDED_HEADERS = ("authorization", "x-amz-date")
 
@@ -44,6 +45,7 @@ class Ec2Proxy:
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     taken_back: dict[str, datetime] = field(default_factory=dict)
+    interrupted: set[str] = field(default_factory=set)
     booted: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
     unending: set[str] = field(default_factory=set)
@@ -68,13 +70,18 @@ class Ec2Proxy:
     def interrupt_spot_machine(self, instance_id: str, noticed_at: datetime) -> None:
         self.taken_back[instance_id] = noticed_at
 
+    def end_spot_machine(self, instance_id: str) -> None:
+        """End a machine as EC2 does at the end of an interruption."""
+        self._forward({}, {"Action": "TerminateInstances", "Version": VERSION, "InstanceId.1": instance_id})
+        self.interrupted.add(instance_id)
+
     def count(self, action: str) -> int:
         return Counter(name for name, _ in self.calls)[action]
 
     def living(self) -> set[str]:
         """Return the IDs of launched machines that cost money now, read directly from moto."""
         launched = {instance_id for ids in self.launched.values() for instance_id in ids}
-        body = {"Action": "DescribeInstances", "Version": "2016-11-15"}
+        body = {"Action": "DescribeInstances", "Version": VERSION}
         return _alive(self._forward({}, body).text) & launched
 
     # --- handlers
@@ -100,7 +107,7 @@ class Ec2Proxy:
         answer = self._forward(headers, form)
         text = answer.text
         if action == "DescribeInstances":
-            text = self._show_boot_states(text)
+            text = self._show_states(text)
         if action == "DescribeSpotInstanceRequests":
             text = self._add_interruptions(text)
         return answer.status_code, text.encode()
@@ -147,7 +154,7 @@ class Ec2Proxy:
             "<errorMessage>no capacity in this test</errorMessage></item></errorSet>"
         )
 
-    def _show_boot_states(self, text: str) -> str:
+    def _show_states(self, text: str) -> str:
         tree = ElementTree.fromstring(text)
         for listed in tree.iter(f"{{{NAMESPACE}}}instancesSet"):
             for item in list(listed):
@@ -157,6 +164,9 @@ class Ec2Proxy:
                     listed.remove(item)
                 elif not self.boots_immediately and instance_id not in self.booted and state is not None:
                     state.text = "pending" if state.text == "running" else state.text
+                reason = item.find("ec2:stateReason/ec2:code", NAMES)
+                if instance_id in self.interrupted and reason is not None:
+                    reason.text = "Server.SpotInstanceTermination"
         return ElementTree.tostring(tree, encoding="unicode")
 
     def _add_interruptions(self, text: str) -> str:
