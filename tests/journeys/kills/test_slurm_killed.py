@@ -142,6 +142,9 @@ def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
         users = {name: sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace")}
         create_pool(users["admin"], provider_settings(slurm), "boot_failure_limit=0")
         foreign = {name: submit_foreign_job(slurm, name) for name in FOREIGN}
+        until(lambda: slurm.run("squeue", "-h", "-t", "running", "-o", "%j").count("\n") == len(FOREIGN), 60)
+        slurm.stop_controller()  # saves its state, so that a controller that is killed later forgets no job
+        slurm.start_controller()
         random = Random(SEED)
         projects = {"vision": users["dave"], "ads": users["grace"]}
         workspaces = slurm.root / "shared" / "workspaces"
