@@ -48,7 +48,7 @@ async def page_app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
-async def test_excessive_content_length_is_rejected_before_the_body_is_read(secret: str) -> None:
+async def test_excessive_content_length_is_rejected_without_reading_the_body(secret: str) -> None:
     wire = submission(secret, headers={"content-length": str(BODY_MAX + 1)}, parts=(CHUNK,) * 200)
     await run_app(wire)
     assert wire.status == 413
@@ -57,18 +57,18 @@ async def test_excessive_content_length_is_rejected_before_the_body_is_read(secr
     assert wire.left == [], "the rest of the body is read, so that the connection is not reset"
 
 
-async def test_body_without_a_length_is_rejected_at_the_limit(secret: str) -> None:
+async def test_body_without_a_content_length_is_rejected_at_the_limit(secret: str) -> None:
     wire = await run_app(submission(secret, parts=(CHUNK,) * 200))
     assert (wire.status, wire.left) == (413, [])
 
 
-async def test_page_request_body_is_limited() -> None:
+async def test_body_size_of_page_requests_is_limited() -> None:
     wire = await run_app(Wire("/login", method="POST", parts=(CHUNK,) * 200))
     assert wire.status == 413
     assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address."
 
 
-async def test_submission_in_several_parts_is_accepted(secret: str) -> None:
+async def test_body_in_several_asgi_messages_is_accepted(secret: str) -> None:
     text = json.dumps(training(project="vision")).encode()
     wire = submission(secret, headers={"content-length": str(len(text))}, parts=(text[:10], text[10:]))
     await front()(wire.scope, wire.receive, wire.send)
@@ -83,7 +83,7 @@ async def test_chunked_submission_is_accepted(secret: str) -> None:
     assert wire.status == 201, wire.body
 
 
-async def test_large_body_needs_a_valid_token(secret: str) -> None:
+async def test_large_body_requires_a_valid_token(secret: str) -> None:
     parts = (CHUNK,) * 40
     assert (await run_app(submission("berth_guessed", CALLS, parts=parts))).status == 401
     authorized = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=parts)

@@ -44,7 +44,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("case", CHANGES, ids=lambda case: f"{case[0]} {case[1]}")
-def test_every_write_over_rest_leaves_an_audit_row(
+def test_every_rest_write_creates_an_audit_row(
     scene: Scene, db: None, case: tuple[str, str, Any, Any]
 ) -> None:
     method, path, body, headers = case
@@ -70,7 +70,7 @@ def test_submission_is_audited_and_visible_to_project_admins(scene: Scene, db: N
     assert (row["after"]["phase"], row["after"]["kind"], row["after"]["gpus"]) == ("pending", "training", 2)
 
 
-def test_rejected_submission_leaves_no_audit_row(scene: Scene, db: None) -> None:
+def test_rejected_submission_creates_no_audit_row(scene: Scene, db: None) -> None:
     before = Audit.objects.count()
     assert scene.callers["erin"].post("workloads", training("night", project="vision")).status_code == 403
     assert scene.callers["dave"].post("workloads", {"name": "night", "project": "vision"}).status_code == 422
@@ -87,7 +87,7 @@ def test_submission_query_count_does_not_grow_with_replicas(scene: Scene, db: No
     assert counts[1] == counts[2], "the first submission also reads the user's roles"
 
 
-def test_saved_views_are_audited_for_platform_admins(scene: Scene, db: None) -> None:
+def test_audit_rows_of_saved_views_are_visible_only_to_platform_admins(scene: Scene, db: None) -> None:
     view = views.save_view(actor=scene.cast.dave, name="mine", query="state=running")
     views.remove_view(actor=scene.cast.dave, view=view)
     rows = (

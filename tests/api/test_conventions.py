@@ -29,7 +29,7 @@ def test_revoked_token_and_deactivated_user_are_rejected(cast: Cast, dave: Calle
     assert erin.get("whoami").status_code == 401
 
 
-def test_scopes_restrict_a_token(caller: Callable[..., Caller]) -> None:
+def test_token_is_restricted_to_its_scopes(caller: Callable[..., Caller]) -> None:
     reader, writer = caller("alice", "read"), caller("alice", "write")
     assert reader.get("departments").status_code == 200
     refused = reader.post("workloads", training(project="vision"))
@@ -61,7 +61,7 @@ def test_wrong_passwords_are_throttled(cast: Cast, settings: Any) -> None:
     assert int(tries[-1]["Retry-After"]) > 0
 
 
-def test_session_cookie_authenticates_and_changes_need_a_csrf_token(cast: Cast) -> None:
+def test_session_cookie_authenticates_and_writes_require_a_csrf_token(cast: Cast) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(cast.dave.user)
     assert browser.get("/api/v1/whoami").json()["username"] == "dave"
@@ -99,7 +99,9 @@ def test_unknown_path_or_method_returns_a_problem_document(dave: Caller, method:
     assert answer["X-Content-Type-Options"] == "nosniff"
 
 
-def test_unexpected_error_hides_its_message(dave: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_to_an_unexpected_error_hides_the_message(
+    dave: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*args: object) -> None:
         raise RuntimeError("the secret is swordfish")
 

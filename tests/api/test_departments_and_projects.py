@@ -12,7 +12,7 @@ def test_platform_admin_creates_a_department(alice: Caller) -> None:
     assert alice.get("departments/physics").json() == made.json()
 
 
-def test_patch_changes_only_the_fields_sent(alice: Caller) -> None:
+def test_patch_changes_only_the_given_fields(alice: Caller) -> None:
     changed = alice("PATCH", "departments/research", {"reclaim_min_runtime": 60})
     assert changed.json()["reclaim_min_runtime"] == 60
     again = alice("PATCH", "departments/research", {"title": "R&D"})
@@ -53,7 +53,7 @@ def test_duplicate_department_name_is_rejected(alice: Caller) -> None:
     assert len(alice.get("departments").json()["items"]) == 2
 
 
-def test_admins_list_only_their_users_and_add_others_by_exact_name(
+def test_admins_list_only_users_in_their_scope_and_add_others_by_exact_name(
     alice: Caller, bob: Caller, carol: Caller, cast: Cast
 ) -> None:
     def names(caller: Caller, **query: str) -> str:

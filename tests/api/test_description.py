@@ -13,7 +13,7 @@ from berth.server.api.requests import Body
 from berth.server.api.responses import ResponseModel
 
 
-def test_description_is_valid_openapi(openapi_description: dict[str, Any]) -> None:
+def test_api_description_is_valid_openapi(openapi_description: dict[str, Any]) -> None:
     assert openapi_description["openapi"] == "3.1.0"
     OpenAPIV31SpecValidator(openapi_description).validate()
 
@@ -38,7 +38,7 @@ def test_fake_providers_and_runtimes_are_not_listed(openapi_description: dict[st
         assert properties["runtime"]["enum"] == ["local", "ray", "kubernetes"]
 
 
-def test_docs_page_loads_nothing_from_other_hosts(db: None) -> None:
+def test_api_documentation_loads_no_resources_from_other_hosts(db: None) -> None:
     page = Client().get("/api/v1/docs")
     script = Client().get("/api/v1/docs?script=")
     assert (page.status_code, script.status_code) == (200, 200)
@@ -49,7 +49,7 @@ def test_docs_page_loads_nothing_from_other_hosts(db: None) -> None:
         assert finders.find(address), address
 
 
-def test_docs_page_has_no_inline_script(db: None) -> None:
+def test_api_documentation_has_no_inline_script(db: None) -> None:
     page = Client().get("/api/v1/docs").content.decode()
     bodies = re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
     assert [body for body in bodies if body.strip()] == []

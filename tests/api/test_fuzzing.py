@@ -63,7 +63,7 @@ def existing_parameters(cast: Cast) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "every", [pytest.param(3, id="sample"), pytest.param(1, id="all", marks=pytest.mark.heavy)]
 )
-def test_operations_respond_as_documented(
+def test_fuzzed_requests_get_documented_responses(
     existing_parameters: dict[str, Any], alice: Caller, openapi_description: dict[str, Any], every: int
 ) -> None:
     """The default is to call every third operation; `make test-heavy` calls all."""

@@ -68,7 +68,7 @@ VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize("case", MATRIX, ids=lambda case: f"{case[0]} {case[1]}")
-def test_each_role_gets_the_status_in_the_matrix(
+def test_endpoint_returns_the_expected_status_for_each_role(
     scene: Scene, db: None, case: tuple[str, str, Any, Any, str]
 ) -> None:
     method, path, body, headers, answers = case
@@ -82,7 +82,7 @@ def test_each_role_gets_the_status_in_the_matrix(
 
 
 @pytest.mark.parametrize(("path", "_what", "name_of", "expected"), VISIBLE, ids=[case[0] for case in VISIBLE])
-def test_list_contains_only_visible_objects(
+def test_lists_contain_only_objects_visible_to_the_user(
     scene: Scene,
     db: None,
     path: str,
@@ -95,7 +95,7 @@ def test_list_contains_only_visible_objects(
         assert " ".join(sorted({name_of(item) for item in items})) == names, user
 
 
-def test_matrix_covers_every_endpoint() -> None:
+def test_isolation_matrix_covers_every_endpoint() -> None:
     names = r"\{\w+\}|research|speech|vision|local-0|local|metal|box-1|empty|unused|chat|none|nightly|carols"
     names += r"|(?<=ports/)lab|(?<=secrets/)token"
     listed = {(method, re.sub(names, "<>", path.partition("?")[0])) for method, path, *_ in MATRIX}

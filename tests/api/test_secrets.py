@@ -122,7 +122,7 @@ def test_token_without_the_admin_scope_cannot_set_a_secret(caller: Callable[...,
         ("application/yaml", f"value: '{TOKEN}\nother: [{TOKEN}"),
     ],
 )
-def test_error_does_not_repeat_a_refused_value(cast: Cast, put: Any, body: Any) -> None:
+def test_error_does_not_contain_the_rejected_value(cast: Cast, put: Any, body: Any) -> None:
     for place in (PROJECT, POOL):
         answer = put("alice", f"{place}/a", body)
         assert answer.status_code in (400, 422), answer.content
@@ -130,7 +130,7 @@ def test_error_does_not_repeat_a_refused_value(cast: Cast, put: Any, body: Any) 
     assert not ProjectSecret.objects.exists() and not PoolSecret.objects.exists()
 
 
-def test_unexpected_error_log_does_not_contain_the_value(
+def test_log_of_an_unexpected_error_does_not_contain_the_value(
     cast: Cast, put: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*args: object, **kwargs: object) -> None:
@@ -141,7 +141,7 @@ def test_unexpected_error_log_does_not_contain_the_value(
     assert "RuntimeError" in caplog.text and TOKEN not in caplog.text
 
 
-def test_error_names_the_documents_rejected_secret(
+def test_error_for_an_unknown_secret_suggests_the_nearest_name(
     cast: Cast, caller: Callable[..., Caller], put: Any
 ) -> None:
     put("carol", f"{PROJECT}/hf-token", {"value": TOKEN})

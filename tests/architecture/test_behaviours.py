@@ -21,7 +21,7 @@ def test_every_behaviour_is_listed_once() -> None:
     assert {chapter: len(ids) for chapter, ids in chapters().items()} == BEHAVIOUR_COUNTS
 
 
-def test_unknown_behaviour_stops_the_tests() -> None:
+def test_unknown_behaviour_id_stops_the_test_run() -> None:
     reject_unknown_behaviours([item_showing("RAI-01", "PAD-35")])
     with pytest.raises(pytest.UsageError, match="RAI-83"):
         reject_unknown_behaviours([item_showing("RAI-01"), item_showing("RAI-83")])

@@ -31,7 +31,7 @@ class RecordingWorker:
         self.shutting_down = True
 
 
-def test_tests_in_a_file_or_folder_with_a_shared_setup_run_in_one_process(
+def test_tests_with_a_shared_setup_run_in_one_process(
     pytestconfig: pytest.Config,
 ) -> None:
     option = SimpleNamespace(loadscopereorder=False)

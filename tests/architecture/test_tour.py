@@ -21,14 +21,14 @@ TOP_FOLDERS = ("platform/", "scheduler/", "projects/", "pools/", "templates/", "
 
 
 @pytest.mark.parametrize("document", ["docs/tour.md", "CONTRIBUTING.md"])
-def test_named_files_exist(document: str) -> None:
+def test_files_named_in_the_tour_exist(document: str) -> None:
     text = (ROOT / document).read_text()
     named = {name for name in re.findall(r"`([\w./-]+)`", text) if name.startswith(TOP_FOLDERS)}
     assert named
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
-def test_names_listed_with_a_file_are_defined_in_that_file() -> None:
+def test_names_in_the_tour_are_defined_in_the_listed_file() -> None:
     beside = re.findall(r"`([\w./-]+\.py)` `(\w+)`", TOUR)
     assert beside
     for file, name in beside:

@@ -61,7 +61,7 @@ def test_restored_database_equals_the_original_and_is_replaced_only_with_force(
     assert contents(empty_url) == original
 
 
-def test_keys_are_backed_up_on_request_and_never_overwritten(
+def test_encryption_keys_are_backed_up_on_request_and_never_overwritten(
     admin: Berth, backup_file: Path, empty_url: str, tmp_path: Path
 ) -> None:
     keys = ("secret_key", "webhook_secret")
@@ -89,7 +89,7 @@ def test_keys_are_backed_up_on_request_and_never_overwritten(
     assert (tmp_path / "fresh" / "secret_key").read_text() == "another\n"
 
 
-def test_failed_backup_prints_one_line(admin: Berth, empty_url: str, tmp_path: Path) -> None:
+def test_failed_backup_prints_a_one_line_error(admin: Berth, empty_url: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("an earlier backup")
     with pytest.raises(BackupError, match="already exists"):
         take_backup(tmp_path / "a")

@@ -13,7 +13,7 @@ def settings_of_processes(database_url: str, tmp_path: Path) -> dict[str, str]:
     return {"DATABASE_URL": database_url, "BERTH_HOME": str(tmp_path)}
 
 
-def test_kueue_benchmark_submits_workloads_over_rest_and_all_complete(
+def test_kueue_benchmark_completes_all_workloads_submitted_over_rest(
     settings_of_processes: dict[str, str],
 ) -> None:
     row = kueue.run(0.003, settings_of_processes)
@@ -26,21 +26,23 @@ def test_kueue_benchmark_submits_workloads_over_rest_and_all_complete(
 
 
 @pytest.mark.heavy
-def test_rounds_with_pending_workloads_are_measured(settings_of_processes: dict[str, str]) -> None:
+def test_benchmark_measures_rounds_with_pending_workloads(settings_of_processes: dict[str, str]) -> None:
     row = load.pending(100, settings_of_processes)
     assert Workload.objects.filter(phase="pending").count() == 101
     assert row["one_change"]["longest_round_cpu_ms"] > 0
 
 
 @pytest.mark.heavy
-def test_workloads_start_after_a_burst_of_completions(settings_of_processes: dict[str, str]) -> None:
+def test_benchmark_measures_starts_after_a_burst_of_completions(
+    settings_of_processes: dict[str, str],
+) -> None:
     row = load.ends(30, settings_of_processes)
     assert Workload.objects.filter(phase="completed").count() == 30
     assert 0 < row["completed_s"] <= row["successors_run_s"]
 
 
 @pytest.mark.heavy
-def test_quotas_are_edited_while_workloads_arrive(settings_of_processes: dict[str, str]) -> None:
+def test_benchmark_edits_quotas_while_workloads_arrive(settings_of_processes: dict[str, str]) -> None:
     row = load.edits(5, settings_of_processes)
     assert QuotaChange.objects.count() == 5
     assert row["with_edits"]["workloads_s"] > 0

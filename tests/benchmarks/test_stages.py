@@ -40,7 +40,7 @@ def scheduler() -> Steps:
     return Steps(line.replace(" ", "\t") for line in SCHEDULER.splitlines())
 
 
-def test_stages_follow_the_tick_that_starts_the_workload(web: Steps, scheduler: Steps) -> None:
+def test_stage_durations_come_from_the_tick_that_starts_the_workload(web: Steps, scheduler: Steps) -> None:
     stages = milliseconds(SUBMITTED, moments(SUBMITTED, web, scheduler))
     rounded = {stage: round(value) for stage, value in stages.items()}
     assert rounded == {

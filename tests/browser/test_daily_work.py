@@ -93,7 +93,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
 
 
 @pytest.mark.heavy
-def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene) -> None:
+def test_change_during_a_page_update_triggers_another_update(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["asr-pretrain"]
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")
@@ -120,7 +120,7 @@ def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene
 
 
 @pytest.mark.heavy
-def test_page_polls_without_the_live_socket(opened: Open, scene: Scene) -> None:
+def test_page_polls_if_the_websocket_is_unavailable(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.route_web_socket("**/ws/live?*", lambda socket: socket.close())
         page.goto("/workloads")
@@ -130,7 +130,7 @@ def test_page_polls_without_the_live_socket(opened: Open, scene: Scene) -> None:
         expect(page.get_by_role("link", name="polled")).to_be_visible(timeout=10_000)
 
 
-def test_filters_are_in_the_url_and_survive_a_reload(opened: Open) -> None:
+def test_list_filters_are_in_the_url_and_survive_a_reload(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
         page.get_by_label("Project").select_option("vision")
@@ -176,7 +176,7 @@ def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene)
         assert faults == []
 
 
-def test_cancel_needs_confirmation_and_escape_closes_the_dialog(opened: Open, scene: Scene) -> None:
+def test_cancel_requires_confirmation_and_escape_closes_the_dialog(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["ablation-7"]
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")
@@ -212,7 +212,7 @@ def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
 
 
 @pytest.mark.heavy
-def test_conflicting_quota_edits_are_both_kept(opened: Open, scene: Scene) -> None:
+def test_conflicting_quota_edit_preserves_both_changes(opened: Open, scene: Scene) -> None:
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")

@@ -30,7 +30,7 @@ def sign_in(page: Page, name: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_submission_continues_after_signing_in_again(opened: Open, scene: Scene) -> None:
+def test_submission_can_be_completed_after_signing_in_again(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         page.get_by_role("button", name="Add role").click()
@@ -56,7 +56,7 @@ def test_submission_continues_after_signing_in_again(opened: Open, scene: Scene)
         expect(page.get_by_label("Name", exact=True)).to_have_value("my-training")
 
 
-def test_ended_session_is_announced_without_leaving_the_page(opened: Open) -> None:
+def test_expired_session_shows_a_notice_without_leaving_the_page(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         end_session()
@@ -71,7 +71,7 @@ def test_ended_session_is_announced_without_leaving_the_page(opened: Open) -> No
 
 
 @pytest.mark.heavy
-def test_input_is_restored_although_the_login_page_has_no_scripts(opened: Open) -> None:
+def test_input_is_restored_after_a_login_page_without_scripts(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/access")
         page.get_by_role("link", name="Create token").click()
@@ -101,7 +101,7 @@ def test_quota_grid_draft_is_restored(opened: Open, scene: Scene) -> None:
 
 
 @pytest.mark.heavy
-def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open, scene: Scene) -> None:
+def test_quota_grid_draft_in_rows_loaded_later_is_restored_with_conflicts(opened: Open, scene: Scene) -> None:
     ada = Actor.for_user(scene.people["ada"])
     research, train = scene.departments["research"], scene.pools["train"]
     Project.objects.bulk_create(Project(name=f"a-{n:03}", department=research) for n in range(100))
@@ -126,7 +126,7 @@ def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open,
 
 
 @pytest.mark.heavy
-def test_dialog_form_is_restored_as_a_page(opened: Open, scene: Scene) -> None:
+def test_input_of_a_dialog_form_is_restored_on_a_full_page(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/access")
         page.get_by_role("link", name="Create token").click()

@@ -37,7 +37,7 @@ def log_text(page: Page) -> str:
     return page.locator("#log pre").inner_text()
 
 
-def test_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_new_log_lines_appear_as_they_are_written(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], f"\x1b[31mfirst\x1b[0m {MARKUP}\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
@@ -56,7 +56,7 @@ def test_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home: P
 
 
 @pytest.mark.heavy
-def test_log_is_polled_without_the_socket(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_log_is_polled_if_the_websocket_is_unavailable(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "first\n")
     with opened("dave") as (page, _):
         page.route_web_socket("**/ws/workloads/**", lambda socket: socket.close())
@@ -66,7 +66,7 @@ def test_log_is_polled_without_the_socket(opened: Open, pods: list[Pod], home: P
         expect(page.locator("#log pre")).to_contain_text("second")
 
 
-def test_whole_log_is_searched_and_matches_are_shown_in_context(
+def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     lines = [f"line {number} of an epoch" for number in range(40_000)]

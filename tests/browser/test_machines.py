@@ -47,7 +47,7 @@ def test_machine_page_fits_on_a_phone(opened: Open, metal_pool: NodePool, option
         assert faults == []
 
 
-def test_join_token_is_created_and_machine_removed_in_dialogs(opened: Open, metal_pool: NodePool) -> None:
+def test_dialogs_create_a_join_token_and_remove_a_machine(opened: Open, metal_pool: NodePool) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/metal")
         page.get_by_role("link", name="Machines").click()

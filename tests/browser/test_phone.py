@@ -16,7 +16,7 @@ def bars(page: Page) -> int:
     return all_bars.count()
 
 
-def test_bars_of_fair_share_and_quotas_are_on_the_screen(opened: Open) -> None:
+def test_fair_share_and_quota_bars_fit_on_a_phone_screen(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         for path in ("/fair-share?pool=train", "/quotas?pool=train"):
             page.goto(path)
@@ -27,7 +27,7 @@ def test_bars_of_fair_share_and_quotas_are_on_the_screen(opened: Open) -> None:
         assert faults == []
 
 
-def test_all_workloads_and_arrays_of_a_page_are_selected_at_once(opened: Open) -> None:
+def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto("/workloads")
         boxes = page.locator("input[form=bulk]")

@@ -27,7 +27,7 @@ def cluster_url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": NARROW, "has_touch": True}], ids=["wide", "phone"])
-def test_connection_is_tested_before_the_pool_is_created(
+def test_pool_form_tests_the_connection_before_the_pool_is_created(
     opened: Open, scene: Scene, cluster_url: str, options: dict[str, Any]
 ) -> None:
     with opened("ada", **options) as (page, faults):

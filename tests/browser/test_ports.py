@@ -47,7 +47,7 @@ def interactive_workload(scene: Scene, pod: tuple[Pod, int]) -> Workload:
     return workload
 
 
-def test_port_opens_from_the_workload_page_and_is_isolated_from_berth(
+def test_port_opened_from_the_workload_page_is_isolated_from_berth(
     browser: Browser, address: str, scene: Scene, interactive_workload: Workload, pod: tuple[Pod, int]
 ) -> None:
     with reader(browser, address, scene.people["bert"], allowed_hosts=(".localhost",)) as (page, faults):

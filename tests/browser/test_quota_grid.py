@@ -31,7 +31,7 @@ def draft_cells(page: Page) -> dict[tuple[str, str], str]:
     return {(owner, field): text for owner, _, field, text in draft["cells"]}
 
 
-def test_quotas_are_edited_by_keyboard_previewed_and_applied_in_the_grid(opened: Open, scene: Scene) -> None:
+def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")
         vision = cell(page, "vision")
@@ -79,7 +79,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied_in_the_grid(opened:
     assert QuotaChange.objects.first() is not None
 
 
-def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene: Scene) -> None:
+def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Scene) -> None:
     """Unlike setting 0 GPUs, deleting a quota deletes its limit, weight and rank. A revert restores them."""
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
     with opened("ada") as (page, faults):
@@ -134,9 +134,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
 
 
 @pytest.mark.heavy
-def test_conflict_between_deleting_and_changing_a_quota_is_resolved_by_the_user(
-    opened: Open, scene: Scene
-) -> None:
+def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
             open_settled(page, "/quotas")
@@ -190,7 +188,7 @@ def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: S
         assert faults == []
 
 
-def test_cell_range_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scene: Scene) -> None:
+def test_cell_range_is_pasted_from_and_copied_to_a_spreadsheet(opened: Open, scene: Scene) -> None:
     with opened("ada", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):
         open_settled(page, "/quotas")
         names = page.locator("#quota-grid tbody th").all_inner_texts()
@@ -252,7 +250,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
 
 
 @pytest.mark.heavy
-def test_server_rejects_a_conflicting_draft_without_live_updates(opened: Open, scene: Scene) -> None:
+def test_conflicting_draft_is_rejected_by_the_server_without_live_updates(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
         bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, but silent
         for page, text in ((bert, "7"), (ada, "6")):

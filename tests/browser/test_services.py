@@ -39,7 +39,7 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
     assert settings["scale_out_policy"]["token_usage_threshold"] == 0.6
 
 
-def test_new_service_form_shows_the_fields_of_a_service(opened: Open) -> None:
+def test_new_service_form_shows_service_fields(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/services")
         page.get_by_role("link", name="New service").first.click()

@@ -33,7 +33,7 @@ def document(page: Page) -> str:
     return page.locator("#document").input_value()
 
 
-def test_prediction_follows_the_form_and_the_workload_is_submitted(opened: Open, scene: Scene) -> None:
+def test_prediction_is_updated_with_the_form_before_submission(opened: Open, scene: Scene) -> None:
     others = Workload.objects.filter(project=scene.projects["vision"], phase="pending")
     others.update(phase="cancelled", held=False, ended_at=make.ago(minutes=1))
     with opened("dave") as (page, faults):
@@ -124,7 +124,7 @@ def test_late_responses_do_not_disturb_typing(opened: Open) -> None:
         assert faults == []
 
 
-def test_error_links_to_its_line_and_the_first_field_gets_the_focus(opened: Open) -> None:
+def test_error_links_to_its_line_and_the_first_invalid_field_is_focused(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         page.locator("#document").fill(TEXT.replace("gpu: 1", "gpu: 1.5"))

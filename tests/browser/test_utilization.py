@@ -52,7 +52,7 @@ def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -
         expect(page.get_by_text("GPUs idle.")).to_be_visible()
 
 
-def test_readout_shows_the_numbers_under_the_pointer(opened: Open) -> None:
+def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/nodes/train-0")
         chart = page.get_by_role("img", name=re.compile("^CPU: up to"))

@@ -12,7 +12,7 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 
 
-def test_log_of_running_workload_is_above_the_fold_and_one_click_away(
+def test_log_of_a_running_workload_is_one_click_away_and_above_the_fold(
     opened: Open, scene: Scene, home: Path
 ) -> None:
     workload = scene.workloads["diffusion-xl"]
@@ -33,7 +33,7 @@ def test_log_of_running_workload_is_above_the_fold_and_one_click_away(
         assert faults == []
 
 
-def test_tabs_are_reached_by_keyboard_and_without_scripts(opened: Open, scene: Scene) -> None:
+def test_tabs_work_by_keyboard_and_without_scripts(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["detr-long"]
     with opened("dave", java_script_enabled=False) as (page, _):
         page.goto(f"/workloads/{workload.pk}")
@@ -47,7 +47,7 @@ def test_tabs_are_reached_by_keyboard_and_without_scripts(opened: Open, scene: S
         expect(page.get_by_role("heading", name="Evictions suffered")).to_be_visible()
 
 
-def test_header_of_every_tab_follows_the_state(opened: Open, scene: Scene) -> None:
+def test_header_of_every_tab_shows_state_changes(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["ablation-7"]
     with opened("ada") as (page, faults):
         for tab in ("/logs", "/spec", "/timeline", ""):

@@ -22,7 +22,7 @@ def test_counts_are_plain_numbers() -> None:
     ]
 
 
-def test_unlimited_quota_is_printed_as_a_word() -> None:
+def test_unlimited_quota_is_printed_as_unlimited() -> None:
     assert format_numbers({"quota": None, "beside": None}) == [("quota", "unlimited"), ("beside", "none")]
 
 
@@ -31,5 +31,5 @@ def test_zero_protected_amounts_are_omitted() -> None:
     assert format_numbers(numbers) == [("reclaimable", "0")]
 
 
-def test_values_that_the_message_states_are_omitted() -> None:
+def test_values_in_the_message_are_not_repeated() -> None:
     assert format_numbers({"action": "reclaimed", "takes_turns": False, "resource": "gpu", "until": 3}) == []

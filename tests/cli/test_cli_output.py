@@ -26,7 +26,7 @@ def test_control_characters_are_escaped() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (3600, "1h"), (12_000, "3h20m"), (90_000, "1d")]
 )
-def test_duration_is_formatted_briefly(seconds: float, text: str) -> None:
+def test_duration_is_formatted_compactly(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
@@ -35,7 +35,7 @@ def test_number_is_formatted_without_trailing_zeros(value: float | None, text: s
     assert number(value) == text
 
 
-def test_missing_time_has_no_age() -> None:
+def test_missing_time_is_formatted_without_an_age() -> None:
     assert format_age(None, now()) == "-"
 
 
@@ -63,7 +63,7 @@ def test_table_fits_the_terminal_width(width: int) -> None:
     assert all("vision" in line and "running" in line for line in lines[1:])
 
 
-def test_piped_table_has_full_lines_without_colour(terminal: Terminal) -> None:
+def test_piped_table_is_not_truncated_or_coloured(terminal: Terminal) -> None:
     output = terminal.run("list", "--tasks", server=StubServer(MANY_ROWS)).stdout
     assert "\x1b" not in output
     assert output.count("m" * 300) == 3
@@ -137,7 +137,7 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         assert part in output
 
 
-def test_why_as_json_includes_the_smallest_change(terminal: Terminal) -> None:
+def test_why_json_output_includes_the_smallest_change(terminal: Terminal) -> None:
     replies = [workload(), {"phase": "pending"}, {"outcome": "no_change", "sentence": "None."}]
     server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
     printed = json.loads(terminal.run("why", "train", "-o", "json", server=server).stdout)
@@ -145,7 +145,7 @@ def test_why_as_json_includes_the_smallest_change(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 429])
-def test_why_explains_without_the_smallest_change_if_the_server_refuses_it(
+def test_why_omits_the_smallest_change_if_the_server_rejects_the_search(
     terminal: Terminal, status: int
 ) -> None:
     explained = {"phase": "pending", "reason": "Backoff"}
@@ -180,7 +180,7 @@ def test_simulate_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:
     assert "no such action" in bad.stderr
 
 
-def test_simulate_lists_a_stopped_replica_once(terminal: Terminal, tmp_path: Path) -> None:
+def test_simulate_prints_a_stopped_replica_once(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
         "format: berth.scenario/1\n"
@@ -205,7 +205,7 @@ def test_simulate_lists_a_stopped_replica_once(terminal: Terminal, tmp_path: Pat
     ]
 
 
-def test_trace_is_replayed_and_plotted_without_a_server(terminal: Terminal, tmp_path: Path) -> None:
+def test_trace_replay_and_plot_need_no_server(terminal: Terminal, tmp_path: Path) -> None:
     (tmp_path / "vc_nodes.csv").write_text("vc,node_num\nred,4\nblue,4\n")
     file = tmp_path / "jobs.csv"
     file.write_text(
@@ -241,7 +241,7 @@ def test_quota_history_shows_when_a_change_expires(terminal: Terminal) -> None:
     assert lines[2].endswith("n, reverted by 3")
 
 
-def test_refused_cancel_does_not_stop_the_others(terminal: Terminal) -> None:
+def test_rejected_cancellation_does_not_stop_the_others(terminal: Terminal) -> None:
     looked_up = [
         answer for name in ("theirs", "mine")
         for answer in (page([workload(name=name)]), httpx.Response(200, json=workload(name=name)))

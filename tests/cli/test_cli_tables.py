@@ -90,7 +90,7 @@ def test_csv_output_escapes_formulas(terminal: Terminal) -> None:
     assert (second["name"], second["labels.team"]) == ("other", "")
 
 
-def test_csv_of_one_object_is_one_row() -> None:
+def test_csv_output_of_one_object_is_one_row() -> None:
     assert csv_text({"a": 1, "b": {"c": -2, "d": [{"x": 1}]}}) == "a,b.c,b.d\n1,-2,x=1\n"
     assert csv_text([]) == ""
     assert csv_text(["x", "y"]) == "value\nx\ny\n"
@@ -123,7 +123,7 @@ def test_watch_redraws_the_list_and_rejects_json_output(
     )  # fmt: skip
 
 
-def test_watch_shows_an_error_below_the_last_list(
+def test_watch_prints_errors_below_the_last_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen = Console(width=60, force_terminal=True, color_system=None, file=io.StringIO())
@@ -150,7 +150,7 @@ def test_watch_shows_an_error_below_the_last_list(
     )
 
 
-def test_colours_are_off_with_no_color_and_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_disabled_by_no_color_and_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
     columns, items = ROWS["workloads"]
     for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         monkeypatch.delenv("NO_COLOR", raising=False)
@@ -163,7 +163,7 @@ def test_colours_are_off_with_no_color_and_in_pipes(monkeypatch: pytest.MonkeyPa
     assert output.make_console().is_terminal is False, "a pipe receives no colours"
 
 
-def test_wide_table_abbreviates_cells_then_omits_columns_then_truncates() -> None:
+def test_too_wide_table_abbreviates_cells_then_drops_columns_then_truncates() -> None:
     sizes = [
         ColumnSize(30),
         ColumnSize(24, brief=8),
@@ -187,7 +187,7 @@ def test_wide_table_abbreviates_cells_then_omits_columns_then_truncates() -> Non
     assert fit_columns([], 10) == []
 
 
-def test_older_times_are_printed_with_less_precision() -> None:
+def test_older_ages_are_printed_with_less_precision() -> None:
     moment = now().astimezone().replace(hour=12)
     assert format_short_time(moment) == moment.strftime("%H:%M:%S")
     assert format_short_time(moment.replace(year=2020)) == moment.strftime("2020-%m-%d")

@@ -55,7 +55,7 @@ def test_workload_is_submitted_suspended_resumed_cancelled_and_deleted(
     assert berth_process("list").returncode == 3
 
 
-def test_wrong_password_stores_no_token(berth: Berth, cast: Cast, live_server: Any) -> None:
+def test_login_with_a_wrong_password_stores_no_token(berth: Berth, cast: Cast, live_server: Any) -> None:
     done = berth("login", live_server.url, "-u", "dave", "--password-stdin", typed="wrong\n")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "berth: Wrong user name or password.\n"
@@ -74,7 +74,7 @@ def test_logout_revokes_the_token(berth: Berth, cast: Cast, live_server: Any, tm
         client.whoami()
 
 
-def test_each_kind_of_refusal_has_its_exit_code(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+def test_each_kind_of_error_has_its_own_exit_code(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
     assert berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave).returncode == 0
     again = berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
     assert again.returncode == 5, again.stderr
@@ -177,14 +177,16 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
         (["-f", "/nowhere.yaml"], "/nowhere.yaml"),
     ],
 )
-def test_invalid_preview_exits_with_255(words: list[str], message: str, berth: Berth, cast: Cast) -> None:
+def test_preview_of_an_invalid_document_exits_with_255(
+    words: list[str], message: str, berth: Berth, cast: Cast
+) -> None:
     done = berth("quota", "preview", *words, BERTH_TOKEN=token_of(cast.alice))
     assert (done.returncode, done.stdout) == (255, "")
     assert message in done.stderr
     assert all(line.startswith("berth: ") for line in done.stderr.splitlines())
 
 
-def test_preview_without_token_or_permission_exits_with_255(
+def test_preview_without_a_token_or_permission_exits_with_255(
     berth: Berth, as_dave: dict[str, str], cast: Cast
 ) -> None:
     words = ["quota", "preview", "--set", "research/vision:local.gpu=1"]
@@ -197,7 +199,7 @@ def test_preview_without_token_or_permission_exits_with_255(
     )
 
 
-def test_replay_repeats_a_cycles_decisions(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+def test_replay_reproduces_the_decisions_of_a_cycle(berth: Berth, cast: Cast, tmp_path: Path) -> None:
     from tests.scheduler.stage import Stage
 
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
@@ -244,7 +246,7 @@ def test_piped_table_is_neither_truncated_nor_coloured(
     assert {len(line.split()) >= 14 for line in table.splitlines()} == {True}
 
 
-def test_one_invalid_document_rejects_the_whole_file(
+def test_file_with_one_invalid_document_is_rejected_entirely(
     berth: Berth, as_dave: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "work.yaml"
@@ -296,22 +298,22 @@ def packages_loaded_by(code: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
-def test_command_line_does_not_load_heavy_libraries_at_startup() -> None:
+def test_cli_startup_loads_no_heavy_libraries() -> None:
     heavy = {"httpx", "pydantic", "rich", "django", "yaml", "numpy", "scheduler"}
     assert not packages_loaded_by("import berth.cli.main") & heavy
 
 
-def test_command_line_loads_the_client_without_the_command_line_of_its_http_library() -> None:
+def test_cli_does_not_load_the_http_librarys_own_cli() -> None:
     loaded = packages_loaded_by("import berth.cli.main, berth.cli.commands.workloads, httpx")
     assert "httpx" in loaded
     assert not loaded & {"rich", "click", "pygments"}
 
 
-def test_client_does_not_load_server_packages() -> None:
+def test_client_loads_no_server_packages() -> None:
     assert not packages_loaded_by("import berth.client") & {"django", "projects", "pools", "scheduler"}
 
 
-def test_limits_that_are_not_enforced_print_a_warning(
+def test_submission_prints_a_warning_about_unenforced_limits(
     berth: Berth, as_dave: dict[str, str], cast: Cast
 ) -> None:
     options = ("-n", "train", "-p", "vision", "--cpu", "1", "--cpu-limit", "2", "--memory-limit", "4Gi")
@@ -323,7 +325,7 @@ def test_limits_that_are_not_enforced_print_a_warning(
     assert f"berth: {expected}" in done.stderr
 
 
-def test_image_is_rejected_with_the_reason(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+def test_rejected_image_prints_the_reason(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
     options = ("-n", "train", "-p", "vision", "--image", "docker.io/org/torch:2", "--", "true")
     for more in ((), ("--dry-run",)):
         done = berth("submit", *more, *options, **as_dave)

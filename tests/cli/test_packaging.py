@@ -41,7 +41,7 @@ def python_without(packages: tuple[str, ...], code: str) -> subprocess.Completed
     )
 
 
-def test_base_install_has_only_dependencies_of_cli_and_client() -> None:
+def test_base_install_has_only_the_dependencies_of_cli_and_client() -> None:
     assert PROJECT["name"] == "berth-platform"
     assert {re.split("[>;]", requirement)[0] for requirement in PROJECT["dependencies"]} == {
         "cloudpickle", "httpx", "pydantic", "pyyaml", "rich", "tomli", "typer", "typing-extensions",
@@ -52,14 +52,14 @@ def test_base_install_has_only_dependencies_of_cli_and_client() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("admin", "backup", "berth.backup")], ids=" ".join)
-def test_command_that_needs_the_server_extra_names_it(arguments: tuple[str, ...]) -> None:
+def test_server_command_without_the_server_extra_names_the_extra(arguments: tuple[str, ...]) -> None:
     done = run_without(SERVER, *arguments)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "pip install 'berth-platform[server]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_error_names_the_extra_of_a_missing_package_but_not_of_a_missing_berth_module() -> None:
+def test_error_names_the_extra_only_for_missing_third_party_packages() -> None:
     for name, extra in (("textual.app", "top"), ("numpy", "server")):
         explanation = explain_error(ModuleNotFoundError(name=name))
         assert explanation is not None
@@ -67,7 +67,7 @@ def test_error_names_the_extra_of_a_missing_package_but_not_of_a_missing_berth_m
     assert explain_error(ModuleNotFoundError(name="berth.cli.nothing")) is None
 
 
-def test_joblib_is_required_only_for_parallel_calls_and_its_error_names_the_extra() -> None:
+def test_parallel_call_without_joblib_names_the_extra() -> None:
     done = python_without(("joblib",), "from berth.client import AsyncClient, Client")
     assert done.returncode == 0, done.stderr
     call = "from berth.client.sync.session import Session\nSession.parallel(None)"
@@ -82,6 +82,6 @@ def test_client_commands_work_without_server_packages() -> None:
     assert "submit" in done.stdout
 
 
-def test_locked_requirements_contain_no_host_name() -> None:
+def test_lock_files_contain_no_host_names() -> None:
     for file in sorted(Path(ROOT / "requirements").glob("*.txt")):
         assert "://" not in file.read_text(), file.name

@@ -15,7 +15,7 @@ from berth.core.backports import parse_iso_time_on_3_10
         "2026-01-31T09:05:07,123456789-0530", "2026-01-31T0905+01", "20260131T090507.25Z",
     ],
 )  # fmt: skip
-def test_time_is_parsed_as_on_python_3_11(text: str) -> None:
+def test_timestamp_is_parsed_as_on_python_3_11(text: str) -> None:
     expected, parsed = datetime.fromisoformat(text), parse_iso_time_on_3_10(text)
     assert (parsed, parsed.utcoffset()) == (expected, expected.utcoffset())
 
@@ -28,7 +28,7 @@ def test_time_is_parsed_as_on_python_3_11(text: str) -> None:
         "2026-01-31T09:05+25:00", "\u0662026-01-31T09:05Z", "2026-01-31T09:05\n",
     ],
 )  # fmt: skip
-def test_text_that_is_not_a_time_on_python_3_11_is_rejected(text: str) -> None:
+def test_invalid_timestamp_is_rejected_as_on_python_3_11(text: str) -> None:
     for parse in (datetime.fromisoformat, parse_iso_time_on_3_10):
         with pytest.raises(ValueError, match=r"\w"):
             parse(text)

@@ -102,7 +102,7 @@ def test_every_call_creates_a_new_port_link(call: CallClient) -> None:
     assert first != second
 
 
-def test_missing_port_and_pending_workload_are_rejected(call: CallClient) -> None:
+def test_port_link_for_a_missing_port_or_pending_workload_is_rejected(call: CallClient) -> None:
     with pytest.raises(NotFound, match="no port named lab"):
         call(
             StubServer(problem(404, detail="There is no port named lab.")),
@@ -116,7 +116,7 @@ def test_missing_port_and_pending_workload_are_rejected(call: CallClient) -> Non
         )
 
 
-def test_evictions_are_read_to_the_last_page(call: CallClient) -> None:
+def test_eviction_list_reads_every_page(call: CallClient) -> None:
     row = {
         "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
         "workload_name": "train", "project": "vision", "gpus": 4, "summary": "vision/train was reclaimed.",
@@ -126,7 +126,7 @@ def test_evictions_are_read_to_the_last_page(call: CallClient) -> None:
     assert server.requests[1].url.params["cursor"] == "more"
 
 
-def test_log_search_pages_up_to_the_limit(call: CallClient) -> None:
+def test_log_search_reads_pages_up_to_the_limit(call: CallClient) -> None:
     def response(*lines: int, following: str | None) -> httpx.Response:
         items = [{"line": n, "offset": n * 10, "text": f"loss {n}"} for n in lines]
         rest = {"pod": "p", "run": 1, "matches": len(items), "size": 100, "searched_bytes": 100}
@@ -141,7 +141,7 @@ def test_log_search_pages_up_to_the_limit(call: CallClient) -> None:
     assert server.requests[1].url.params["cursor"] == "more"
 
 
-def test_log_stream_ends_with_the_log_and_raises_on_error(call: CallClient) -> None:
+def test_log_stream_ends_with_the_log_or_raises_the_error(call: CallClient) -> None:
     server = StubServer(httpx.Response(200, content=b"epoch 1\nepoch 2\n"))
     assert b"".join(call(server, "workloads.log_stream", "w-1", offset=5)) == b"epoch 1\nepoch 2\n"
     assert dict(server.requests[0].url.params) == {"offset": "5", "follow": "true"}

@@ -28,14 +28,14 @@ def test_empty_filters_are_not_sent() -> None:
     assert server.requests[0].url.params.get_list("phase") == ["pending", "running"]
 
 
-def test_fields_missing_from_an_older_server_are_empty() -> None:
+def test_fields_missing_in_a_response_from_an_older_server_are_empty() -> None:
     fields = {"id": "w-1", "name": "train", "since": TIME, "submitted_at": TIME}
     old = StubServer(httpx.Response(200, json=fields)).client().workloads.get("w-1")
     assert (old.reason, old.pool, old.pods.running) == ("", None, 0)
     assert old.plain() == fields
 
 
-def test_unknown_fields_from_a_newer_server_are_preserved() -> None:
+def test_unknown_fields_in_a_response_from_a_newer_server_are_preserved() -> None:
     server = StubServer(httpx.Response(200, json=workload(colour="green")))
     assert server.client().workloads.get("x").plain() == workload(colour="green")
 

@@ -14,7 +14,7 @@ REFUSED = httpx.ConnectError("connection refused")
 CREATED = httpx.Response(201, json=workload())
 
 
-def test_submission_with_a_lost_response_is_retried_under_the_same_key() -> None:
+def test_submission_with_a_lost_response_is_retried_with_the_same_idempotency_key() -> None:
     server = StubServer(LOST, httpx.ReadTimeout("slow"), CREATED)
     assert server.client().workloads.submit({"name": "train"}).name == "train"
     keys = {request.headers["Idempotency-Key"] for request in server.requests}
@@ -23,7 +23,7 @@ def test_submission_with_a_lost_response_is_retried_under_the_same_key() -> None
     assert {request.content for request in server.requests} == {server.requests[0].content}
 
 
-def test_each_submission_has_its_own_key() -> None:
+def test_each_submission_has_its_own_idempotency_key() -> None:
     server = StubServer(CREATED)
     client = server.client()
     client.workloads.submit({"name": "train"})
@@ -39,7 +39,7 @@ def test_deletion_with_a_lost_response_is_not_retried() -> None:
     assert len(server.requests) == 1
 
 
-def test_deletion_that_was_not_sent_is_retried() -> None:
+def test_unsent_deletion_is_retried() -> None:
     server = StubServer(REFUSED, httpx.Response(204))
     server.client().workloads.delete("x")
     assert len(server.requests) == 2

@@ -48,7 +48,7 @@ def with_a_default(file: Any = io.TextIOWrapper(io.BytesIO())) -> Any:  # noqa: 
         (threading.Lock(), "f"),
     ],
 )
-def test_error_names_the_unpicklable_part(value: object, path: str) -> None:
+def test_pickling_error_names_the_unpicklable_part(value: object, path: str) -> None:
     import sys
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -103,7 +103,7 @@ def test_broadcast_completes_when_every_node_has_responded() -> None:
     assert calls.outstanding == 0
 
 
-def test_broadcast_is_sent_alone_and_in_order() -> None:
+def test_broadcast_is_sent_separately_and_in_order() -> None:
     calls = PendingCalls()
     for everywhere in (False, False, True, False):
         calls.add(b"x", everywhere=everywhere)
@@ -158,13 +158,13 @@ def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dic
     assert (unpickled_names, future.done()) == (["it"], True)
 
 
-def test_late_nodes_failed_setup_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_setup_of_a_late_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     words = {"outcome": "error", "error": {"message": "no such disk"}, "late": True}
     PendingCalls().handle_outcome(*ended_call(uuid.uuid4(), None, **words))
     assert "no such disk" in caplog.text
 
 
-def test_waiting_for_nodes_logs_the_reason_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_reason_for_waiting_for_nodes_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     waiting = StartProgress()
     state = SessionState(id="1", name="s", project="vision", reason="OverFairShare", message="2 missing.")
     for waited in range(0, 95, 5):
@@ -174,7 +174,7 @@ def test_waiting_for_nodes_logs_the_reason_once_a_minute(caplog: pytest.LogCaptu
     ]
 
 
-def test_future_callback_can_add_a_call() -> None:
+def test_callback_of_a_future_can_submit_another_call() -> None:
     calls = PendingCalls()
     more: list[Any] = []
     first = calls.add(b"x")
@@ -183,7 +183,7 @@ def test_future_callback_can_add_a_call() -> None:
     assert (first.result(0), len(more), calls.outstanding) == (1, 1, 1)
 
 
-def test_ended_session_fails_open_calls_and_rejects_new_ones() -> None:
+def test_open_calls_of_an_ended_session_fail_and_new_calls_are_rejected() -> None:
     calls = PendingCalls()
     future = calls.add(b"x")
     calls.fail(SessionEnded("cancelled by carol"))
@@ -193,7 +193,7 @@ def test_ended_session_fails_open_calls_and_rejects_new_ones() -> None:
         calls.add(b"y")
 
 
-def test_unpicklable_plugin_opens_no_session() -> None:
+def test_unpicklable_plugin_is_rejected_before_the_session_opens() -> None:
     lock = threading.Lock()
     plugin = Plugin.create("mine").with_decorate(lambda function: lock and function)
     pool = {"name": "local", "created_at": TIME, "updated_at": TIME}

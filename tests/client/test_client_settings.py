@@ -53,7 +53,7 @@ def test_stored_token_is_not_sent_to_another_server(tmp_path: Path) -> None:
     assert load_settings({"BERTH_URL": "http://elsewhere.example.org"}, file).token == ""
 
 
-def test_token_is_sent_as_bearer_and_hidden_in_repr() -> None:
+def test_token_is_sent_in_the_authorization_header_and_hidden_in_repr() -> None:
     server = StubServer(page([]))
     list(server.client().workloads.list())
     assert server.requests[0].headers["Authorization"] == "Bearer berth_secret"
@@ -68,7 +68,7 @@ def test_invalid_address_is_rejected(address: str) -> None:
         validate_address(address)
 
 
-def test_error_names_the_invalid_file(tmp_path: Path) -> None:
+def test_error_names_the_invalid_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("address = ")
     with pytest.raises(InvalidSettings, match=r"config\.toml cannot be read"):
@@ -80,7 +80,7 @@ def test_settings_file_follows_xdg_config_home(tmp_path: Path) -> None:
     assert settings_path({"BERTH_CONFIG": str(tmp_path / "x")}) == tmp_path / "x"
 
 
-def test_current_context_applies_unless_another_is_named(tmp_path: Path) -> None:
+def test_current_context_applies_unless_another_is_specified(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     here = Settings("http://127.0.0.1:8000", "berth_local")
     write_contexts(file, Contexts("here", {"there": REMOTE_SETTINGS, "here": here}))
@@ -94,7 +94,7 @@ def test_current_context_applies_unless_another_is_named(tmp_path: Path) -> None
     assert load_settings(other, file).token == "", "a token goes to its own server only"
 
 
-def test_file_without_contexts_is_read(tmp_path: Path) -> None:
+def test_settings_file_without_contexts_is_read(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('address = "https://berth.example.org"\ntoken = "berth_secret"\nproject = "vision"\n')
     assert load_settings({}, file) == REMOTE_SETTINGS
@@ -119,9 +119,7 @@ def test_custom_certificate_file_applies_to_localhost(
         StubServer(page([])).client(Settings("https://localhost:9443", "berth_secret"))
 
 
-def test_connection_without_tls_loads_no_certificates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_http_connection_loads_no_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
     monkeypatch.setattr(ssl, "create_default_context", lambda **_: pytest.fail("certificates were loaded"))
     with Client(Settings("http://localhost:8000", "berth_secret")):

@@ -131,7 +131,9 @@ def change_password(cookie: str, user: User) -> None:
     ids=lambda end: end.__name__,
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["live", "log"])
-def test_socket_closes_when_the_session_ends(site: Site, kind: str, end: Callable[[str, User], None]) -> None:
+def test_websocket_closes_when_the_session_ends(
+    site: Site, kind: str, end: Callable[[str, User], None]
+) -> None:
     user = site.cast.dave.user
     assert user is not None
     cookie = session_cookie(user)
@@ -146,13 +148,13 @@ def test_socket_closes_when_the_session_ends(site: Site, kind: str, end: Callabl
             assert other.recv(DEADLINE_SECONDS), "another user's socket stays open"
 
 
-def test_log_stream_closes_when_the_role_is_removed(site: Site) -> None:
+def test_log_stream_closes_when_the_users_role_is_removed(site: Site) -> None:
     with site.socket("log", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         assert close_code(connection) == NOT_FOUND
 
 
-def test_live_socket_omits_a_project_after_the_users_role_is_removed(site: Site) -> None:
+def test_live_updates_omit_a_project_after_the_users_role_is_removed(site: Site) -> None:
     """The test deletes the row directly, so that the change is not announced."""
     with site.socket("live", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
@@ -190,7 +192,7 @@ def remove_role(token: ApiToken, cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("end", [revoke, expire, remove_role], ids=lambda end: end.__name__)
-def test_followed_log_ends_when_the_token_or_the_role_ends(site: Site, end: Any) -> None:
+def test_followed_log_ends_when_the_token_expires_or_the_role_is_removed(site: Site, end: Any) -> None:
     token, secret = tokens.issue(actor=site.cast.dave, name="t", scopes=["read"], expires_at=None)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
     headers = {"Authorization": f"Bearer {secret}"}
@@ -204,7 +206,7 @@ def test_followed_log_ends_when_the_token_or_the_role_ends(site: Site, end: Any)
             list(parts)
 
 
-def test_followed_log_ends_when_the_session_signs_out(site: Site) -> None:
+def test_followed_log_ends_when_the_user_signs_out(site: Site) -> None:
     user = site.cast.dave.user
     assert user is not None
     cookie = session_cookie(user)
@@ -251,7 +253,7 @@ def test_followed_log_continues_when_a_role_is_added(site: Site, monkeypatch: py
         assert b"".join(parts).count(b"line\n") == 3
 
 
-def test_socket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_websocket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """This happens when a browser leaves the page immediately."""
     user = site.cast.dave.user
     assert user is not None
@@ -267,7 +269,7 @@ def test_socket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytes
     assert not LISTENER._queues
 
 
-def test_socket_closes_when_permissions_cannot_be_checked(
+def test_websocket_closes_when_permissions_cannot_be_checked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -281,7 +283,9 @@ def test_socket_closes_when_permissions_cannot_be_checked(
         assert close_code(connection) == INTERNAL_ERROR
 
 
-def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permission_checks_of_websockets_resume_after_an_error(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked = threading.Event()
 
     def broken(_: object) -> None:

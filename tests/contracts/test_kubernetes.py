@@ -34,7 +34,7 @@ def stage(kubeconfig: str, tmp_path: Path) -> Iterator[RealKubernetesStage]:
     stage.close()
 
 
-def test_variables_reach_the_command_unchanged(stage: RealKubernetesStage) -> None:
+def test_environment_variables_are_passed_to_the_command_unchanged(stage: RealKubernetesStage) -> None:
     env = {"TEXT": "$(HOME) $$x $(", "RANK": "0"}
     stage.runtime.start(
         stage.order("p-1", "sh", "-c", 'echo "$TEXT" $ADDR; pwd', env=env, address_env=("ADDR",))
@@ -45,7 +45,9 @@ def test_variables_reach_the_command_unchanged(stage: RealKubernetesStage) -> No
     assert directory == "/berth/workspace"
 
 
-def test_secrets_reach_a_pod_but_are_not_in_its_object(stage: RealKubernetesStage, kubeconfig: str) -> None:
+def test_secrets_are_passed_to_a_pod_but_not_stored_in_its_object(
+    stage: RealKubernetesStage, kubeconfig: str
+) -> None:
     secrets = {"secret_env": {"PASSWORD": "swordfish-1"}, "secret_files": {"key": "swordfish-2"}}
     script = (
         'test "$PASSWORD" = sword""fish-1 && grep -q sword""fish-2 "$BERTH_SECRETS_DIR/key"; exec sleep 600'
@@ -66,7 +68,7 @@ def test_secrets_reach_a_pod_but_are_not_in_its_object(stage: RealKubernetesStag
     assert pod["spec"]["automountServiceAccountToken"] is False
 
 
-def test_pod_beyond_its_memory_limit_reports_out_of_memory(stage: RealKubernetesStage) -> None:
+def test_pod_that_exceeds_its_memory_limit_reports_out_of_memory(stage: RealKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "sh", "-c", "tail /dev/zero", memory_limit_mib=16))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.signal) == (PodCause.OUT_OF_MEMORY, 9)
@@ -81,7 +83,7 @@ def test_missing_program_and_missing_image_are_reported(stage: RealKubernetesSta
         assert part in report.message
 
 
-def test_log_of_a_stopped_pod_has_its_last_lines(stage: RealKubernetesStage) -> None:
+def test_log_of_a_stopped_pod_includes_its_last_lines(stage: RealKubernetesStage) -> None:
     script = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done"
     stage.runtime.start(stage.order("p-1", "sh", "-c", script, grace_seconds=20))
     poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data == b"up\n")
@@ -91,7 +93,7 @@ def test_log_of_a_stopped_pod_has_its_last_lines(stage: RealKubernetesStage) -> 
     poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data == b"up\nsaved\n")
 
 
-def test_long_lines_reach_the_log_unchanged(stage: RealKubernetesStage) -> None:
+def test_long_lines_are_logged_unchanged(stage: RealKubernetesStage) -> None:
     script = (
         "i=0; while [ $i -lt 5 ]; do head -c 40000 /dev/zero | busybox tr '\\0' x; echo; i=$((i+1)); done"
     )
@@ -100,7 +102,9 @@ def test_long_lines_reach_the_log_unchanged(stage: RealKubernetesStage) -> None:
     assert stage.runtime.read_log("p-1", 0, 1_000_000).data == (b"x" * 40000 + b"\n") * 5
 
 
-def test_cluster_quota_is_reported_with_its_numbers(stage: RealKubernetesStage, kubeconfig: str) -> None:
+def test_pod_rejected_by_a_cluster_quota_reports_its_numbers(
+    stage: RealKubernetesStage, kubeconfig: str
+) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     api = Api(parse_kubeconfig(kubeconfig))

@@ -58,7 +58,7 @@ def may(api: Api, group: str, verb: str, resource: str) -> bool:
     return bool(api.create(REVIEWS, review)["status"]["allowed"])
 
 
-def test_account_may_make_the_calls_of_berth_and_no_others(account: Api) -> None:
+def test_service_account_allows_exactly_the_calls_that_berth_makes(account: Api) -> None:
     calls = [
         (group, verb, resource)
         for group, resource in resources(account)
@@ -82,7 +82,7 @@ def test_account_may_make_the_calls_of_berth_and_no_others(account: Api) -> None
         ("create", "/api/v1/namespaces/default/configmaps"),
     ],
 )
-def test_cluster_refuses_other_calls(account: Api, verb: str, path: str) -> None:
+def test_service_account_is_denied_other_calls(account: Api, verb: str, path: str) -> None:
     configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "berth"}}
     calls = {
         "list": lambda: account.list(path), "delete": lambda: account.delete(path),
@@ -93,7 +93,7 @@ def test_cluster_refuses_other_calls(account: Api, verb: str, path: str) -> None
     assert raised.value.status == 403
 
 
-def test_service_account_of_a_pod_runs_workloads_and_its_token_may_be_replaced(
+def test_in_cluster_service_account_runs_workloads_across_token_rotation(
     kubeconfig: str, tmp_path: Path
 ) -> None:
     outside = parse_kubeconfig(with_shipped_role(kubeconfig))

@@ -205,7 +205,7 @@ def test_repeated_order_does_not_revive_terminated_instances(provider: Provider)
     assert living_ordinals(provider) == []
 
 
-def test_order_beyond_capacity_is_partly_filled_and_explained(
+def test_order_beyond_capacity_is_partly_filled_with_a_reason(
     provider_with_limited_capacity: Provider,
 ) -> None:
     result = provider_with_limited_capacity.provision(order(count=6))
@@ -225,7 +225,7 @@ def test_terminated_instance_frees_capacity(provider: Provider) -> None:
     assert len(living_ordinals(provider)) == 4
 
 
-def test_terminating_ended_or_unknown_instances_succeeds(provider: Provider) -> None:
+def test_termination_of_ended_or_unknown_instances_succeeds(provider: Provider) -> None:
     created = provider.provision(order()).instances
     names = [instance.instance_id for instance in created]
     for _ in range(2):
@@ -233,7 +233,7 @@ def test_terminating_ended_or_unknown_instances_succeeds(provider: Provider) -> 
     assert living_ordinals(provider) == []
 
 
-def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -> None:
+def test_pool_lists_and_terminates_only_its_own_instances(provider: Provider) -> None:
     provider.provision(order())
     other_instances = provider.provision(order("t-2", pool="large")).instances
     provider.terminate("small", [instance.instance_id for instance in other_instances])
@@ -242,7 +242,7 @@ def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -
     assert provider.list_instances("none") == ()
 
 
-def test_preview_is_repeatable_and_changes_nothing(provider: Provider) -> None:
+def test_preview_is_repeatable_and_has_no_side_effects(provider: Provider) -> None:
     shown = provider.preview("small", order().shape)
     assert provider.preview("small", order().shape) == shown
     assert shown.source or not shown.nodes

@@ -73,7 +73,7 @@ def test_pod_runs_on_its_node_with_the_assigned_devices(stage: RayStage) -> None
         assert output == f"{devices} {stage.cluster.home(node)}/pods/{pod_id}/work\n"
 
 
-def test_node_is_ready_once_a_probe_pod_has_run_on_all_its_devices(stage: RayStage) -> None:
+def test_node_is_ready_after_a_probe_pod_has_run_on_all_its_devices(stage: RayStage) -> None:
     blocked = stage.cluster.home("i-1") / "workspaces/probe"
     blocked.write_text("in the way")
     poll_until(
@@ -111,7 +111,7 @@ def test_ray_does_not_oversubscribe_a_device(stage: RayStage) -> None:
     running(stage.runtime, pending)
 
 
-def test_obstacles_name_silent_agents_and_unregistered_raylets(stage: RayStage, tmp_path: Path) -> None:
+def test_obstacles_name_unresponsive_agents_and_unregistered_raylets(stage: RayStage, tmp_path: Path) -> None:
     at = stage.cluster.at
     silent = replace(at["i-0"], instance_id="i-8", address=at["i-0"].address.rpartition(".")[0] + ".250")
     unregistered = replace(at["i-1"], instance_id="i-9")
@@ -125,7 +125,7 @@ def test_obstacles_name_silent_agents_and_unregistered_raylets(stage: RayStage, 
     assert obstacles["i-10"] == "the machine's address is not known yet"
 
 
-def test_stop_can_be_repeated_once_the_node_is_reachable(stage: RayStage, tmp_path: Path) -> None:
+def test_stop_can_be_retried_once_the_node_is_reachable(stage: RayStage, tmp_path: Path) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     at = stage.cluster.at
@@ -138,7 +138,7 @@ def test_stop_can_be_repeated_once_the_node_is_reachable(stage: RayStage, tmp_pa
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
 
 
-def test_secrets_reach_a_pod_but_appear_in_neither_records_nor_logs(stage: RayStage) -> None:
+def test_secrets_are_passed_to_a_pod_but_appear_in_neither_records_nor_logs(stage: RayStage) -> None:
     secrets = {"secret_env": {"PASSWORD": "swordfish-1"}, "secret_files": {"key": "swordfish-2"}}
     script = 'test "$PASSWORD" = swordfish-1 && grep -q swordfish-2 "$BERTH_SECRETS_DIR/key"'
     stage.runtime.start(order("p-1", "sh", "-c", script.replace("swordfish-", 'sword""fish-'), **secrets))
@@ -157,7 +157,7 @@ def test_jobs_and_agents_require_the_cluster_secret(cluster: RayCluster) -> None
             assert answer.status_code in (401, 403), (method, url, answer.text)
 
 
-def test_ports_bound_to_all_addresses_require_the_secret(cluster: RayCluster) -> None:
+def test_ports_bound_to_all_addresses_require_the_cluster_secret(cluster: RayCluster) -> None:
     open_ports = cluster.ports_on_all_addresses()
     assert open_ports, "raylets and the head's store listen on all addresses"
     for port in open_ports:
@@ -166,7 +166,7 @@ def test_ports_bound_to_all_addresses_require_the_secret(cluster: RayCluster) ->
             assert answer.status_code in (401, 403), (port, answer.text[:200])
 
 
-def test_grpc_services_require_the_secret_on_every_port(cluster: RayCluster) -> None:
+def test_grpc_services_require_the_cluster_secret_on_every_port(cluster: RayCluster) -> None:
     """The head's store, the raylets and their agents listen on all addresses."""
     refusals = dict.fromkeys(GRPC_METHODS, 0)
     for port in cluster.ports_on_all_addresses():
@@ -223,7 +223,7 @@ def test_pods_of_a_removed_node_are_lost(stage: RayStage) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_pods_survive_killed_raylets_and_the_end_of_the_head(stage: RayStage) -> None:
+def test_pods_survive_killed_raylets_and_the_loss_of_the_head(stage: RayStage) -> None:
     cluster = stage.cluster
     for instance_id in ("i-head", "i-0", "i-1"):
         stage.runtime.start(
@@ -254,7 +254,7 @@ def test_pods_survive_killed_raylets_and_the_end_of_the_head(stage: RayStage) ->
 
 
 @pytest.mark.heavy
-def test_pods_of_a_killed_node_process_are_lost_with_all_their_processes(stage: RayStage) -> None:
+def test_killed_node_process_ends_its_pods_and_all_their_processes(stage: RayStage) -> None:
     cluster = stage.cluster
     cluster.add("i-2")
     cluster.wait()

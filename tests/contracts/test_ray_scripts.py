@@ -35,7 +35,7 @@ def test_node_code_needs_only_the_standard_library(tmp_path: Path) -> None:
     assert str(tmp_path) in done.stdout
 
 
-def test_start_script_names_the_head_of_the_pool(tmp_path: Path) -> None:
+def test_start_script_contains_the_address_of_the_pools_head(tmp_path: Path) -> None:
     nodes = [HEAD, WORKER]
     instructions = RayRuntime(tmp_path, lambda: nodes).instructions(WORKER)
     assert f'"head": "127.99.1.1:{GCS_PORT}", "is_head": false' in instructions.start
@@ -80,7 +80,7 @@ def test_machine_runs_pods_between_its_start_and_stop_scripts(tmp_path: Path) ->
 
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
-def test_node_runs_new_code_while_its_pods_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_is_upgraded_while_its_pods_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
@@ -201,7 +201,7 @@ def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
     assert remaining == []
 
 
-def test_node_whose_loop_was_killed_is_found_and_stopped(tmp_path: Path) -> None:
+def test_node_with_a_killed_main_loop_is_stopped(tmp_path: Path) -> None:
     place = tmp_path / "ray"
     (place / "node").mkdir(parents=True)
     program = "import time; time.sleep(1000)"

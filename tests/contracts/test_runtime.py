@@ -44,7 +44,7 @@ def test_crashed_pod_reports_its_signal(stage: Stage) -> None:
     assert (report.exit_code, report.signal, report.cause) == (None, 11, PodCause.NONE)
 
 
-def test_repeated_start_starts_the_pod_once(stage: Stage) -> None:
+def test_repeated_start_request_starts_the_pod_once(stage: Stage) -> None:
     for _ in range(3):
         stage.runtime.start(stage.long("p-1"))
     first = running(stage.runtime, "p-1")
@@ -114,7 +114,7 @@ def test_pods_survive_a_restart_of_the_runtime(stage: Stage) -> None:
     assert ended(after, "p-2").signal == 6
 
 
-def test_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> None:
+def test_forgotten_pod_keeps_its_log_and_never_restarts(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.write_output("p-1", b"one\ntwo\n")
@@ -132,7 +132,7 @@ def test_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> No
     assert stage.runtime.read_log("p-1", 0, 100).data == b""
 
 
-def test_growing_log_is_read_by_offset(stage: Stage) -> None:
+def test_log_of_a_running_pod_is_read_by_offset(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     text = "Grüße\0\xff\n".encode() + b"\xff\xfe half a line" + stage.line_end
@@ -195,7 +195,7 @@ def test_command_that_cannot_be_started_is_reported(stage: Stage) -> None:
     assert "NUL" in report.message
 
 
-def test_pod_changes_wake_a_waiting_process(stage: Stage) -> None:
+def test_pod_state_change_wakes_a_waiting_process(stage: Stage) -> None:
     fds = stage.runtime.wake_fds()
     stage.runtime.start(stage.long("p-1"))
     assert select.select(fds, [], [], PATIENCE)[0]

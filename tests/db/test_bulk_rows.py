@@ -20,7 +20,7 @@ def event(number: int, **changes: Any) -> Event:
     return Event(**{**values, "data": {"n": number, "at": None}, **changes})
 
 
-def test_rows_are_inserted_in_order_in_one_query_and_get_their_keys() -> None:
+def test_rows_are_inserted_in_order_in_one_query_and_receive_primary_keys() -> None:
     workload = uuid.uuid4()
     rows = [event(number, workload_id=workload) for number in range(30)]
     with CaptureQueriesContext(connection) as queries:
@@ -41,7 +41,7 @@ def test_text_that_the_database_cannot_store_raises_an_error() -> None:
     assert not Event.objects.exists()
 
 
-def test_named_fields_are_updated() -> None:
+def test_only_the_specified_fields_are_updated() -> None:
     rows = [Department.objects.create(name=f"d{number}", rank=1) for number in range(3)]
     for number, row in enumerate(rows[:2]):
         row.rank, row.name = number + 5, "unused"
@@ -51,7 +51,7 @@ def test_named_fields_are_updated() -> None:
     ]  # fmt: skip
 
 
-def test_rows_with_the_same_key_share_an_object() -> None:
+def test_rows_with_the_same_foreign_key_share_one_related_object() -> None:
     department = Department.objects.create(name="d")
     Project.objects.bulk_create(Project(name=f"p{number}", department=department) for number in range(3))
     projects = list(Project.objects.order_by("pk"))

@@ -22,7 +22,7 @@ def projects() -> list[Project]:
     return [Project.objects.create(name=f"p{number}", department=owners[number % 2]) for number in range(4)]
 
 
-def test_query_returns_the_current_rows_for_each_list_of_values(projects: list[Project]) -> None:
+def test_compiled_query_returns_current_rows_for_new_parameters(projects: list[Project]) -> None:
     query = compiled_once(
         lambda keys, names: (
             Project.objects.select_related("department")
@@ -50,7 +50,7 @@ def test_sql_is_compiled_once(projects: list[Project]) -> None:
     assert composed.call_count == 1
 
 
-def test_values_and_sums_are_compiled(projects: list[Project]) -> None:
+def test_values_and_aggregates_are_compiled(projects: list[Project]) -> None:
     query = compiled_once(
         lambda names: (
             Project.objects.filter(name__any=names)
@@ -63,7 +63,7 @@ def test_values_and_sums_are_compiled(projects: list[Project]) -> None:
     assert list(query(["p1"])) == [("d1", 1)]
 
 
-def test_json_is_decoded(projects: list[Project]) -> None:
+def test_json_columns_are_decoded(projects: list[Project]) -> None:
     Event.objects.create(kind="k", subject="s", message="m", actor="a", data={"n": [1]})
     query = compiled_once(lambda: Event.objects.filter(kind="k"))
     assert [row.data for row in query()] == [{"n": [1]}]
@@ -77,7 +77,7 @@ def test_each_thread_uses_its_own_connection(projects: list[Project]) -> None:
 
 
 @pytest.mark.parametrize("planned_once", [True, False])
-def test_columns_are_compared_with_single_values(projects: list[Project], planned_once: bool) -> None:
+def test_compiled_filters_accept_single_values(projects: list[Project], planned_once: bool) -> None:
     times = [row.created_at for row in projects]
     query = compiled_once(
         lambda since, pk: (

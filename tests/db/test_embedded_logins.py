@@ -102,7 +102,9 @@ def create_older_cluster(cluster: EmbeddedCluster) -> None:
         server.wait(30)
 
 
-def test_berth_role_owns_its_database_and_is_not_a_superuser(cluster: EmbeddedCluster, place: Path) -> None:
+def test_berth_database_role_owns_its_database_and_is_not_a_superuser(
+    cluster: EmbeddedCluster, place: Path
+) -> None:
     with run_server(cluster, log=place / "log"):
         flags = (
             "SELECT (rolname, rolsuper, rolcreatedb, rolcreaterole)::text FROM pg_roles WHERE rolname = user"
@@ -115,7 +117,7 @@ def test_berth_role_owns_its_database_and_is_not_a_superuser(cluster: EmbeddedCl
                     connection.execute(forbidden)
 
 
-def test_login_requires_the_password(cluster: EmbeddedCluster, place: Path) -> None:
+def test_database_login_requires_the_password(cluster: EmbeddedCluster, place: Path) -> None:
     with run_server(cluster, log=place / "log"):
         for login in (role_url(cluster, ROLE), role_url(cluster, ROLE, "guess"), role_url(cluster, "berth"),
                       role_url(cluster, "postgres"), role_url(cluster, "root")):  # fmt: skip
@@ -124,7 +126,7 @@ def test_login_requires_the_password(cluster: EmbeddedCluster, place: Path) -> N
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_password_is_private_and_survives_a_restart(new_cluster: EmbeddedCluster, place: Path) -> None:
+def test_password_file_is_private_and_survives_a_restart(new_cluster: EmbeddedCluster, place: Path) -> None:
     assert new_cluster.url().startswith(f"postgresql://{ROLE}@"), "no password before the first start"
     with run_server(new_cluster, log=place / "log"):
         first = new_cluster.password_file.read_text()
@@ -173,7 +175,7 @@ def test_database_cluster_from_an_older_release_is_restricted_in_place(
                 connection.execute(change)  # type: ignore[call-overload]
 
 
-def test_interrupted_upgrade_is_retried(
+def test_interrupted_upgrade_is_retried_at_the_next_start(
     older_cluster: EmbeddedCluster, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -197,7 +199,7 @@ def test_missing_password_is_replaced_at_the_next_start(cluster: EmbeddedCluster
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_wrong_password_file_is_rejected_with_advice(cluster: EmbeddedCluster, place: Path) -> None:
+def test_error_for_a_wrong_password_file_states_the_remedy(cluster: EmbeddedCluster, place: Path) -> None:
     cluster.prepare()
     cluster.password_file.write_text("another\n")
     with pytest.raises(DatabaseSetupError, match="Remove that file"), run_server(cluster, log=place / "log"):
@@ -234,14 +236,14 @@ def prepare_and_kill(pattern: str, cluster: EmbeddedCluster) -> None:
         time.sleep(0.01)
 
 
-def test_first_start_is_retried_after_a_kill(new_cluster: EmbeddedCluster, place: Path) -> None:
+def test_first_start_is_retried_after_a_crash(new_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(".postgres.new-*/PG_VERSION", new_cluster)
     with run_server(new_cluster, log=place / "log"):
         assert query_one(new_cluster.url(), "SELECT 1") == 1
     assert not list(place.glob(".postgres.new-*"))
 
 
-def test_upgrade_is_retried_after_a_kill(older_cluster: EmbeddedCluster, place: Path) -> None:
+def test_upgrade_is_retried_after_a_crash(older_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(f"{older_cluster.data.name}/postmaster.pid", older_cluster)
     with run_server(older_cluster, log=place / "log"):
         assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"

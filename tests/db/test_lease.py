@@ -15,7 +15,7 @@ from berth.db.models import Lease
 pytestmark = pytest.mark.django_db
 
 
-def test_second_process_does_not_acquire_the_lease() -> None:
+def test_second_process_cannot_acquire_a_held_lease() -> None:
     assert acquire("scheduler", "a", ttl=60) == HeldLease("scheduler", "a", 1)
     assert acquire("scheduler", "b", ttl=60) is None
     assert acquire("other", "b", ttl=60) == HeldLease("other", "b", 1)
@@ -40,7 +40,7 @@ def test_restarted_leader_gets_a_new_epoch() -> None:
         pass
 
 
-def test_released_lease_is_free_immediately() -> None:
+def test_released_lease_can_be_acquired_immediately() -> None:
     held = acquire("scheduler", "a", ttl=60)
     assert held
     assert release(held)
@@ -70,7 +70,7 @@ def test_process_without_a_lease_cannot_write() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_only_the_commit_of_its_own_transaction_does_not_wait_for_the_disk() -> None:
+def test_asynchronous_commit_applies_only_to_its_own_transaction() -> None:
     held = acquire("scheduler", "a", ttl=60)
     assert held
     with connection.cursor() as cursor:
@@ -84,7 +84,7 @@ def test_only_the_commit_of_its_own_transaction_does_not_wait_for_the_disk() -> 
     connection.close()
 
 
-def test_stale_leader_cannot_write_without_waiting_for_the_disk() -> None:
+def test_stale_leader_cannot_write_with_asynchronous_commit() -> None:
     stale = acquire("scheduler", "a", ttl=0)
     assert stale
     acquire("scheduler", "b", ttl=60)
@@ -130,7 +130,7 @@ print(*(n for n in range(200) if acquire(f"lease-{n}", sys.argv[1], ttl=60)))
 """
 
 
-def test_each_lease_is_won_by_exactly_one_of_two_processes(
+def test_exactly_one_of_two_processes_acquires_each_lease(
     database_url: str, child_env: dict[str, str]
 ) -> None:
     racers = [

@@ -12,7 +12,7 @@ from berth.db.moves import RowChange, change_rows, compare_and_set
 pytestmark = pytest.mark.django_db
 
 
-def test_second_update_returns_false() -> None:
+def test_second_conditional_update_returns_false() -> None:
     User.objects.create(username="alice", first_name="pending")
     first, second = User.objects.get(), User.objects.get()
     assert compare_and_set(first, "first_name", expected=["pending"], to="starting", last_name="now")
@@ -22,7 +22,7 @@ def test_second_update_returns_false() -> None:
     assert User.objects.get().first_name == "starting"
 
 
-def test_row_is_updated_from_any_expected_value() -> None:
+def test_update_accepts_any_of_the_expected_values() -> None:
     user = User.objects.create(username="alice", first_name="starting")
     assert compare_and_set(user, "first_name", expected={"pending", "starting"}, to="running")
 
@@ -33,7 +33,7 @@ def test_deleted_row_is_not_updated() -> None:
     assert not compare_and_set(user, "first_name", expected=["pending"], to="starting")
 
 
-def test_rows_change_in_one_query_per_set_of_columns() -> None:
+def test_rows_are_updated_in_one_query_per_set_of_columns() -> None:
     alice, bob, carol, dave = (
         User.objects.create(username=name, first_name="pending") for name in ("alice", "bob", "carol", "dave")
     )
@@ -51,7 +51,7 @@ def test_rows_change_in_one_query_per_set_of_columns() -> None:
     assert list(rows) == [("starting", joined), ("running", None), ("pending", None), ("ended", None)]
 
 
-def test_expression_refers_to_the_current_row() -> None:
+def test_expression_uses_the_values_of_the_current_row() -> None:
     user = User.objects.create(username="alice", first_name="pending", last_name="a")
     changes = [RowChange(user.pk, ["pending"], {"first_name": "ended"})]
     assert change_rows(User, "first_name", changes, {"last_name": "current.last_name || 'b'"}) == {user.pk}
@@ -59,7 +59,7 @@ def test_expression_refers_to_the_current_row() -> None:
     assert (user.first_name, user.last_name) == ("ended", "ab")
 
 
-def test_empty_change_runs_no_query() -> None:
+def test_update_without_rows_runs_no_query() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert change_rows(User, "first_name", []) == set()
     assert not queries.captured_queries

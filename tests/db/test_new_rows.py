@@ -19,7 +19,7 @@ def values(row: Model) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", [Audit, Event, Pod, RoleNode, Workload])
-def test_row_without_values_has_the_defaults_of_its_model(model: type[Model]) -> None:
+def test_new_row_has_the_defaults_of_its_model(model: type[Model]) -> None:
     pk = {"pk": uuid.UUID(int=1)} if model in (Workload, Pod) else {}
     expected, row = model(**pk), new_row(model)
     row.pk = expected.pk
@@ -27,18 +27,18 @@ def test_row_without_values_has_the_defaults_of_its_model(model: type[Model]) ->
     assert row._state.adding
 
 
-def test_row_has_the_passed_values() -> None:
+def test_new_row_has_the_given_values() -> None:
     workload, labels = uuid.uuid4(), {"team": "a"}
     row = new_row(Workload, id=workload, name="train", project_id=3, labels=labels)
     assert (row.pk, row.name, row.project_id, row.labels) == (workload, "train", 3, labels)
 
 
-def test_rows_do_not_share_mutable_defaults() -> None:
+def test_new_rows_do_not_share_mutable_defaults() -> None:
     first, second = new_row(Event), new_row(Event)
     first.data["key"] = 1
     assert second.data == {}
 
 
-def test_unknown_column_is_an_error() -> None:
+def test_unknown_column_raises_an_error() -> None:
     with pytest.raises(TypeError, match="Workload has no column named project"):
         new_row(Workload, project=None)

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.django_db
 ECHO = "SELECT %s::text, %s::integer"
 
 
-def test_query_returns_its_rows() -> None:
+def test_prepared_query_returns_its_rows() -> None:
     assert prepared.fetch_all(ECHO, ["a", 1]) == [("a", 1)]
     assert prepared.fetch_one(ECHO, ["%s", 2]) == ("%s", 2)
     assert prepared.fetch_one(f"{ECHO} WHERE false", ["a", 1]) is None
 
 
-def test_django_errors_are_raised_and_end_the_transaction() -> None:
+def test_database_errors_are_raised_as_django_errors_and_break_the_transaction() -> None:
     with pytest.raises(ProgrammingError), transaction.atomic():
         prepared.execute("SELECT no_such_column", [])
     with transaction.atomic():
@@ -29,14 +29,14 @@ def test_django_errors_are_raised_and_end_the_transaction() -> None:
         transaction.set_rollback(True)
 
 
-def test_query_in_a_transaction_to_be_rolled_back_is_refused() -> None:
+def test_query_in_a_transaction_marked_for_rollback_is_rejected() -> None:
     with transaction.atomic():
         transaction.set_rollback(True)
         with pytest.raises(transaction.TransactionManagementError):
             prepared.fetch_all(ECHO, ["a", 1])
 
 
-def test_queries_can_be_counted_and_intercepted() -> None:
+def test_prepared_queries_can_be_counted_and_intercepted() -> None:
     with CaptureQueriesContext(connection) as captured:
         prepared.fetch_all(ECHO, ["a", 1])
     assert len(captured) == 1

@@ -28,7 +28,7 @@ def test_rollback_does_not_wake_the_waiter() -> None:
         assert not waiter.wait(0.05)
 
 
-def test_wake_ups_for_other_loops_are_ignored() -> None:
+def test_wake_ups_for_other_channels_are_ignored() -> None:
     with Waiter("scheduler") as waiter:
         wake("scheduler", "a")
         wake("another loop", "b")
@@ -39,7 +39,7 @@ def test_wake_ups_for_other_loops_are_ignored() -> None:
         assert heard == {"a", "c"}
 
 
-def test_wake_up_arrives_during_the_wait() -> None:
+def test_wake_up_ends_the_wait() -> None:
     with Waiter("scheduler") as waiter:
         threading.Timer(0.05, lambda: (wake("scheduler", "late"), connection.close())).start()
         started = time.monotonic()
@@ -47,7 +47,7 @@ def test_wake_up_arrives_during_the_wait() -> None:
         assert time.monotonic() - started < 20
 
 
-def test_readable_file_ends_the_wait() -> None:
+def test_readable_file_descriptor_ends_the_wait() -> None:
     reading, writing = os.pipe()
     with Waiter("scheduler", files=[reading]) as waiter:
         os.write(writing, b"x")
@@ -56,7 +56,7 @@ def test_readable_file_ends_the_wait() -> None:
     os.close(writing)
 
 
-def test_lost_connection_is_restored_and_reported() -> None:
+def test_lost_database_connection_is_restored_and_reported() -> None:
     with Waiter("scheduler") as waiter:
         with connection.cursor() as cursor:
             cursor.execute(

@@ -85,7 +85,9 @@ def install(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_command_runs_without_extras(install: BaseInstall, arguments: tuple[str, ...], expected: str) -> None:
+def test_cli_command_runs_without_extras(
+    install: BaseInstall, arguments: tuple[str, ...], expected: str
+) -> None:
     done = install.run("berth", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     assert expected in done.stdout
@@ -97,12 +99,12 @@ def test_only_listed_cli_and_client_modules_need_an_extra(install: BaseInstall) 
     assert set(done.stdout.splitlines()) == MODULES_NEEDING_EXTRAS
 
 
-def test_cli_reference_is_identical_on_every_python(install: BaseInstall) -> None:
+def test_cli_reference_is_identical_on_every_python_version(install: BaseInstall) -> None:
     done = install.run("python", "-m", "berth.cli.reference")
     assert done.stdout == (ROOT / "docs" / "cli.md").read_text(), done.stderr
 
 
-def test_scenario_is_simulated_without_extras(install: BaseInstall) -> None:
+def test_simulation_runs_without_extras(install: BaseInstall) -> None:
     done = install.run("berth", "simulate", str(ROOT / "examples" / "scenarios" / "pieces.yaml"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "consolidate small-2 for large: 1 x worker from n1 to n0" in done.stdout
@@ -123,7 +125,7 @@ def test_server_process_needs_python_3_11(install: BaseInstall) -> None:
     assert is_refused == (install.version == "3.10"), done.stderr
 
 
-def test_base_install_is_small(install: BaseInstall) -> None:
+def test_base_install_stays_below_the_size_limit(install: BaseInstall) -> None:
     packages = sorted(path.name for path in install.packages.glob("*.dist-info"))
     size = sum(path.stat().st_size for path in install.packages.rglob("*") if path.is_file()) / 1e6
     assert len(packages) <= PACKAGES_MAX, packages

@@ -21,7 +21,7 @@ def started_module(command: list[str]) -> str:
     return " ".join(command[2:4] if command[2] == "django" else command[2:3])
 
 
-def test_compose_starts_the_processes_of_the_systemd_units() -> None:
+def test_compose_file_starts_the_processes_of_the_systemd_units() -> None:
     units = [file.read_text() for file in (ROOT / "deploy" / "systemd").glob("*.service")]
     started = re.findall(r"^ExecStart=\S+/python -m (django \S+|\S+)", "\n".join(units), re.MULTILINE)
     modules = {name: started_module(service["command"]) for name, service in BERTH.items()}

@@ -174,7 +174,7 @@ def get(address: str, **headers: str) -> str:
     return response.text if response.status_code == 200 else ""
 
 
-def test_image_runs_as_an_ordinary_user_and_contains_no_secret(run: Run, image: str) -> None:
+def test_image_runs_as_an_unprivileged_user_and_contains_no_secret(run: Run, image: str) -> None:
     user, variables = run(
         "podman", "image", "inspect", "-f", '{{.Config.User}}|{{join .Config.Env " "}}', image
     ).split("|")
@@ -186,7 +186,7 @@ def test_image_runs_as_an_ordinary_user_and_contains_no_secret(run: Run, image: 
     assert "0.1.0" in run("podman", "run", "--rm", image, "berth", "--version")
 
 
-def test_image_without_a_command_starts_every_berth_process(run: Run, image: str) -> None:
+def test_image_starts_every_berth_process_by_default(run: Run, image: str) -> None:
     port = free_port()
     run("podman", "run", "-d", "--name", "all", "-p", f"127.0.0.1:{port}:8000", image)
     until(lambda: get(f"http://127.0.0.1:{port}/readyz"))
@@ -195,7 +195,7 @@ def test_image_without_a_command_starts_every_berth_process(run: Run, image: str
     assert run("podman", "inspect", "-f", "{{.State.ExitCode}}", "all").strip() == "0"
 
 
-def test_compose_starts_a_scheduler_that_becomes_leader(
+def test_scheduler_started_by_compose_becomes_leader(
     run: Run, image: str, postgres: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "berth-test"

@@ -35,7 +35,7 @@ def test_systemd_accepts_every_unit(unit: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_every_unit_command_exists(unit: Path) -> None:
+def test_every_command_in_the_systemd_units_exists(unit: Path) -> None:
     text = unit.read_text()
     for command in re.findall(rf"^ExecStart={re.escape(PYTHON)}(.*)$", text, flags=re.MULTILINE):
         module, *words = command.split()
@@ -59,7 +59,7 @@ def test_every_example_variable_is_documented() -> None:
     assert [name for name in names if f"`{name}`" not in guide and name != "DJANGO_SETTINGS_MODULE"] == []
 
 
-def test_restarted_scheduler_does_not_kill_its_pods() -> None:
+def test_systemd_restart_of_the_scheduler_does_not_kill_pods() -> None:
     assert "KillMode=process" in (SYSTEMD / "berth-scheduler.service").read_text()
 
 

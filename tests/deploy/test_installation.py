@@ -41,13 +41,11 @@ def installed_by(environment: dict[str, str], target: Path) -> str:
     return (target / "tiny-1.0.dist-info/INSTALLER").read_text().strip()
 
 
-def test_uv_installs_from_the_folder_that_pip_is_configured_to_use(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_uv_installs_from_the_folder_configured_for_pip(environment: dict[str, str], tmp_path: Path) -> None:
     assert installed_by(environment, tmp_path / "target") == "uv"
 
 
-def test_variable_of_pip_takes_precedence_over_its_configuration_file(
+def test_pip_environment_variable_overrides_the_pip_configuration_file(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "pip.conf").write_text(f"[install]\nno-index = true\nfind-links = {tmp_path / 'missing'}\n")

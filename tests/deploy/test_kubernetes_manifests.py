@@ -43,7 +43,7 @@ def render(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_pod_runs_the_processes_of_the_compose_file(objects: Objects) -> None:
+def test_manifest_runs_the_processes_of_the_compose_file(objects: Objects) -> None:
     spec = pod_spec(objects)
     processes = {each["name"]: each["command"] for each in [*spec["initContainers"], *spec["containers"]]}
     assert processes == {name: service["command"] for name, service in BERTH.items()}
@@ -51,7 +51,7 @@ def test_pod_runs_the_processes_of_the_compose_file(objects: Objects) -> None:
     assert all(started_module(command) for command in processes.values())
 
 
-def test_processes_have_no_privileges_and_take_secrets_from_the_secret(objects: Objects) -> None:
+def test_containers_are_unprivileged_and_read_secrets_from_the_secret_object(objects: Objects) -> None:
     spec = pod_spec(objects)
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] == 10001
@@ -66,7 +66,7 @@ def test_processes_have_no_privileges_and_take_secrets_from_the_secret(objects: 
     assert names == ["DATABASE_URL", "BERTH_SECRET_KEY", "BERTH_WEBHOOK_SECRET", "BERTH_METRICS_TOKEN"]
 
 
-def test_kustomize_renders_all_files(objects: Objects) -> None:
+def test_kustomize_renders_all_manifests(objects: Objects) -> None:
     rendered = by_kind(render("kubectl", "kustomize", str(FOLDER)))
     assert rendered.keys() == {*objects, ("ConfigMap", "berth")}
     hosts = rendered["ConfigMap", "berth"]["data"]["BERTH_ALLOWED_HOSTS"].split(",")
@@ -74,7 +74,7 @@ def test_kustomize_renders_all_files(objects: Objects) -> None:
     assert {"configMapRef": {"name": "berth"}} in pod_spec(rendered)["containers"][0]["envFrom"]
 
 
-def test_chart_renders_the_same_objects_as_kustomize() -> None:
+def test_helm_chart_renders_the_same_objects_as_kustomize() -> None:
     chart = by_kind(render("helm", "template", "berth", str(FOLDER / "chart"), "--namespace", "berth"))
     rendered = by_kind(render("kubectl", "kustomize", str(FOLDER)))
     del rendered["Namespace", "berth"]  # helm creates it
@@ -82,7 +82,7 @@ def test_chart_renders_the_same_objects_as_kustomize() -> None:
     assert chart == rendered
 
 
-def test_chart_has_the_rules_of_the_role(objects: Objects) -> None:
+def test_helm_chart_grants_the_same_permissions_as_the_role(objects: Objects) -> None:
     text = (FOLDER / "chart" / "templates" / "role.yaml").read_text()
     plain = by_kind(text.replace("{{ .Release.Name }}", "berth").replace("{{ .Release.Namespace }}", "berth"))
     assert plain == {key: value for key, value in objects.items() if key in plain}

@@ -22,7 +22,7 @@ def granted() -> set[tuple[str, str]]:
     }
 
 
-def test_preview_checks_exactly_the_permissions_of_the_role() -> None:
+def test_pool_preview_checks_exactly_the_permissions_of_the_role() -> None:
     assert {(each.verb, each.resource) for each in (*PERMISSIONS, REVIEW)} == granted()
 
 

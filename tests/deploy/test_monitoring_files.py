@@ -67,7 +67,7 @@ def assert_is_exported(expression: str, exported: dict[str, set[str]]) -> None:
     assert used.grouping <= labels, expression
 
 
-def test_metric_and_label_names_are_extracted() -> None:
+def test_metric_and_label_names_are_extracted_from_queries() -> None:
     used = names_in(
         'sum by (pool) (rate(a_total{x="b_c{",y!~"z|d"}[5m])) > on (pool) e_f and time() - 3 * inf'
     )
@@ -76,7 +76,7 @@ def test_metric_and_label_names_are_extracted() -> None:
     assert used.grouping == {"pool"}
 
 
-def test_every_alert_uses_exported_metrics_and_has_a_description(exported: dict[str, set[str]]) -> None:
+def test_every_alert_uses_only_exported_metrics_and_has_a_description(exported: dict[str, set[str]]) -> None:
     assert len({rule["alert"] for rule in rules()}) == len(rules())
     for rule in rules():
         assert_is_exported(rule["expr"], exported)
@@ -88,7 +88,7 @@ def test_every_alert_uses_exported_metrics_and_has_a_description(exported: dict[
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_every_panel_uses_exported_metrics(path: Path, exported: dict[str, set[str]]) -> None:
+def test_every_panel_uses_only_exported_metrics(path: Path, exported: dict[str, set[str]]) -> None:
     board = read_board(path)
     assert board_expressions(board)
     for expression in board_expressions(board):
@@ -107,7 +107,7 @@ def test_every_panel_uses_exported_metrics(path: Path, exported: dict[str, set[s
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_dashboard_is_consistent(path: Path) -> None:
+def test_dashboard_definition_is_consistent(path: Path) -> None:
     board = read_board(path)
     assert (board["uid"], board["id"]) == (path.stem, None)
     assert board["schemaVersion"] >= 39

@@ -63,7 +63,7 @@ def query_prometheus(prometheus: str, path: str, **query: str) -> Any:
         return None
 
 
-def test_every_panel_has_data_and_every_rule_loads(prometheus: str) -> None:
+def test_every_dashboard_panel_has_data_and_every_alert_rule_loads(prometheus: str) -> None:
     deadline = time.monotonic() + 120
     while not (query_prometheus(prometheus, "query", query="berth_build_info") or {}).get("result"):
         assert time.monotonic() < deadline

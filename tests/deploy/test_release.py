@@ -39,7 +39,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_checksums_cover_all_files_but_their_own(dist: Path) -> None:
+def test_checksums_cover_all_other_release_files(dist: Path) -> None:
     lines = (dist / "SHA256SUMS").read_text().splitlines()
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     names = {file.name for file in dist.iterdir()} - {"SHA256SUMS"}
@@ -103,12 +103,12 @@ def test_bill_of_materials_has_unique_references_and_the_direct_dependencies(dis
     assert "sqlparse" not in direct
 
 
-def test_bill_of_materials_names_no_host(dist: Path) -> None:
+def test_bill_of_materials_contains_no_host_name(dist: Path) -> None:
     text = next(dist.glob("*.cdx.json")).read_text()
     assert "://" not in text
 
 
-def test_component_lists_the_hash_of_each_of_its_files() -> None:
+def test_component_lists_the_hash_of_each_file() -> None:
     first, second = build_sbom(PROJECT, LOCK, 0)["components"]
     assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
     assert [entry["content"][0] for entry in first["externalReferences"][0]["hashes"]] == ["a", "b"]

@@ -22,7 +22,9 @@ def without_empty(value: object) -> object:
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_patch_turns_one_document_into_the_other(before: dict[str, object], after: dict[str, object]) -> None:
+def test_merge_patch_turns_one_document_into_the_other(
+    before: dict[str, object], after: dict[str, object]
+) -> None:
     patch = find_patch(before, after)
     assert without_empty(apply_patch(before, patch)) == without_empty(after)
     assert find_patch(after, after) == {}

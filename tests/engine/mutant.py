@@ -17,7 +17,7 @@ from scheduler.simulator import load
 from tests.engine import test_cases, test_scenarios
 from tests.engine.reference.laws.families import broken_laws
 from tests.engine.stories import assert_expectations
-from tests.engine.test_laws import test_shares_equal_the_reference_calculation as agree
+from tests.engine.test_laws import test_fair_shares_equal_the_reference_calculation as agree
 
 SHARES = "fair shares of the reference calculation"
 CRASH = "the engine raises an error"

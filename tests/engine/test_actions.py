@@ -12,7 +12,7 @@ def two_projects(quota_a: float, quota_b: float, **nodes: int) -> World:
 
 
 @pytest.mark.shows("RAI-36", "RAI-22")
-def test_reclaim_evicts_the_newest_borrower_and_no_more_than_needed() -> None:
+def test_reclaim_evicts_only_as_many_of_the_newest_borrowers_as_needed() -> None:
     world = two_projects(2, 2, n=4).running("old", "b", "n n").running("new", "b", "n n", since=60)
     plan = world.queued("owner", "a", replicas=2).decide()
     assert stopped(plan) == {"new"}
@@ -74,7 +74,7 @@ def test_consolidation_can_be_disabled() -> None:
 
 
 @pytest.mark.shows("PAD-20", "PAD-21")
-def test_most_scaled_up_workload_loses_replicas_for_a_gang_minimum() -> None:
+def test_most_scaled_up_workload_is_scaled_down_for_another_gangs_minimum() -> None:
     world = World(n=6).department("d", None).project("a", "d", 6)
     world.running("full", "a", "n n n n", least=1).running("half", "a", "n n", least=1, up_to=3)
     plan = world.queued("new", "a").decide()

@@ -76,7 +76,7 @@ INCONSISTENT: dict[str, tuple[Break, str]] = {
 
 
 @pytest.mark.parametrize(("broken", "expected"), INCONSISTENT.values(), ids=list(INCONSISTENT))
-def test_inconsistency_is_reported_and_scheduled_around(broken: Break, expected: str) -> None:
+def test_inconsistent_snapshot_is_reported_and_the_rest_is_scheduled(broken: Break, expected: str) -> None:
     snapshot = broken(cluster())
     plan = decide(snapshot)
     assert any(expected in note for note in plan.notes), plan.notes

@@ -63,7 +63,7 @@ def test_time_based_plan_satisfies_every_invariant(document: dict[str, Any]) -> 
 
 @on_random_clusters(60)
 @given(document=clusters(), order=st.randoms(use_true_random=False))
-def test_plan_does_not_depend_on_the_order_of_the_snapshot(document: dict[str, Any], order: Any) -> None:
+def test_plan_does_not_depend_on_the_order_of_snapshot_entries(document: dict[str, Any], order: Any) -> None:
     snapshot, plan = load_snapshot(document)
     shuffled: dict[str, Any] = {}
     for kind in ("pools", "nodes", "queues", "workloads"):
@@ -111,7 +111,7 @@ def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str
 @pytest.mark.shows("PAD-32")
 @on_random_clusters(40)
 @given(document=clusters(quiet=True), limit=st.sampled_from([300, 500, 800]))
-def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
+def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
     snapshot, plan = load_snapshot(document)
     world = World(snapshot)
     world.apply_plan(plan)
@@ -125,7 +125,7 @@ def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any],
 
 @on_random_clusters(15)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
-def test_unchanged_cluster_stops_evicting(document: dict[str, Any]) -> None:
+def test_evictions_in_an_unchanged_cluster_stop(document: dict[str, Any]) -> None:
     """Workloads do not keep evicting each other: after a while, there are no more evictions."""
     world = World(load(document).snapshot)
     evictions = []
@@ -173,7 +173,7 @@ def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
 
 @on_random_clusters(60)
 @given(document=st.one_of(clusters(), clusters(time_based=True)))
-def test_shares_equal_the_reference_calculation(document: dict[str, Any]) -> None:
+def test_fair_shares_equal_the_reference_calculation(document: dict[str, Any]) -> None:
     snapshot, plan = load_snapshot(document)
     reports = {(report.pool, report.queue): report for report in plan.queues}
     for pool in snapshot.pools:
@@ -231,7 +231,7 @@ claims = st.builds(
     k=st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(2)]),
     better=st.sampled_from(["weight", "rank", "quota"]),
 )
-def test_more_weight_rank_or_quota_never_lowers_a_share(
+def test_higher_weight_rank_or_quota_never_lowers_a_fair_share(
     drawn: list[Claimant], total: int, k: Fraction, better: str
 ) -> None:
     """The test uses the reference calculation, whose results equal the engine's."""
@@ -249,7 +249,7 @@ def test_more_weight_rank_or_quota_never_lowers_a_share(
 
 @on_random_clusters(120)
 @given(drawn=st.lists(claims, min_size=1, max_size=4), total=st.integers(0, 20).map(lambda n: n * 500))
-def test_shares_sum_to_capacity_where_demand_allows(drawn: list[Claimant], total: int) -> None:
+def test_fair_shares_sum_to_the_capacity_if_demand_is_sufficient(drawn: list[Claimant], total: int) -> None:
     claimants = [
         replace(claim, name=f"q{number}", weight=claim.weight + 1) for number, claim in enumerate(drawn)
     ]

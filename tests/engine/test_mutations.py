@@ -38,7 +38,7 @@ MUTATIONS = [Mutation(**fields) for fields in yaml.load(FILE.read_text(encoding=
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_mutated_line_occurs_exactly_once(mutation: Mutation) -> None:
+def test_line_to_mutate_occurs_exactly_once(mutation: Mutation) -> None:
     source = (ROOT / ENGINE / mutation.file).read_text(encoding="utf-8")
     assert source.count(mutation.line) == 1
     assert mutation.line != mutation.broken
@@ -82,14 +82,14 @@ def random_clusters() -> list[dict[str, Any]]:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_unmutated_engine_breaks_no_law_or_story(mutant_copy: Path) -> None:
+def test_unmutated_engine_passes_all_checks(mutant_copy: Path) -> None:
     assert broken_by(mutant_copy) == []
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_mutation_is_detected(mutant_copy: Path, mutation: Mutation) -> None:
+def test_engine_mutation_is_detected(mutant_copy: Path, mutation: Mutation) -> None:
     path = mutant_copy / ENGINE / mutation.file
     source = path.read_text(encoding="utf-8")
     path.write_text(source.replace(mutation.line, mutation.broken), encoding="utf-8")

@@ -119,7 +119,7 @@ def test_stopped_training_resumes_from_its_checkpoint(tmp_path: Path, runs: list
     np.testing.assert_allclose(both[0].weights, both[1].weights, rtol=1e-6, atol=1e-9)
 
 
-def test_training_continues_while_ranks_join_leave_and_die(tmp_path: Path, runs: list[Run]) -> None:
+def test_training_continues_while_ranks_join_leave_and_crash(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, 1, "--steps", "100000", "--batch", "64", "--step-seconds", "0.01")
     runs.append(run)
     run.until("step", ranks=1)
@@ -143,7 +143,7 @@ def test_rank_without_its_leader_exits(tmp_path: Path, runs: list[Run]) -> None:
     assert run.ranks[1].wait(timeout=PATIENCE) == 75
 
 
-def test_stopping_leader_forms_no_ring() -> None:
+def test_leader_that_is_stopping_forms_no_ring() -> None:
     leader = Leader.open(("127.0.0.1", 0), size=1)
     try:
         state = initial_state(hidden=4, seed=0)

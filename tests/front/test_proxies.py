@@ -33,7 +33,7 @@ def guess_passwords(address: str, count: int) -> list[int]:
         pytest.param("127.0.0.1", True, id="this"),
     ],
 )
-def test_forwarded_address_counts_only_from_a_trusted_proxy(
+def test_forwarded_address_is_used_only_from_a_trusted_proxy(
     child_env: dict[str, str], tmp_path: Path, trusted: str, is_believed: bool
 ) -> None:
     """With a limit of one failure per minute, the second guess from an address is refused."""
@@ -51,7 +51,7 @@ def test_invalid_proxy_setting_error_shows_the_expected_format(monkeypatch: pyte
         networks("BERTH_TRUSTED_PROXIES")
 
 
-def test_only_addresses_of_trusted_networks_match() -> None:
+def test_only_addresses_in_trusted_networks_are_trusted() -> None:
     trusted = network_matcher(["10.0.0.0/24", "2001:db8::1/128"])
     assert [trusted(address) for address in ("10.0.0.7", "2001:db8::1", "10.0.1.7", "", "unix")] == [
         True, True, False, False, False,

@@ -22,7 +22,7 @@ ls /dev | tr '\\n' ' '; echo; ls /proc | grep -c '^[0-9]'
 """
 
 
-def test_pod_with_an_image_is_enclosed_like_other_pods(stage: ImageStage, busybox: str) -> None:
+def test_pod_with_an_image_is_isolated_like_other_pods(stage: ImageStage, busybox: str) -> None:
     lines = stage.output("p-1", busybox, VIEW, env={"BERTH_HOME_DIR": str(stage.root)}).splitlines()
     assert lines[:6] == [
         str(UID), "CapEff: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "read-only", "writable",
@@ -71,7 +71,7 @@ def test_sigterm_handler_determines_the_exit_code(stage: ImageStage, busybox: st
     assert stage.log("p-1").endswith("bye")
 
 
-def test_processes_that_outlive_the_command_end_with_the_pod(stage: ImageStage, busybox: str) -> None:
+def test_processes_left_by_the_command_end_with_the_pod(stage: ImageStage, busybox: str) -> None:
     report = stage.run("p-1", busybox, "(trap '' TERM; setsid sleep 1000) & exit 3")
     assert report.exit_code == 3
     assert traces(stage) == []
@@ -108,9 +108,7 @@ def test_gang_communicates_over_loopback_and_shares_memory(stage: ImageStage, bu
 # --- the image's settings
 
 
-def test_variables_of_the_document_override_those_of_the_image_and_of_berth(
-    stage: ImageStage, registry: Registry
-) -> None:
+def test_document_variables_override_image_and_berth_variables(stage: ImageStage, registry: Registry) -> None:
     image = registry.push("team/env", Env=["PATH=/bin", "COLOR=blue", "SHAPE=round", "PYTHONUNBUFFERED=0"])
     env = {"COLOR": "red", "RANK": "3"}
     workspace = stage.root / "workspaces" / "train-1"
@@ -147,7 +145,7 @@ def test_image_sets_the_working_directory_unless_the_document_does(
     )
 
 
-def test_missing_command_is_a_start_failure(stage: ImageStage, busybox: str) -> None:
+def test_missing_command_is_reported_as_a_start_failure(stage: ImageStage, busybox: str) -> None:
     stage.start("p-1", busybox, "python3")
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.message) == (PodCause.START_FAILED, "python3: No such file or directory")
@@ -160,7 +158,7 @@ def test_pod_with_an_image_cannot_use_the_pools_environment(stage: ImageStage, b
     assert "the pool's environment does not work in an image" in report.message
 
 
-def test_secrets_reach_a_pod_in_an_image(stage: ImageStage, busybox: str) -> None:
+def test_secrets_are_passed_to_a_pod_with_an_image(stage: ImageStage, busybox: str) -> None:
     script = 'echo $TOKEN; cat "$BERTH_SECRETS_DIR/key"; ls -l "$BERTH_SECRETS_DIR/key" | cut -c1-10'
     secrets = {"secret_env": {"TOKEN": "token-of-7"}, "secret_files": {"key": "k-2\n"}}
     assert stage.output("p-1", busybox, script, **secrets).split() == ["token-of-7", "k-2", "-r--------"]
@@ -173,7 +171,7 @@ def test_document_can_select_a_workspace_directory(stage: ImageStage, busybox: s
     assert (workspace / "jobs" / "one" / "file").exists()
 
 
-def test_directories_that_the_operator_configured_are_visible(
+def test_directories_configured_by_the_operator_are_visible(
     stage: ImageStage, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, scratch = tmp_path / "data", tmp_path / "scratch"
@@ -199,7 +197,7 @@ def test_container_gets_the_device_nodes_of_its_gpus() -> None:
     assert "--cap-drop=all" in arguments
 
 
-def test_usage_of_a_pod_in_an_image_is_measured(stage: ImageStage, busybox: str) -> None:
+def test_usage_of_a_pod_with_an_image_is_measured(stage: ImageStage, busybox: str) -> None:
     stage.start("p-1", busybox, "sh", "-c", stage.SHELL)
     running(stage.runtime, "p-1")
     before = stage.runtime.measure(["p-1"], []).pods["p-1"]

@@ -43,7 +43,7 @@ def start_long(stage: ImageStage, image: str) -> int:
     return stage.pid("p-1")
 
 
-def test_killed_shim_leaves_nothing_behind(stage: ImageStage, busybox: str) -> None:
+def test_killed_shim_leaves_no_container_behind(stage: ImageStage, busybox: str) -> None:
     command, init = start_long(stage, busybox), stage.init("p-1")
     kill(stage.shim("p-1"))
     poll_until(lambda: not alive(command) and not alive(init))
@@ -61,7 +61,7 @@ def test_killed_conmon_does_not_affect_the_pod(stage: ImageStage, busybox: str) 
     assert traces(stage) == []
 
 
-def test_killing_the_first_process_kills_the_pod(stage: ImageStage, busybox: str) -> None:
+def test_pod_ends_when_its_first_process_is_killed(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
     kill(stage.init("p-1"))
     report = ended(stage.runtime, "p-1")
@@ -69,7 +69,7 @@ def test_killing_the_first_process_kills_the_pod(stage: ImageStage, busybox: str
     assert traces(stage) == []
 
 
-def test_killed_shim_and_conmon_leave_nothing_behind(stage: ImageStage, busybox: str) -> None:
+def test_killed_shim_and_conmon_leave_no_container_behind(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
     for pid in (stage.find_pid("conmon", "p-1"), stage.shim("p-1")):
         kill(pid)
@@ -77,7 +77,7 @@ def test_killed_shim_and_conmon_leave_nothing_behind(stage: ImageStage, busybox:
     assert traces(stage) == []
 
 
-def test_pull_is_repeated_after_podman_is_killed(stage: ImageStage, hanging_image: str) -> None:
+def test_image_pull_is_retried_after_podman_is_killed(stage: ImageStage, hanging_image: str) -> None:
     stage.start("p-1", hanging_image, "true")
     first = stage.find_pid("podman", "p-1")
     kill(first)
@@ -87,7 +87,7 @@ def test_pull_is_repeated_after_podman_is_killed(stage: ImageStage, hanging_imag
     assert traces(stage) == []
 
 
-def test_killing_the_shim_during_a_pull_ends_podman(stage: ImageStage, hanging_image: str) -> None:
+def test_podman_pull_ends_when_its_shim_is_killed(stage: ImageStage, hanging_image: str) -> None:
     stage.start("p-1", hanging_image, "true")
     podman = stage.find_pid("podman", "p-1")
     kill_shim_and_runtime(stage)
@@ -124,7 +124,9 @@ def test_pod_is_resumed_if_its_shim_was_killed_while_creating_the_container(
     assert traces(stage) == []
 
 
-def test_killing_podman_during_container_creation_is_a_start_failure(stage: ImageStage, busybox: str) -> None:
+def test_podman_killed_during_container_creation_is_reported_as_a_start_failure(
+    stage: ImageStage, busybox: str
+) -> None:
     start_creation(stage, busybox)
     kill(stage.find_pid("podman", "p-1"))
     report = ended(stage.runtime, "p-1")
@@ -138,7 +140,7 @@ def test_killing_podman_during_container_creation_is_a_start_failure(stage: Imag
     ["group", pytest.param("process", marks=pytest.mark.heavy), pytest.param("pid", marks=pytest.mark.heavy)],
 )
 @pytest.mark.parametrize("victim", ["shim", pytest.param("podman", marks=pytest.mark.heavy)])
-def test_kill_at_any_later_creation_step_leaves_nothing_behind(
+def test_shim_killed_at_any_later_creation_step_leaves_no_container_behind(
     stage: ImageStage, busybox: str, step: str, victim: str
 ) -> None:
     start_creation(stage, busybox)
@@ -172,7 +174,7 @@ def start_creation(stage: ImageStage, image: str) -> None:
     poll_until((stage.root / "pods" / "p-1" / "container").exists)
 
 
-def test_pod_in_an_image_ends_with_the_process_to_which_it_is_tied(
+def test_pod_with_an_image_ends_with_its_anchor_process(
     first_runtime: LocalRuntime, registry: Registry, busybox: str, tmp_path: Path
 ) -> None:
     host = subprocess.Popen(["sleep", "1000"])

@@ -28,7 +28,7 @@ def obstacle(runtime: LocalRuntime) -> str:
     return isolation.images_obstacle
 
 
-def test_node_that_runs_images_reports_the_version_of_podman(first_runtime: LocalRuntime) -> None:
+def test_node_that_runs_images_reports_its_podman_version(first_runtime: LocalRuntime) -> None:
     isolation = first_runtime.get_isolation(["i-0"])["i-0"]
     assert isolation.images[0].isdecimal()
     assert isolation.images_obstacle == ""
@@ -63,7 +63,7 @@ def test_error_names_the_invalid_image_setting(
     assert obstacle(runtime) == text
 
 
-def test_agent_of_an_ordinary_user_runs_no_images(
+def test_agent_of_an_unprivileged_user_runs_no_images(
     runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -72,7 +72,7 @@ def test_agent_of_an_ordinary_user_runs_no_images(
     ).obstacle == "Container images require an agent that runs as root."  # fmt: skip
 
 
-def test_missing_programs_are_named_with_a_remedy(
+def test_missing_programs_are_reported_with_a_remedy(
     runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime.isolation  # noqa: B018 - bubblewrap is tried before programs disappear
@@ -107,7 +107,7 @@ def test_pod_order_contains_no_credentials() -> None:
     assert not any("OTHER" in value for _, value in fields)
 
 
-def test_gpus_have_the_names_that_the_machine_specifies(tmp_path: Path) -> None:
+def test_gpus_have_the_device_names_that_the_machine_specifies(tmp_path: Path) -> None:
     (tmp_path / "nvidia.yaml").write_text(
         "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: \"0\"\n  containerEdits: {}\n"
         "- name: GPU-1a2b\n  containerEdits: {}\n"

@@ -39,7 +39,9 @@ def failure(stage: ImageStage, pod_id: str, image: str, **changes: object) -> st
 # --- credentials and projects
 
 
-def test_private_image_needs_credentials_which_are_deleted(stage: ImageStage, registry: Registry) -> None:
+def test_pull_of_a_private_image_requires_credentials_and_deletes_them(
+    stage: ImageStage, registry: Registry
+) -> None:
     image = push_image(registry, "private")
     for pod_id, auth in (("p-1", ""), ("p-2", registry.auth_for("wrong"))):
         message = failure(stage, pod_id, image, registry_auth=auth)
@@ -51,9 +53,7 @@ def test_private_image_needs_credentials_which_are_deleted(stage: ImageStage, re
     assert traces(stage) == []
 
 
-def test_stored_image_is_not_usable_by_a_project_without_access(
-    stage: ImageStage, registry: Registry
-) -> None:
+def test_stored_image_is_unusable_for_a_project_without_access(stage: ImageStage, registry: Registry) -> None:
     image = push_image(registry, "shared")
     assert stage.run("p-1", image, "true").exit_code == 0
     assert "unauthorized" in failure(stage, "p-2", image, registry_auth="", uid=OTHER_PROJECT)
@@ -81,7 +81,7 @@ def test_pull_errors_name_the_cause(stage: ImageStage, registry: Registry) -> No
     assert traces(stage) == []
 
 
-def test_pull_from_a_silent_registry_fails(stage: ImageStage) -> None:
+def test_pull_from_an_unresponsive_registry_fails(stage: ImageStage) -> None:
     stage.set_pull(silence=0.3, pauses=())
     with socket.create_server(("127.0.0.1", 0)) as listener:  # it accepts, but never answers
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -124,7 +124,7 @@ def test_transient_errors_are_retried(
     assert len(busy_registry.requests) == once + 3 * once  # type: ignore[attr-defined]
 
 
-def test_error_names_a_full_disk(stage: ImageStage, registry: Registry) -> None:
+def test_pull_error_names_a_full_disk(stage: ImageStage, registry: Registry) -> None:
     graph = Path(stage.store.root) / "graph"
     image = push_image(registry, "large", size=12 << 20)
     mount = subprocess.run(
@@ -150,7 +150,7 @@ def test_error_names_a_full_disk(stage: ImageStage, registry: Registry) -> None:
         ("something else", "other"),
     ],
 )
-def test_podman_messages_are_classified(error: str, name: str) -> None:
+def test_podman_error_messages_are_classified(error: str, name: str) -> None:
     reference = Reference("r.example", "denied/no-space", DIGEST)
     assert classify(f"Trying to pull ...\nError: {error}\n", reference, "amd64").name == name
 
@@ -169,7 +169,7 @@ def test_invalid_reference_is_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["r.example", "localhost", "r.example:5000", "127.0.0.1:5000", "[::1]:5000"])
-def test_reference_by_digest_has_three_parts(host: str) -> None:
+def test_image_reference_with_a_digest_has_three_parts(host: str) -> None:
     reference = parse_reference(f"{host}/team/train@sha256:{DIGEST}")
     assert reference == Reference(host, "team/train", DIGEST)
     assert reference.is_loopback == ("example" not in host)
@@ -178,7 +178,7 @@ def test_reference_by_digest_has_three_parts(host: str) -> None:
 # --- waiting
 
 
-def test_stop_ends_a_pull_from_a_hanging_registry(stage: ImageStage) -> None:
+def test_stopping_a_pod_ends_its_pull_from_a_hanging_registry(stage: ImageStage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         stage.start("p-1", f"{address}/team/x@sha256:{DIGEST}", "true")
@@ -190,7 +190,7 @@ def test_stop_ends_a_pull_from_a_hanging_registry(stage: ImageStage) -> None:
     assert traces(stage) == []
 
 
-def test_second_pod_waits_for_the_pull_of_the_first(stage: ImageStage) -> None:
+def test_second_pod_waits_for_the_first_pods_pull(stage: ImageStage) -> None:
     stage.set_pull(silence=1.5, pauses=())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         image = f"127.0.0.1:{listener.getsockname()[1]}/team/x@sha256:{DIGEST[::-1]}"
@@ -205,7 +205,7 @@ def test_second_pod_waits_for_the_pull_of_the_first(stage: ImageStage) -> None:
             assert "no response" in ended(stage.runtime, pod_id).message
 
 
-def test_progress_states_the_layer_and_the_size_in_megabytes(tmp_path: Path) -> None:
+def test_pull_progress_includes_the_layer_and_the_size_in_megabytes(tmp_path: Path) -> None:
     progress = Progress(str(tmp_path), [5_000_000, 1_000_000, 20_000_000])
     assert progress.describe() == "pulling layer 1 of 3, 0 MB"
     (tmp_path / "storage1").mkdir()

@@ -81,7 +81,7 @@ def assert_second_project_is_refused(result: Any) -> None:
     assert result["obstacle"] in result["message"]
 
 
-def test_attacks_fail_in_the_strongest_available_enclosure(place: Path) -> None:
+def test_attacks_fail_with_the_strongest_available_isolation(place: Path) -> None:
     result = attack(place, "auto")
     if result["level"] == "none":
         assert_second_project_is_refused(result)
@@ -103,7 +103,7 @@ def test_attacks_fail_in_a_container_image(place: Path) -> None:
     assert_only_the_table_succeeds(result, table.IMAGE)
 
 
-def test_attacks_fail_if_the_agent_runs_as_an_ordinary_user(place: Path) -> None:
+def test_attacks_fail_if_the_agent_runs_as_an_unprivileged_user(place: Path) -> None:
     result = attack(place, "auto", user=ORDINARY_USER)
     if result["level"] == "none":
         assert_second_project_is_refused(result)
@@ -119,11 +119,11 @@ def test_attacks_succeed_with_isolation_off(place: Path) -> None:
     assert_only_the_table_succeeds(result, table.OFF_AS_ROOT if IS_ROOT else table.OFF)
 
 
-def test_attacks_on_an_ordinary_user_succeed_with_isolation_off(place: Path) -> None:
+def test_attacks_succeed_as_an_unprivileged_user_with_isolation_off(place: Path) -> None:
     assert_only_the_table_succeeds(attack(place, "off", user=ORDINARY_USER), table.OFF)
 
 
-def test_second_project_is_refused_where_namespaces_are_forbidden(place: Path) -> None:
+def test_pod_of_a_second_project_is_rejected_where_namespaces_are_forbidden(place: Path) -> None:
     result = attack(place, "auto", user=ORDINARY_USER, prefix=WITHOUT_NAMESPACES)
     assert_second_project_is_refused(result)
     assert "namespace" in result["obstacle"]

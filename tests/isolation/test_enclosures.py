@@ -41,7 +41,7 @@ def pairs(argv: list[str], option: str) -> list[str]:
 # --- the command line
 
 
-def test_longest_path_determines_what_a_pod_sees() -> None:
+def test_most_specific_path_rule_determines_what_a_pod_sees() -> None:
     view = View(
         readable=(Mount.at("/opt/berth/venv"), Mount.at("/opt")), hidden=("/opt/berth",),
         writable=(Mount.at("/opt/berth/state/run/w"), Mount("/pods/1/tmp", "/tmp")),
@@ -63,7 +63,7 @@ def test_nested_user_namespaces_are_forbidden_if_bubblewrap_supports_it() -> Non
     assert "--unshare-user" in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
 
 
-def test_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> None:
+def test_berth_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> None:
     link = tmp_path / "link"
     state = tmp_path / "data" / "berth"
     state.mkdir(parents=True)
@@ -101,11 +101,11 @@ def test_pod_gets_the_device_nodes_of_its_own_gpus(machine: Path) -> None:
     assert pod_devices([], machine).nodes == ()
 
 
-def test_gpu_partition_gets_all_device_nodes(machine: Path) -> None:
+def test_pod_with_a_gpu_partition_gets_all_device_nodes(machine: Path) -> None:
     assert {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps"} <= set(pod_devices(["MIG-x"], machine).nodes)
 
 
-def test_gpu_without_device_node_is_refused(machine: Path) -> None:
+def test_gpu_without_a_device_node_is_rejected(machine: Path) -> None:
     for name in ("GPU-c", "2"):
         with pytest.raises(UnknownDevice, match=f"GPU {name} has no device node"):
             pod_devices([name], machine)
@@ -134,14 +134,14 @@ def test_amd_gpus_are_selected_by_render_node(tmp_path: Path) -> None:
 # --- inside
 
 
-def test_pods_of_a_project_have_the_same_user_on_every_node() -> None:
+def test_pods_of_a_project_run_as_the_same_user_on_every_node() -> None:
     assert pod_uid(7) == 1_900_000_007
     for number in (0, -1, LAST_UID):
         with pytest.raises(ValueError, match="outside the range of user IDs"):
             pod_uid(number)
 
 
-def test_pod_runs_as_its_project_and_its_user_has_a_name(stage: LocalStage) -> None:
+def test_pod_runs_as_the_named_user_of_its_project(stage: LocalStage) -> None:
     expected = UID if stage.runtime.isolation.level is Level.USERS else os.geteuid()
     assert output(stage, "p-1", "id -u; id -un").split() == [str(expected), "pod"]
     assert (stage.root / "workspaces" / "train-1").stat().st_uid == expected
@@ -173,7 +173,7 @@ def test_workspace_from_before_user_separation_gets_its_new_owner(stage: LocalSt
     assert Path("/etc/hostname").stat().st_uid == before
 
 
-def test_hard_link_to_an_outside_file_keeps_its_owner(stage: LocalStage) -> None:
+def test_hard_linked_file_outside_the_workspace_keeps_its_owner(stage: LocalStage) -> None:
     workspace, outside = stage.root / "workspaces" / "train-1", stage.root.parent / "secret_key"
     workspace.mkdir()
     for path in (outside, workspace / "own"):
@@ -186,7 +186,7 @@ def test_hard_link_to_an_outside_file_keeps_its_owner(stage: LocalStage) -> None
     assert (workspace / "copy").stat().st_uid == workspace.stat().st_uid
 
 
-def test_link_in_a_workspace_cannot_lead_outside(stage: LocalStage) -> None:
+def test_symbolic_link_in_a_workspace_cannot_lead_outside(stage: LocalStage) -> None:
     outside = stage.root.parent / "outside"
     outside.mkdir()
     output(stage, "p-1", f'ln -s {outside} "$BERTH_WORKSPACE/out"')
@@ -196,7 +196,7 @@ def test_link_in_a_workspace_cannot_lead_outside(stage: LocalStage) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_linked_checkpoint_does_not_reveal_the_time_of_another_file(stage: LocalStage) -> None:
+def test_symlinked_checkpoint_does_not_reveal_the_time_of_another_file(stage: LocalStage) -> None:
     secret = stage.root.parent / "secret_key"
     secret.touch()
     os.utime(secret, (1.0, 1.0))
@@ -206,7 +206,7 @@ def test_linked_checkpoint_does_not_reveal_the_time_of_another_file(stage: Local
     assert checkpoint.year > 1970
 
 
-def test_shared_workspace_must_be_below_its_root(tmp_path: Path) -> None:
+def test_shared_workspace_must_be_inside_its_root_directory(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     (shared / "jobs").mkdir(parents=True)
     (tmp_path / "other").mkdir()
@@ -225,7 +225,7 @@ def test_pod_cannot_start_in_a_directory_that_it_cannot_see(stage: LocalStage) -
     assert "No such file or directory that pods can see" in ended(stage.runtime, "p-1").message
 
 
-def test_pods_share_the_directories_that_the_operator_declares(
+def test_pods_share_directories_declared_by_the_operator(
     tmp_path: Path, stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch, data = tmp_path / "scratch", tmp_path / "data"
@@ -251,7 +251,7 @@ def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage
     stage.sweep()
 
 
-def test_node_without_enclosures_serves_one_project(weak: LocalStage) -> None:
+def test_node_without_isolation_serves_one_project(weak: LocalStage) -> None:
     assert weak.runtime.isolation.level is Level.NONE
     assert "apt-get install bubblewrap" in weak.runtime.isolation.obstacle
     for pod_id in ("p-1", "p-2"):
@@ -263,7 +263,7 @@ def test_node_without_enclosures_serves_one_project(weak: LocalStage) -> None:
     assert "already serves the project vision: bubblewrap is not installed" in report.message
 
 
-def test_node_without_enclosures_serves_another_project_once_it_is_empty(weak: LocalStage) -> None:
+def test_node_without_isolation_serves_another_project_once_it_is_empty(weak: LocalStage) -> None:
     weak.runtime.start(order("p-1", "/bin/true", project="vision"))
     ended(weak.runtime, "p-1")
     weak.runtime.drop_workspace("train-1")
@@ -271,7 +271,9 @@ def test_node_without_enclosures_serves_another_project_once_it_is_empty(weak: L
     assert ended(weak.runtime, "p-2").exit_code == 0
 
 
-def test_required_isolation_refuses_every_pod(weak: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_cannot_provide_required_isolation_rejects_every_pod(
+    weak: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "require")
     weak.runtime.start(order("p-1", "/bin/true"))
     report = ended(weak.runtime, "p-1")
@@ -298,7 +300,7 @@ def test_node_with_isolation_off_reports_what_to_install(
     assert weak.runtime.isolation.obstacle.startswith("BERTH_ISOLATION is off. bubblewrap is not installed.")
 
 
-def test_order_without_a_user_for_the_pod_is_refused(stage: LocalStage) -> None:
+def test_pod_order_without_a_user_is_rejected(stage: LocalStage) -> None:
     if stage.runtime.isolation.level is not Level.USERS:
         assert stage.runtime.isolation.obstacle
         return

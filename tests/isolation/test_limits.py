@@ -45,13 +45,13 @@ def test_pod_killed_for_memory_reports_limit_and_peak(stage: LocalStage) -> None
     assert not any(group.exists() for group in groups(stage, "p-1"))
 
 
-def test_shell_that_reports_that_its_command_was_killed_counts_as_out_of_memory(stage: LocalStage) -> None:
+def test_shell_exit_status_of_a_killed_command_counts_as_out_of_memory(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit $?", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code) == (PodCause.OUT_OF_MEMORY, 137)
 
 
-def test_killed_child_is_reported_if_the_command_continues(stage: LocalStage) -> None:
+def test_killed_child_process_is_reported_if_the_command_continues(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit 0", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code, report.memory_peak_mib) == (PodCause.NONE, 0, 64)
@@ -67,7 +67,9 @@ def test_shared_memory_counts_as_memory(stage: LocalStage) -> None:
     assert report.message.startswith("killed at its memory limit: limit 64 MiB")
 
 
-def test_fork_bomb_ends_at_the_process_limit(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_bomb_is_stopped_by_the_process_limit(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pools.runtimes.enclosure.limits.PROCESSES_MAX", 20)
     fork = "import os\nn = 0\nwhile os.fork(): n += 1"
     stage.runtime.start(order("p-1", "python3", "-c", f"{fork}\nimport signal; signal.pause()"))
@@ -86,7 +88,7 @@ def settings(stage: LocalStage, pod_id: str) -> dict[str, str]:
     }
 
 
-def test_cpu_limit_is_applied_and_pods_without_limits_are_only_measured(stage: LocalStage) -> None:
+def test_cpu_limit_is_enforced_and_pods_without_limits_are_only_measured(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     unlimited = settings(stage, "p-1")
@@ -103,7 +105,7 @@ def test_cpu_limit_is_applied_and_pods_without_limits_are_only_measured(stage: L
     )
 
 
-def test_usage_is_read_from_control_groups_and_includes_shared_memory(stage: LocalStage) -> None:
+def test_usage_from_control_groups_includes_shared_memory(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage._do("p-1", "head -c 48M /dev/zero > /dev/shm/limits-test; echo written")
@@ -115,7 +117,7 @@ def test_usage_is_read_from_control_groups_and_includes_shared_memory(stage: Loc
     assert 0.0 < usage.cpu_seconds < 60.0
 
 
-def test_killed_child_of_a_running_pod_is_a_warning(
+def test_killed_child_process_of_a_running_pod_causes_a_warning(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.runtime.start(replace(stage.long("p-1"), memory_limit_mib=64))
@@ -128,7 +130,7 @@ def test_killed_child_of_a_running_pod_is_a_warning(
     assert ended(stage.runtime, "p-1").cause is PodCause.NONE
 
 
-def test_pod_that_fills_its_workspace_gets_a_warning_and_is_then_stopped(
+def test_pod_that_fills_its_workspace_causes_a_warning_and_is_then_stopped(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pools.runtimes.enclosure.limits.DISK_SECONDS", 0.01)
@@ -200,7 +202,7 @@ def test_pod_whose_limit_cannot_be_enforced_fails_with_the_reason(tmp_path: Path
 
 
 @pytest.mark.usefixtures("without_groups")
-def test_default_limit_of_a_pool_does_not_prevent_a_start(tmp_path: Path) -> None:
+def test_unenforceable_default_limit_of_a_pool_does_not_prevent_a_start(tmp_path: Path) -> None:
     stage = LocalStage(tmp_path / "run")
     limits = {"memory_limit_mib": 64, "cpu_limit_milli": 500}
     stage.runtime.start(order("p-1", "true", **limits, optional_limits=("memory", "cpu")))
@@ -221,7 +223,7 @@ def test_limits_are_ignored_only_if_set_explicitly(tmp_path: Path, monkeypatch: 
 # --- control groups version 2, whose files are simulated
 
 
-def test_version_2_groups_are_beside_the_shims_own_group(
+def test_cgroup_v2_pod_groups_are_siblings_of_the_shims_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slice_ = tmp_path / "app.slice"
@@ -245,9 +247,7 @@ def test_version_2_groups_are_beside_the_shims_own_group(
     assert (group.memory_kills(), group.memory_peak()) == (3, 64 * MIB)
 
 
-def test_unwritable_group_is_reported_as_the_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_control_group_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path / "none"))
     group = Cgroups("berth-p-1", {MEMORY: MIB})
     group.locate()
@@ -256,7 +256,7 @@ def test_unwritable_group_is_reported_as_the_obstacle(
     assert not Path(group.paths[MEMORY]).exists()
 
 
-def test_usage_of_version_2_groups_is_the_working_set(tmp_path: Path) -> None:
+def test_memory_usage_in_cgroup_v2_is_the_working_set(tmp_path: Path) -> None:
     group = tmp_path / "berth-p-1"
     group.mkdir()
     groups = {MEMORY: str(group), CPU: str(group), PROCESSES: str(group)}

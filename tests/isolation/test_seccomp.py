@@ -56,7 +56,7 @@ def _outcome(operand: int) -> str:
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_filtered_call_numbers_match_the_kernel(machine: str) -> None:
+def test_filtered_syscall_numbers_match_the_kernel(machine: str) -> None:
     if not HEADERS[machine].exists():
         pytest.skip("the kernel's headers are not installed")
     column = ARCHITECTURES[machine][0]
@@ -67,7 +67,7 @@ def test_filtered_call_numbers_match_the_kernel(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_filter_denies_the_listed_calls_and_allows_all_others(machine: str) -> None:
+def test_filter_denies_the_listed_syscalls_and_allows_all_others(machine: str) -> None:
     column = ARCHITECTURES[machine][0]
     denied = {numbers[column] for numbers in DENIED.values()} - {None}
     checked = {numbers[column] for numbers in CHECKED.values()}
@@ -77,7 +77,7 @@ def test_filter_denies_the_listed_calls_and_allows_all_others(machine: str) -> N
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_some_calls_are_denied_for_some_arguments(machine: str) -> None:
+def test_some_syscalls_are_denied_only_with_certain_arguments(machine: str) -> None:
     column = ARCHITECTURES[machine][0]
     expected = {
         (CLONE, NEW_THREAD): ALLOWED, (CLONE, NEW_USER | 17): "EPERM", (CLONE3, 0): "ENOSYS",
@@ -89,7 +89,7 @@ def test_some_calls_are_denied_for_some_arguments(machine: str) -> None:
         assert decide(machine, CHECKED[name][column], argument) == outcome, (name, argument)
 
 
-def test_calls_of_other_architectures_cannot_bypass_the_filter() -> None:
+def test_syscalls_of_other_architectures_cannot_bypass_the_filter() -> None:
     i386, mount = 0x40000003, 21
     assert decide("x86_64", mount, architecture=i386) == KILLED
     assert decide("x86_64", 0x40000000 | 165) == "ENOSYS"  # mount as an x32 call
@@ -130,7 +130,7 @@ print("traced", os.waitstatus_to_exitcode(os.waitpid(traced, 0)[1]), flush=True)
 """
 
 
-def test_filtered_pods_run_threads_children_shared_memory_and_debuggers(stage: LocalStage) -> None:
+def test_threads_child_processes_shared_memory_and_debuggers_work_under_the_filter(stage: LocalStage) -> None:
     assert (stage.runtime.isolation.seccomp, stage.runtime.isolation.seccomp_obstacle) == (True, "")
     stage.runtime.start(order("p-1", "python3", "-u", "-c", PROGRAM))
     report = ended(stage.runtime, "p-1")
@@ -157,7 +157,7 @@ def test_filter_is_off_only_if_set_explicitly(
     assert counts[1] == counts[0] + 1
 
 
-def test_missing_kernel_filters_are_reported_as_the_obstacle(
+def test_missing_kernel_support_for_filters_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seccomp, "INSTALLED_ACTIONS", tmp_path / "none")

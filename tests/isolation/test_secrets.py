@@ -88,7 +88,7 @@ def test_neither_the_records_nor_a_command_line_contain_a_secret(stage: LocalSta
     assert PASSWORD not in repr(long_order(stage)) and KEY not in repr(long_order(stage))
 
 
-def test_end_of_a_pod_deletes_its_secrets(stage: LocalStage) -> None:
+def test_secrets_are_deleted_when_their_pod_ends(stage: LocalStage) -> None:
     stage.runtime.start(long_order(stage))
     running(stage.runtime, "p-1")
     stage.end_pod("p-1", 0)
@@ -96,7 +96,7 @@ def test_end_of_a_pod_deletes_its_secrets(stage: LocalStage) -> None:
     assert not leftovers(stage)
 
 
-def test_killed_shim_leaves_no_secret(stage: LocalStage) -> None:
+def test_killed_shim_leaves_no_secret_behind(stage: LocalStage) -> None:
     stage.runtime.start(long_order(stage))
     running(stage.runtime, "p-1")
     shim = stage.runtime._pod_dir("p-1").shim_pid()
@@ -131,7 +131,7 @@ def test_pod_whose_secrets_are_missing_fails_to_start(plain: LocalStage) -> None
     assert report.message == "the pod's secrets are missing; another process has deleted them"
 
 
-def test_pod_stopped_before_its_start_leaves_no_secret(plain: LocalStage) -> None:
+def test_pod_stopped_before_its_start_leaves_no_secret_behind(plain: LocalStage) -> None:
     stage = plain
     stage.runtime._spawn_shim = lambda pod_id, pod: None
     stage.runtime.start(long_order(stage))
@@ -150,7 +150,7 @@ def test_secrets_of_a_pod_without_a_directory_are_deleted_when_the_runtime_start
     assert not leftovers(stage)
 
 
-def test_directory_of_another_user_is_not_used(plain: LocalStage) -> None:
+def test_secret_directory_of_another_user_is_not_used(plain: LocalStage) -> None:
     stage = plain
     if os.geteuid() != 0:
         pytest.skip("only root can give a directory to another user")
@@ -166,7 +166,7 @@ def test_directory_of_another_user_is_not_used(plain: LocalStage) -> None:
         stage.runtime.stop("p-1", 0)
 
 
-def test_secrets_are_in_the_pod_directory_without_a_tmpfs(
+def test_secrets_are_stored_in_the_pod_directory_if_there_is_no_tmpfs(
     plain: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = plain
@@ -185,17 +185,17 @@ def test_secret_file_name_cannot_contain_a_path(plain: LocalStage, name: str) ->
     assert report.message == "names of secret files must be plain file names"
 
 
-def test_refusal_does_not_contain_the_secret(plain: LocalStage) -> None:
+def test_error_does_not_contain_the_secret(plain: LocalStage) -> None:
     plain.runtime.start(order("p-1", "true", secret_env={"PASSWORD": f"{PASSWORD}\0"}))
     assert ended(plain.runtime, "p-1").message == "secrets must not contain NUL"
 
 
-def test_secrets_reach_the_agents_of_nodes() -> None:
+def test_secrets_are_sent_to_the_agents_of_nodes() -> None:
     sent = secret_order("p-1", SHOW)
     assert decode_order(encode_order(sent)) == sent
 
 
-def test_pod_without_secrets_has_no_directory_for_them(stage: LocalStage) -> None:
+def test_pod_without_secrets_has_no_secret_directory(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", 'echo "[$BERTH_SECRETS_DIR]"; ls -d /run/secrets'))
     ended(stage.runtime, "p-1")
     assert "[]" in read_log(stage) and "No such file" in read_log(stage)

@@ -52,7 +52,7 @@ def phase(terminal: Terminal, name: str) -> str:
     return phases[0] if phases else ""
 
 
-def test_restored_installation_continues_its_workloads_and_runs_none_twice(
+def test_restored_installation_continues_its_workloads_without_duplicates(
     berth: Installation, tmp_path: Path
 ) -> None:
     berth.start("--demo")

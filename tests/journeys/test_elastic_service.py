@@ -62,7 +62,7 @@ def test_scale_history_records_each_step_and_its_outcome(story: Story) -> None:
 
 
 @pytest.mark.shows("RLX-10", "RLX-56")
-def test_router_finally_lists_only_the_initial_engine(story: Story) -> None:
+def test_router_lists_only_the_initial_engine_after_scale_in(story: Story) -> None:
     engines = [engine for model in story.get("engines")["models"].values() for engine in model["engines"]]
     (remaining,) = [engine for engine in engines if engine["status"] not in {"REMOVED", "FAILED"}]
     assert remaining["origin"] == "initial"

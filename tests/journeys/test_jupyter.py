@@ -41,7 +41,7 @@ def _wait(dave: Terminal, workload_id: str) -> None:
 
 
 @pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"{PROGRAM} is not installed")
-def test_notebook_runs_code_through_berth(link: str) -> None:
+def test_jupyter_notebook_runs_code_through_a_port_link(link: str) -> None:
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(link))
     with chromium() as browser, reader(browser, origin, None) as (page, faults):
         page.set_default_timeout(60_000)

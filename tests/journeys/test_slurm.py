@@ -49,7 +49,7 @@ def submit(user: Terminal, name: str, project: str, replicas: int) -> Workload:
     })  # fmt: skip
 
 
-def test_gang_on_slurm_is_reclaimed_and_resumes_and_the_queue_is_left_empty(
+def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
     installation: Installation, slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     admin, dave, grace = (sign_in(installation, name, tmp_path / name) for name in ("admin", "dave", "grace"))

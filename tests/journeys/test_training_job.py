@@ -41,7 +41,7 @@ def phase(client: Client, name: str) -> str:
     return client.workloads.find(name).phase
 
 
-def test_workload_without_gpus_starts_in_an_empty_pool(dave: Terminal) -> None:
+def test_workload_without_gpus_starts_in_a_pool_that_has_no_nodes(dave: Terminal) -> None:
     client = dave.client()
     assert not dave.json("node", "list")
     dave.berth("submit", "-n", "no-gpu", "--gpu", "0", "--shell", "echo done")
@@ -50,7 +50,7 @@ def test_workload_without_gpus_starts_in_an_empty_pool(dave: Terminal) -> None:
 
 
 @pytest.mark.shows("PAD-04", "PAD-05", "PAD-07", "PAD-08", "PAD-09", "PAD-10")
-def test_manifest_runs_to_completion_on_added_nodes(dave: Terminal) -> None:
+def test_training_job_manifest_completes_on_provisioned_nodes(dave: Terminal) -> None:
     client = dave.client()
     dave.berth("submit", "-f", str(EXAMPLE / "training_job.yaml"))
     until(lambda: phase(client, "digits") in ("completed", "failed", "cancelled"), PATIENCE)

@@ -60,7 +60,7 @@ def password(home: Path) -> str:
     return (home / "admin-password").read_text().strip()
 
 
-def test_first_start_prints_its_address_and_admin_can_sign_in(berth: Installation) -> None:
+def test_first_start_prints_its_address_and_the_admin_can_sign_in(berth: Installation) -> None:
     address = berth.running()
     file = berth.home / "admin-password"
     assert password(berth.home) in berth.output
@@ -152,7 +152,7 @@ def test_invalid_number_of_web_processes_prevents_the_start(tmp_path: Path) -> N
     )
 
 
-def test_processes_share_the_memory_of_what_they_load(berth: Installation) -> None:
+def test_processes_share_the_memory_of_preloaded_modules(berth: Installation) -> None:
     berth.running()
     until(lambda: len(berth.children()) == len(berth.names))
     loaded = [pid for pid, line in berth.processes().items() if "berth: " in line]
@@ -166,7 +166,7 @@ def memory(pid: int, name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
-def test_killed_task_queue_leaves_no_process(berth: Installation) -> None:
+def test_killed_task_queue_leaves_no_orphaned_process(berth: Installation) -> None:
     berth.running()
     queue = until(lambda: berth.children().get("tasks"))
 
@@ -178,7 +178,7 @@ def test_killed_task_queue_leaves_no_process(berth: Installation) -> None:
     until(lambda: not family & members())
 
 
-def test_second_start_in_one_home_directory_names_the_running_process(berth: Installation) -> None:
+def test_second_start_in_a_home_directory_names_the_running_process(berth: Installation) -> None:
     address = berth.running()
     second = subprocess.run(
         [sys.executable, "-m", "berth.server.up"],
@@ -194,7 +194,7 @@ def test_second_start_in_one_home_directory_names_the_running_process(berth: Ins
 
 
 @pytest.mark.usefixtures("_pods")
-def test_killed_supervisor_leaves_no_process_and_the_next_start_keeps_the_data(berth: Installation) -> None:
+def test_killed_supervisor_leaves_no_process_and_the_data_survives(berth: Installation) -> None:
     """A request sent during the next start waits until Berth is ready."""
     berth.running()
     until(lambda: len(pods(berth)) == 2)
@@ -224,7 +224,7 @@ def send_early(port: int) -> bytes:
 
 
 @pytest.mark.usefixtures("_pods")
-def test_ctrl_c_ends_every_process_and_pods_save_their_work(berth: Installation) -> None:
+def test_ctrl_c_stops_every_process_and_lets_pods_checkpoint(berth: Installation) -> None:
     berth.running()
     until(lambda: len(pods(berth)) == 2)  # the workload has restarted with Berth
     assert set(berth.children()) >= {"database", "web", "tasks"}

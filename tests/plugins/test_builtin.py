@@ -107,7 +107,7 @@ def test_ten_built_in_plugins_have_the_documented_hooks() -> None:
 
 
 @pytest.mark.shows("PLG-37")
-def test_torch_adds_the_wheels_for_the_pools_gpus() -> None:
+def test_torch_installs_the_wheels_for_the_pools_gpus() -> None:
     index = build_image(torch(cuda="12.8", version="2.9.1", extras=("torchvision",))).indexes[0]
     assert index.url == "https://download.pytorch.org/whl/cu128"
     assert set(index.packages) == {"torch", "torchvision", "torchaudio"}
@@ -159,7 +159,9 @@ def test_accelerate_uses_the_process_group_of_torch(fake_torch: Iterator[Recorde
         ),
     ],
 )  # fmt: skip
-def test_accelerate_reads_both_keys_and_works_on_one_node(plugin: Plugin, expected: dict[str, str]) -> None:
+def test_accelerate_accepts_both_key_names_and_works_on_one_node(
+    plugin: Plugin, expected: dict[str, str]
+) -> None:
     before = dict(os.environ)
     with hook_contexts([plugin], Hook.AROUND_PROCESS, SINGLE_INSTANCE):
         assert {name: os.environ.get(name) for name in expected} == expected
@@ -167,7 +169,7 @@ def test_accelerate_reads_both_keys_and_works_on_one_node(plugin: Plugin, expect
 
 
 @pytest.mark.shows("PLG-38")
-def test_accelerate_installs_deepspeed_where_it_is_used() -> None:
+def test_accelerate_installs_deepspeed_if_configured() -> None:
     assert build_image(accelerate()).pip == ("accelerate",)
     assert build_image(accelerate(deepspeed_config={"zero_stage": 2})).pip == ("accelerate", "deepspeed")
     with pytest.raises(ValueError, match="mutually exclusive"):
@@ -195,7 +197,7 @@ def test_jax_is_installed_with_its_extra_and_initialized_on_all_workers(
 
 
 @pytest.mark.shows("PLG-34", "PLG-40")
-def test_keras_distributes_after_jax_is_initialized(
+def test_keras_sets_up_distribution_after_jax_is_initialized(
     calls: RecordedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = build_image(jax(), keras())
@@ -254,7 +256,9 @@ def test_joblib_and_sklearn_use_the_clients_session() -> None:
         assert session.opened == 0
 
 
-def test_client_without_joblib_opens_a_session_with_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_with_the_joblib_plugin_opens_without_joblib_in_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for plugin in (joblib(), sklearn()):
         with hook_contexts([plugin], Hook.AROUND_CLIENT, object(), CUDA):
@@ -294,7 +298,7 @@ def test_mig_partitions_unpartitioned_gpus() -> None:
 
 
 @pytest.mark.shows("PLG-33")
-def test_plugins_combine_into_one_environment() -> None:
+def test_plugins_are_combined_into_one_environment() -> None:
     image = build_image(torch(), huggingface(token="t"))
     assert image.pip == ("torch", "transformers", "datasets", "tokenizers")
     assert image.indexes[0].packages[0] == "torch"

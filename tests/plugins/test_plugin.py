@@ -68,7 +68,7 @@ def test_plugin_has_a_name_and_six_optional_hooks() -> None:
 
 
 @pytest.mark.shows("PLG-31")
-def test_builder_steps_return_new_plugins() -> None:
+def test_builder_methods_return_new_plugins() -> None:
     seen = [Plugin.create("stepwise")]
     for hook in HOOKS:
         seen.append(getattr(seen[-1], f"with_{hook}")(failing_plugin))
@@ -116,7 +116,7 @@ def test_existing_entries_are_not_added_twice() -> None:
 
 
 @pytest.mark.shows("PLG-10", "PLG-12")
-def test_operations_are_appended_in_order_and_named_after_their_plugin() -> None:
+def test_operations_are_appended_in_order_and_labelled_with_their_plugin() -> None:
     one = Plugin.create("one").with_bootstrap(lambda cluster: (Operation(f"echo {cluster.name}"),))
     two = Plugin.create("two").with_bootstrap(lambda _: (Operation("true", "warm up"), Operation("false")))
     assert bootstrap_all([two, one], TRAIN) == (

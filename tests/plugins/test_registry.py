@@ -47,7 +47,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.shows("PLG-46")
-def test_plugin_of_an_installed_package_works_like_a_built_in(package: None) -> None:
+def test_plugin_from_an_installed_package_works_like_a_built_in_one(package: None) -> None:
     metered = available_plugins()["metered"]
     assert (metered.source, metered.summary) == ("berth-meter", "Measures what is called.")
     assert metered.schema["properties"] == {"unit": {"type": "string", "default": "s"}}
@@ -118,7 +118,7 @@ def test_valid_parameters_build_a_plugin(name: str, parameters: dict[str, Any]) 
     assert available_plugins()[name].build(parameters).name == name
 
 
-def test_schema_is_derived_from_keyword_parameters() -> None:
+def test_parameter_schema_is_derived_from_keyword_parameters() -> None:
     def plugin(
         path: str,
         *,

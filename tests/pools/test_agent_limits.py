@@ -22,13 +22,13 @@ def state(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "NODE_FILE", str(tmp_path / "node.json"))
 
 
-def test_stop_and_upgrade_in_the_same_round_leave_time_for_a_report() -> None:
+def test_stop_and_upgrade_in_one_round_do_not_delay_the_next_report() -> None:
     longest = scripts.CHECK_SECONDS + scripts.STOP_SECONDS + upgrade.UPGRADE_SECONDS
     assert longest < GONE_SECONDS
     assert "--max-time 60 " in upgrade_script()
 
 
-def test_hanging_stop_script_is_abandoned(
+def test_hanging_stop_script_times_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scripts, "STOP_SECONDS", 0.2)
@@ -39,13 +39,13 @@ def test_hanging_stop_script_is_abandoned(
     assert "metal-0: stop script did not end within" in capsys.readouterr().err
 
 
-def test_upgrade_of_a_node_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_upgrade_times_out_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     answer: dict[str, object] = {"node": "metal-0", "ordinal": 0}
     with pytest.raises(upgrade.subprocess.TimeoutExpired):
         Upgrade(Server(""))._upgrade_node("exec sleep 60", answer, time.monotonic())
 
 
-def test_slow_download_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_download_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     class Opener:
         def open(self, url: str, timeout: float) -> io.BytesIO:
             return io.BytesIO(b"content")

@@ -32,7 +32,7 @@ def decide(
 
 
 @shows("SKY-13", "SKY-29", "SKY-84")
-def test_pool_grows_by_the_nodes_that_queued_gpus_fill() -> None:
+def test_pool_grows_by_the_number_of_nodes_that_queued_gpus_fill() -> None:
     assert decide(12, 4, 8, 4).desired == 10
     assert decide(11, 4, 8, 4).desired == 10
     assert decide(1, 8, 8, 4).desired == 5
@@ -45,18 +45,18 @@ def test_pool_does_not_grow_beyond_its_maximum() -> None:
 
 
 @shows("SKY-29")
-def test_pool_does_not_shrink_while_work_is_queued() -> None:
+def test_pool_does_not_shrink_while_workloads_are_queued() -> None:
     assert decide(2, 8, 8, 4, current=9).desired == 9
 
 
 @shows("SKY-29")
-def test_pool_grows_by_the_empty_nodes_that_a_gang_needs() -> None:
+def test_pool_grows_by_the_number_of_empty_nodes_that_a_gang_needs() -> None:
     assert decide(3, 8, 8, 4, gang_nodes=3).desired == 7
     assert decide(8, 8, 8, 4, gang_nodes=1).desired == 8
 
 
 @shows("SKY-17")
-def test_pending_work_raises_the_desired_nodes_to_the_ready_threshold() -> None:
+def test_pending_workloads_raise_the_desired_nodes_to_the_ready_threshold() -> None:
     assert decide(1, 0, 0, 0, bounds=config(0, 8, ready_threshold=3)).desired == 3
     assert decide(0, 0, 4, 2, current=6, bounds=config(2, 8, ready_threshold=6)).desired == 6
 
@@ -121,7 +121,7 @@ def test_well_utilized_pool_keeps_its_size() -> None:
 
 
 @shows("SKY-28")
-def test_rules_apply_in_order() -> None:
+def test_scaling_rules_apply_in_order() -> None:
     long_idle = ScalingTimes(now=1000.0, idle_since=0.0)
     assert decide(1, 0, 32, 16, clock=long_idle).rule == Rule.QUEUED
     assert decide(0, 0, 32, 16, clock=long_idle).rule == Rule.IDLE
@@ -163,7 +163,7 @@ CLOCKS = st.builds(
     low=st.integers(0, 8), more=st.integers(1, 12), slots=st.integers(0, 9), current=st.integers(0, 20),
     clock=CLOCKS,
 )  # fmt: skip
-def test_decision_is_deterministic_and_within_bounds(
+def test_scaling_decision_is_deterministic_and_within_bounds(
     pressure: Pressure, low: int, more: int, slots: int, current: int, clock: ScalingTimes
 ) -> None:
     bounds = config(low, low + more, slots)

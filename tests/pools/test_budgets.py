@@ -43,7 +43,7 @@ def test_budget_counts_nodes_that_are_already_unavailable() -> None:
     assert remaining(MONDAY_NOON) == {}
 
 
-def test_strictest_budget_applies_per_reason() -> None:
+def test_strictest_budget_applies_for_each_reason() -> None:
     documents = {"nodes": "50%"}, {"nodes": 2, "reasons": ["underutilised"]}
     assert remaining(MONDAY_NOON, *documents) == {"empty": 10, "underutilised": 2}
     assert remaining(MONDAY_NOON, {"nodes": 4, "reasons": ["empty"]}) == {"empty": 4}
@@ -61,7 +61,7 @@ def test_strictest_budget_applies_per_reason() -> None:
         ("2026-12-01T08:00", True),
     ],
 )
-def test_budget_window_follows_its_time_zone(at: str, holds: bool) -> None:
+def test_budget_window_uses_its_time_zone(at: str, holds: bool) -> None:
     now = datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert bool(remaining(now, OFFICE_HOURS)) is holds
     (budget,) = load_budgets(OFFICE_HOURS)
@@ -170,7 +170,7 @@ def test_budget_slows_scale_down_but_not_expiry() -> None:
 
 
 @pytest.mark.django_db
-def test_manual_drain_is_allowed_and_counts() -> None:
+def test_manual_drain_is_always_allowed_and_counts_toward_the_budget() -> None:
     stage = Stage(pool((0, 8), disruption_budgets=[{"nodes": 1}]))
     stage.resize(4)
     stage.reconcile()

@@ -32,7 +32,7 @@ def test_each_gpu_has_utilization_and_used_memory(tmp_path: Path) -> None:
     assert arguments == ("--query-gpu=index,uuid,utilization.gpu,memory.used --format=csv,noheader,nounits\n")
 
 
-def test_comment_lines_are_ignored() -> None:
+def test_comment_lines_in_driver_output_are_ignored() -> None:
     assert parse_output("No devices were found\n") == ()
     assert parse_output("warning: infoROM is corrupted, at gpu 0000:3B:00.0\n0, GPU-a, 5, 6\n") == (
         DeviceUsage(0, "GPU-a", 50, 6),
@@ -40,13 +40,13 @@ def test_comment_lines_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo 0, GPU-a, 5, 6; exit 1"])
-def test_failed_driver_is_not_retried_immediately(tmp_path: Path, script: str) -> None:
+def test_failed_driver_query_is_not_retried_immediately(tmp_path: Path, script: str) -> None:
     probed = probe(tmp_path / "smi", f"echo x >> {tmp_path}/count", script)
     assert probed.measure() == () == probed.measure()
     assert (tmp_path / "count").read_text() == "x\n"
 
 
-def test_hanging_driver_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_driver_query_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pools.runtimes.device_usage.PROBE_TIMEOUT_SECONDS", 0.05)
     probed = probe(tmp_path / "smi", f"echo $$ > {tmp_path}/pid", "exec sleep 60")
     assert probed.measure() == ()

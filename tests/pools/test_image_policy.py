@@ -24,7 +24,7 @@ DIGEST = "sha256:" + "ab" * 32
         ("*/*", "localhost:5000/train"),
     ],
 )
-def test_pattern_matches_an_image(pattern: str, image: str) -> None:
+def test_image_pattern_matches_an_image(pattern: str, image: str) -> None:
     assert matches(pattern, parse_image(image))
 
 
@@ -41,7 +41,7 @@ def test_pattern_matches_an_image(pattern: str, image: str) -> None:
         ("ghcr.io/org/[a-z]*", "ghcr.io/org/train"),
     ],
 )
-def test_pattern_does_not_match_a_similar_image(pattern: str, image: str) -> None:
+def test_image_pattern_does_not_match_a_similar_image(pattern: str, image: str) -> None:
     assert not matches(pattern, parse_image(image))
 
 
@@ -60,7 +60,9 @@ def test_pattern_does_not_match_a_similar_image(pattern: str, image: str) -> Non
          "the image policy of pool gpu only accepts ghcr.io/b or quay.io/*"),
     ],
 )  # fmt: skip
-def test_refusal_by_a_policy_states_the_reason(policy: ImagePolicy, image: str | None, refusal: str) -> None:
+def test_image_rejected_by_a_policy_is_reported_with_the_reason(
+    policy: ImagePolicy, image: str | None, refusal: str
+) -> None:
     assert policy.refusal("gpu", image) == refusal
 
 
@@ -102,7 +104,7 @@ def test_error_for_an_invalid_policy_states_what_is_allowed(value: object, probl
 @pytest.mark.parametrize(
     "pattern", ["train", "", "/train", "ghcr.io/", "https://ghcr.io/a", "ghcr.io/a b", 3]
 )
-def test_pattern_needs_a_registry_and_a_name(pattern: object) -> None:
+def test_pattern_requires_a_registry_and_a_name(pattern: object) -> None:
     with pytest.raises(Invalid) as refused:
         normalize_policy({"patterns": ["ghcr.io/*", pattern]})
     (problem,) = refused.value.problems

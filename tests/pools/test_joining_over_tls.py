@@ -159,7 +159,7 @@ def test_machine_joins_a_server_signed_by_the_configured_authority(
     assert (machine.place / "state/secret").read_text() == "s"
 
 
-def test_server_with_a_certificate_from_an_unknown_authority_gets_no_token(
+def test_token_is_not_sent_to_a_server_with_an_untrusted_certificate(
     machine: Machine, own_authority: Authority
 ) -> None:
     others = Authority(machine.place, "others")
@@ -204,7 +204,9 @@ def test_plain_http_is_allowed_on_loopback_or_by_setting(machine: Machine) -> No
 ORDER = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
 
 
-def test_ordered_machines_get_the_authority(settings: Any, own_authority: Authority) -> None:
+def test_provisioned_machines_receive_the_certificate_authority(
+    settings: Any, own_authority: Authority
+) -> None:
     settings.BERTH_PUBLIC_URL, settings.BERTH_PUBLIC_CA = "https://berth.example.org", str(own_authority.file)
     text = user_data(ORDER)
     assert own_authority.file.read_text().strip() in text
@@ -216,7 +218,7 @@ def test_ordered_machines_get_the_authority(settings: Any, own_authority: Author
     assert raised.value.kind is ProviderErrorKind.SETTINGS
 
 
-def test_ordered_machines_join_over_https_unless_plain_http_is_allowed(settings: Any) -> None:
+def test_provisioned_machines_join_over_https_unless_plain_http_is_allowed(settings: Any) -> None:
     settings.BERTH_PUBLIC_URL = "http://berth.example.org"
     with pytest.raises(ProviderError, match="not https") as raised:
         user_data(ORDER)

@@ -27,13 +27,13 @@ def order(token: str, count: int, gpus: int, start: int = 0, pool: str = "local"
     return ProvisionOrder(pool, count, token, start, Shape(1000, 1024, gpus))
 
 
-def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
+def test_another_process_lists_the_same_instances(tmp_path: Path) -> None:
     created = provider(tmp_path).provision(order("t-1", 2, 2)).instances
     assert provider(tmp_path).list_instances("local") == created
     assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == created
 
 
-def test_shortage_message_states_the_machines_gpus(tmp_path: Path) -> None:
+def test_capacity_error_states_the_machines_gpus(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
     message = local.provision(order("t-1", 2, 2)).message
     assert message == "this machine has 3 GPUs (1 free); a node needs 2"
@@ -42,7 +42,7 @@ def test_shortage_message_states_the_machines_gpus(tmp_path: Path) -> None:
     assert local.provision(order("t-3", 1, 1, start=1)).instances[0].devices == ("GPU-2",)
 
 
-def test_nodes_without_gpus_use_no_devices(tmp_path: Path) -> None:
+def test_nodes_without_gpus_are_assigned_no_devices(tmp_path: Path) -> None:
     assert len(provider(tmp_path, gpus=0).provision(order("t-1", 5, 0)).instances) == 5
 
 
@@ -113,7 +113,7 @@ def test_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -
     assert machine.memory_mib > 256
 
 
-def test_gpus_are_listed_by_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_detected_through_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
     nvml = types.SimpleNamespace(
         NVMLError=type("NVMLError", (Exception,), {}),

@@ -46,7 +46,7 @@ def test_equivalent_notations_yield_equal_specs(notation: object, spec: NodeSpec
         ({"min": 4, "desired": 2, "max": 16}, True, 4, 2, 16),
     ],
 )
-def test_each_notation_behaves_as_documented(
+def test_each_node_count_notation_behaves_as_documented(
     notation: object, elastic: bool, first: int, threshold: int, maximum: int
 ) -> None:
     spec = parse_node_spec(notation)
@@ -57,7 +57,7 @@ def test_each_notation_behaves_as_documented(
 
 @shows("SKY-04")
 @pytest.mark.parametrize("notation", [{"min": 3}, {"min": 3, "max": 9}])
-def test_desired_defaults_to_the_minimum(notation: dict[str, int]) -> None:
+def test_desired_nodes_default_to_the_minimum(notation: dict[str, int]) -> None:
     spec, spelled_out = parse_node_spec(notation), parse_node_spec({**notation, "desired": 3})
     assert spec.ready_threshold == spelled_out.ready_threshold == 3
     assert spec.initial_nodes == spelled_out.initial_nodes
@@ -117,7 +117,7 @@ NUMBERS = st.one_of(st.none(), st.integers(-2, 12))
 
 
 @given(minimum=NUMBERS, maximum=NUMBERS, desired=NUMBERS)
-def test_accepted_specs_are_consistent(minimum: int, maximum: int | None, desired: int | None) -> None:
+def test_accepted_node_specs_are_consistent(minimum: int, maximum: int | None, desired: int | None) -> None:
     try:
         spec = NodeSpec(minimum, maximum, desired)
     except Invalid as raised:

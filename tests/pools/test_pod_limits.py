@@ -40,13 +40,13 @@ def test_pool_default_applies_to_roles_without_a_request() -> None:
     assert limits({"memory_mib": 64}, memory_mib=4096) == (64, "request", None, None)
 
 
-def test_default_is_never_below_the_request() -> None:
+def test_default_limit_is_never_below_the_request() -> None:
     role = {"memory_mib": 8192, "cpu": 3}
     defaults = {"memory_from_request": False, "memory_mib": 4096, "cpu": 1}
     assert limits(role, **defaults) == (8192, "pool", 3, "pool")
 
 
-def test_limit_from_a_tiny_request_lets_programs_start() -> None:
+def test_limit_derived_from_a_tiny_request_is_sufficient_to_start_a_program() -> None:
     assert limits({"memory_mib": 1, "cpu": 0.001}, cpu_from_request=True) == (
         MEMORY_LIMIT_MIN_MIB, "request", CPU_LIMIT_MIN, "request",
     )  # fmt: skip
@@ -67,7 +67,7 @@ def test_limit_from_a_tiny_request_lets_programs_start() -> None:
         ({"memory_from_request": 1}, "default_limits.memory_from_request: is not true or false"),
     ],
 )
-def test_impossible_default_limits_are_refused(values: object, problem: str) -> None:
+def test_invalid_default_limits_are_rejected(values: object, problem: str) -> None:
     with pytest.raises(Invalid) as error:
         normalize_default_limits(values)
     assert str(error.value.problems[0]).startswith(problem)
@@ -86,7 +86,7 @@ def test_impossible_default_limits_are_refused(values: object, problem: str) -> 
         ({"cpu": float("inf")}, "roles[0].limit.cpu: is not a finite number"),
     ],
 )
-def test_limits_too_low_for_any_program_are_refused(limit: dict[str, Any], problem: str) -> None:
+def test_limits_too_low_to_start_any_program_are_rejected(limit: dict[str, Any], problem: str) -> None:
     with pytest.raises(SpecError, match="limit") as error:
         parse_workload({"name": "a", "command": "true", "roles": [{"gpu": 1, "limit": limit}]})
     assert problem in str(error.value)

@@ -24,7 +24,7 @@ def test_node_is_counted_once_in_its_current_phase() -> None:
     )  # fmt: skip
 
 
-def test_first_point_has_the_state_from_before_the_window() -> None:
+def test_first_point_has_the_state_at_the_start_of_the_window() -> None:
     assert build_timeline([NodeHistory(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (Point(50, 1, 1, 0, 0),)
 
 
@@ -33,9 +33,7 @@ LIVES = st.lists(st.builds(NodeHistory, st.integers(0, 99), PHASE_BY_EVENT.map(t
 
 
 @given(lives=LIVES, begin=st.integers(0, 60))
-def test_counts_are_neither_negative_nor_above_the_number_of_nodes(
-    lives: list[NodeHistory], begin: int
-) -> None:
+def test_node_counts_are_between_zero_and_the_number_of_nodes(lives: list[NodeHistory], begin: int) -> None:
     points = build_timeline(lives, [(0, 3)], begin, 100)
     assert points[0].at == begin
     assert [point.at for point in points] == sorted({point.at for point in points})
@@ -45,7 +43,7 @@ def test_counts_are_neither_negative_nor_above_the_number_of_nodes(
         assert sum(counts) <= len(lives)
 
 
-def test_thinning_keeps_the_last_point_of_each_interval() -> None:
+def test_downsampling_keeps_the_last_point_of_each_interval() -> None:
     points = [Point(at, at, 0, 0, 0) for at in range(1000)]
     points_left = thin_out(points, 10, 1000)
     assert [point.at for point in points_left] == [99, 199, 299, 399, 499, 599, 699, 799, 899, 999]
@@ -87,7 +85,7 @@ def test_node_without_history_is_counted_in_its_current_state(stage: Stage) -> N
     assert (points[-1].current, points[-1].pending) == (1, 0)
 
 
-def test_edited_limits_are_recorded_if_they_change_the_size(stage: Stage) -> None:
+def test_edited_node_limits_are_recorded_if_they_change_the_pool_size(stage: Stage) -> None:
     services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"nodes": (2, 4)})
     event = stage.pool.scaling_events.get()
     assert (event.before, event.after, event.reason) == (0, 2, "limits changed by tests")

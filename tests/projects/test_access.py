@@ -23,7 +23,7 @@ def users_allowed(cast: Cast, action: Action, obj: object = None) -> set[str]:
     return {name for name, actor in cast.people.items() if may(actor, action, obj)}
 
 
-def test_each_action_is_allowed_only_for_its_roles(cast: Cast) -> None:
+def test_action_is_allowed_only_for_the_expected_roles(cast: Cast) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     assert users_allowed(cast, Action.ADMINISTER) == PLATFORM
     assert users_allowed(cast, Action.EDIT, cast.research) == DEPARTMENT

@@ -18,7 +18,7 @@ def test_calls_are_assigned_round_robin() -> None:
 
 
 @pytest.mark.shows("SKY-07")
-def test_round_robin_continues_when_nodes_change() -> None:
+def test_round_robin_continues_after_nodes_change() -> None:
     first = assign_calls([PendingCall(1)], {0: 1, 1: 1, 2: 1}, 0)
     assert assigned_nodes(
         [PendingCall(2), PendingCall(3), PendingCall(4)], {0: 1, 2: 1, 3: 1}, first.turn
@@ -43,7 +43,7 @@ def test_call_for_one_node_does_not_advance_the_round_robin() -> None:
     st.dictionaries(st.integers(0, 5), st.integers(0, 4)),
     st.integers(0, 7),
 )
-def test_no_node_is_overfilled_and_no_slot_stays_free_while_calls_are_pending(
+def test_no_node_is_overloaded_and_no_slot_is_idle_while_calls_are_pending(
     nodes: list[int | None], room: dict[int, int], turn: int
 ) -> None:
     calls = [PendingCall(number, node) for number, node in enumerate(nodes)]

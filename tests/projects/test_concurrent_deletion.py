@@ -81,7 +81,7 @@ def test_second_deletion_of_a_project_is_rejected(cast: Cast) -> None:
         tenants.delete_project(actor=cast.alice, project=cast.speech)
 
 
-def test_concurrent_submission_and_deletion_have_one_winner(cast: Cast) -> None:
+def test_only_one_of_concurrent_submission_and_deletion_succeeds(cast: Cast) -> None:
     """Of two concurrent calls, the second gets an error, and no row refers to a deleted project."""
     for number in range(8):
         project = Project.objects.create(name=f"p{number}", department=cast.research)

@@ -113,7 +113,7 @@ def test_email_delivery_fails_without_a_mail_server(cast: Cast, settings: Any) -
     assert (row.state, row.last_error) == ("failed", "no mail server is configured (BERTH_EMAIL_URL)")
 
 
-def test_test_message_reaches_the_address_of_the_subscription(
+def test_test_message_is_sent_to_the_subscription_address(
     cast: Cast, receiver: Receiver, settings: Any
 ) -> None:
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
@@ -246,7 +246,7 @@ def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.
     assert row.last_error
 
 
-def test_delivery_that_kills_its_task_fails(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivery_that_crashes_its_task_is_marked_failed(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     start(submit_with_notification(cast, "dave@example.org"))
 
     def killed(row: Delivery, now: datetime) -> None:
@@ -264,7 +264,7 @@ def test_delivery_that_kills_its_task_fails(cast: Cast, monkeypatch: pytest.Monk
     assert row.last_error == "the delivery task died"
 
 
-def test_only_requested_events_that_happened_are_delivered(cast: Cast) -> None:
+def test_only_subscribed_events_are_delivered(cast: Cast) -> None:
     workload = submit_with_notification(cast, "https://example.org/", "failed")
     start(workload)
     assert not Delivery.objects.exists()
@@ -277,11 +277,11 @@ def test_only_requested_events_that_happened_are_delivered(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize(("reason", "event"), [("Reclaimed", "preempted"), ("Consolidated", None)])
-def test_preemption_is_an_event_and_consolidation_is_not(reason: str, event: str | None) -> None:
+def test_preemption_is_notified_and_consolidation_is_not(reason: str, event: str | None) -> None:
     assert deliveries.event_kind(Phase.STOPPING, reason) == event
 
 
-def test_delivery_is_enqueued_again_after_its_task_died(
+def test_delivery_is_requeued_after_its_task_is_lost(
     cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.BERTH_SENDS_MAIL = True

@@ -16,7 +16,7 @@ def test_database_without_tables_has_no_leader(db: None, monkeypatch: pytest.Mon
     assert demo_reset._leader() is None
 
 
-def test_reset_fails_while_a_scheduler_leads(db: None, monkeypatch: Any) -> None:
+def test_demo_reset_fails_while_a_scheduler_is_running(db: None, monkeypatch: Any) -> None:
     create_scheduler_lease()
     with pytest.raises(CommandError, match="Stop Berth first"):
         call_command("demo_reset", yes=True)

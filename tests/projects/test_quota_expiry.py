@@ -38,7 +38,7 @@ def gpus(cast: Cast) -> dict[str, int | None]:
     return {row.owner.name: row.gpu_milli and row.gpu_milli // 1000 for row in rows}
 
 
-def test_expired_change_is_reverted_once(cast: Cast) -> None:
+def test_expired_quota_change_is_reverted_once(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
     change = apply_change(cast, until, ("vision", 8), ("speech", 1))
     assert revert_expired(until - timedelta(minutes=1)) == 0
@@ -52,7 +52,7 @@ def test_expired_change_is_reverted_once(cast: Cast) -> None:
     assert (back.actor, QuotaExpiry.objects.get().outcome) == ("expiry", "")
 
 
-def test_expiry_does_not_revert_quotas_edited_since(cast: Cast) -> None:
+def test_expiry_does_not_revert_quotas_edited_later(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
     apply_change(cast, until, ("vision", 8), ("speech", 1))
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
@@ -81,7 +81,7 @@ def test_expiry_skips_an_already_reverted_change(cast: Cast) -> None:
     assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")
 
 
-def test_quota_expiry_of_a_deleted_project_is_resolved_without_a_revert(cast: Cast) -> None:
+def test_quota_change_of_a_deleted_project_expires_without_a_revert(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     apply_change(cast, until, ("speech", 8))
     Quota.objects.filter(project=cast.speech).delete()

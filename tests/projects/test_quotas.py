@@ -67,7 +67,7 @@ def test_department_admin_cannot_set_the_departments_quota(cast: Cast) -> None:
         quotas.set_quota(actor=cast.bob, owner=cast.research, pool=cast.pool, values={"gpu": 100})
 
 
-def test_every_change_is_audited_with_before_and_after(cast: Cast) -> None:
+def test_every_quota_change_is_audited_with_old_and_new_values(cast: Cast) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     quota = quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
@@ -90,7 +90,7 @@ def test_database_rejects_changes_to_audit_rows(cast: Cast) -> None:
             attempt()
 
 
-def test_version_of_a_deleted_quota_is_never_valid_again(cast: Cast) -> None:
+def test_version_of_a_deleted_quota_is_never_reused(cast: Cast) -> None:
     first = quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     old_version = first.version
     quotas.remove_quota(actor=cast.alice, quota=first)
@@ -116,7 +116,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["set", "remove"]), st.integers(0, 3)
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
-def test_each_version_of_a_quota_has_one_content(cast: Cast, steps: list[Step]) -> None:
+def test_quota_version_never_identifies_two_different_contents(cast: Cast, steps: list[Step]) -> None:
     Quota.objects.filter(project=cast.vision).delete()
     RemovedQuota.objects.filter(project=cast.vision).delete()
     seen: dict[int, object] = {}

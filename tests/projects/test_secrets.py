@@ -64,7 +64,7 @@ def test_project_secret_overrides_the_pool_secret(cast: Cast) -> None:
     assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "of the pool"}
 
 
-def test_auth_file_contains_project_and_pool_credentials(cast: Cast) -> None:
+def test_registry_auth_file_contains_project_and_pool_credentials(cast: Cast) -> None:
     assert registry_auth(cast.vision, cast.pool) == ""
     set_login(cast.alice, cast.pool, "hub", "docker.io", "pool")
     set_login(cast.alice, cast.pool, "own", "registry.example.org:5000", "pool")
@@ -124,7 +124,7 @@ def test_replaced_secret_keeps_its_creation_time(cast: Cast) -> None:
     assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "new"}
 
 
-def test_second_secret_for_a_registry_is_refused(cast: Cast) -> None:
+def test_second_credential_for_a_registry_is_rejected(cast: Cast) -> None:
     set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
     with pytest.raises(Conflict, match=r"already has credentials for docker\.io: the secret hub"):
         set_login(cast.carol, cast.vision, "hub-2", "docker.io", "vision")
@@ -156,7 +156,7 @@ def test_error_for_an_invalid_secret_does_not_reveal_its_value(
     assert not ProjectSecret.objects.exists()
 
 
-def test_secret_encrypted_with_a_former_key_is_reported(cast: Cast, settings: Any) -> None:
+def test_secret_encrypted_with_an_unavailable_key_is_reported(cast: Cast, settings: Any) -> None:
     set_secret(cast.carol, cast.vision, "key", TOKEN)
     settings.SECRET_KEY = "another key of this installation"
     with pytest.raises(UnusableSecret, match=r"key cannot be used: .* Set the secret again"):
@@ -194,12 +194,12 @@ def test_error_for_an_unknown_secret_suggests_the_nearest_name(cast: Cast) -> No
     assert problems(cast, "hf-tokn") == {"secrets[0].name": (missing, "Did you mean `hf-token`?")}
 
 
-def test_error_for_a_roles_unknown_secret_names_its_path(cast: Cast) -> None:
+def test_error_for_an_unknown_secret_of_a_role_names_its_path(cast: Cast) -> None:
     role = {"name": "r", "gpu": 1, "secrets": [{"name": "no", "file": "no"}]}
     assert list(problems(cast, roles=[role])) == ["roles[0].secrets[0].name"]
 
 
-def test_registry_credentials_are_refused_as_pod_secrets(cast: Cast) -> None:
+def test_registry_credentials_are_rejected_as_pod_secrets(cast: Cast) -> None:
     set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
     assert problems(cast, "hub")["secrets[0].name"][0] == (
         "contains credentials for a registry, which pods do not get"

@@ -40,7 +40,7 @@ def deliveries() -> list[tuple[str, str]]:
     return list(Delivery.objects.order_by("to", "pk").values_list("to", "kind"))
 
 
-def test_workload_event_notifies_user_project_department_and_platform(cast: Cast) -> None:
+def test_workload_event_notifies_user_project_department_and_platform_subscriptions(cast: Cast) -> None:
     places = {"dave": cast.dave.user, "vision": cast.vision, "research": cast.research, "all": None}
     subscribers = {"dave": cast.dave, "vision": cast.carol, "research": cast.bob, "all": cast.alice}
     for name, place in places.items():
@@ -70,7 +70,7 @@ def test_former_member_is_not_notified(cast: Cast) -> None:
     assert (deliveries(), notify.notify_pending(timezone.now()), pending.phase) == ([], 0, "pending")
 
 
-def test_each_long_pending_period_causes_one_notification(cast: Cast) -> None:
+def test_each_long_pending_period_triggers_one_notification(cast: Cast) -> None:
     subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["pending"], pending_minutes=30)
     now = timezone.now()
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
@@ -84,7 +84,7 @@ def test_each_long_pending_period_causes_one_notification(cast: Cast) -> None:
     assert notify.notify_pending(later + timedelta(minutes=31)) == 1
 
 
-def test_budget_warning_notifies_project_and_department(cast: Cast) -> None:
+def test_budget_warning_notifies_project_and_department_subscriptions(cast: Cast) -> None:
     from scheduler.models import UsageHour
 
     subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["budget"])
@@ -103,7 +103,7 @@ def test_budget_warning_notifies_project_and_department(cast: Cast) -> None:
     assert subject == "vision has used 80 % of its budget"
 
 
-def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> None:
+def test_failing_pool_notifies_platform_admins_at_most_every_few_hours(cast: Cast) -> None:
     subscribe(actor=cast.alice, scope=None, to="ops@example.org", events=["pool"])
     now = timezone.now()
     assert notify.notify_pools(now) == 0
@@ -114,7 +114,7 @@ def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> No
     assert letters.text(Delivery.objects.first().content).startswith("The node pool local is failing.")
 
 
-def test_only_scope_admins_can_subscribe(cast: Cast) -> None:
+def test_only_admins_of_a_scope_can_create_its_subscriptions(cast: Cast) -> None:
     wanted = {"to": "x@example.org", "events": ["failed"]}
     for actor, place, refusal in (
         (cast.dave, cast.vision, Forbidden),
@@ -202,7 +202,7 @@ def test_webhook_secret_is_masked() -> None:
     assert display_address("slack:https://user:pw@chat.example.org/a") == "slack:https://chat.example.org/…"
 
 
-def test_idle_gpus_cause_one_notification_per_idle_period(cast: Cast) -> None:
+def test_idle_gpus_trigger_one_notification_per_idle_period(cast: Cast) -> None:
     from scheduler.models import PodUtilization
 
     subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["idle"])

@@ -34,7 +34,7 @@ def test_submitted_workload_is_pending_with_its_role_tree(cast: Cast) -> None:
     ]
 
 
-def test_ended_workloads_name_can_be_reused(cast: Cast) -> None:
+def test_name_of_a_completed_workload_can_be_reused(cast: Cast) -> None:
     first = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     with pytest.raises(Conflict, match="train-1"):
         workloads.submit(actor=cast.dave, project=cast.vision, document=training())
@@ -102,7 +102,7 @@ def test_running_workload_stops_before_cancellation_completes(cast: Cast) -> Non
         workloads.suspend(actor=cast.dave, workload=workload)
 
 
-def test_only_ended_workloads_are_deleted_and_their_events_stay(cast: Cast) -> None:
+def test_only_ended_workloads_can_be_deleted_and_their_events_remain(cast: Cast) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     with pytest.raises(Conflict, match="Cancel it before you delete it"):
         workloads.delete(actor=cast.dave, workload=workload)
@@ -131,7 +131,7 @@ def test_second_transition_from_the_same_phase_has_no_effect(cast: Cast) -> None
 
 
 @pytest.mark.shows("RAI-14")
-def test_submission_above_quota_or_limit_returns_warnings(cast: Cast) -> None:
+def test_submission_above_quota_or_limit_returns_a_warning(cast: Cast) -> None:
     for owner, gpus in ((cast.research, 4), (cast.vision, 3), (cast.speech, 3)):
         values = {"gpu": gpus, "limit": {"gpu": 6}}
         quotas.set_quota(actor=cast.alice, owner=owner, pool=cast.pool, values=values)

@@ -59,7 +59,7 @@ def rows() -> list[Any]:
         ("retry", "array.stored"),
     ],
 )
-def test_crash_in_the_middle_of_a_change_leaves_nothing_behind(stage: Stage, change: str, point: str) -> None:
+def test_crash_during_an_array_change_leaves_no_partial_state(stage: Stage, change: str, point: str) -> None:
     dave = stage.cast.dave
     array = submit_array(stage, array={"tasks": 4, "max_running": 2})
     stage.tick(2)

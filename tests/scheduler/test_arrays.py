@@ -64,7 +64,7 @@ def test_tasks_never_run_beyond_max_running(stage: Stage) -> None:
     assert (array.state, counts(array)) == ("completed", {"completed": 20})
 
 
-def test_tasks_are_released_in_the_order_of_their_indexes(stage: Stage) -> None:
+def test_tasks_are_released_in_index_order(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": ["5-9", 2, 100], "max_running": 2})
     assert [task.array_index for task in tasks(array, held=False)] == [2, 5]
@@ -104,7 +104,7 @@ def test_suspended_task_frees_its_slot_and_is_queued_again_when_resumed(stage: S
     assert counts(array) == {"completed": 3}
 
 
-def test_array_fails_if_one_task_fails_and_sends_one_notification(stage: Stage) -> None:
+def test_array_with_a_failed_task_fails_and_sends_one_notification(stage: Stage) -> None:
     large_node(stage)
     events = ["started", "completed", "failed"]
     Subscription.objects.create(user=None, to="ops@example.org", channel=Channel.MAIL, events=events)
@@ -133,7 +133,7 @@ def test_unschedulable_array_is_reported_once(stage: Stage) -> None:
     assert Delivery.objects.count() == 1
 
 
-def test_explanation_of_a_held_task_states_numbers(stage: Stage) -> None:
+def test_explanation_of_a_held_task_states_running_and_maximum_tasks(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 10, "max_running": 2})
     stage.tick(2)
@@ -146,7 +146,7 @@ def test_explanation_of_a_held_task_states_numbers(stage: Stage) -> None:
     assert blocker["numbers"] == {"active": 2, "pending": 0, "tasks_before": 5, "max_running": 2}
 
 
-def test_task_gets_its_index_and_parameters(stage: Stage) -> None:
+def test_task_receives_its_index_and_parameters(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, env={"SEED": "1"}, array={"matrix": {"LR": [0.1, 0.2], "DEPTH": [2, 4]}})
     stage.tick()
@@ -175,7 +175,7 @@ def test_retried_tasks_run_as_new_attempts(stage: Stage) -> None:
     assert [task.attempt for task in tasks(array)] == [1, 2, 2, 1]
 
 
-def test_cancelled_array_stops_running_tasks_and_ends(stage: Stage) -> None:
+def test_cancelled_array_ends_after_its_running_tasks_stop(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 10, "max_running": 4})
     stage.tick(2)
@@ -187,7 +187,7 @@ def test_cancelled_array_stops_running_tasks_and_ends(stage: Stage) -> None:
     assert len(stage.runtime.running()) == 1
 
 
-def test_cancelling_tasks_makes_room_for_later_tasks(stage: Stage) -> None:
+def test_cancelled_tasks_free_slots_for_later_tasks(stage: Stage) -> None:
     array = submit_array(stage, array={"tasks": 6, "max_running": 2})
     assert arrays.cancel(actor=stage.cast.dave, array=array, indexes=[0, 4]) == 2
     assert [task.array_index for task in tasks(array, phase=Phase.PENDING, held=False)] == [1, 2]

@@ -11,7 +11,7 @@ from scheduler.models import Cycle
 from tests.scheduler.stage import Stage, decide_by
 
 
-def test_invalid_stored_document_is_reported_and_its_workload_is_left_unchanged(stage: Stage) -> None:
+def test_invalid_stored_document_is_reported_without_changing_its_workload(stage: Stage) -> None:
     broken, fine = stage.submit("broken"), stage.submit("fine")
     Workload.objects.filter(pk=broken.pk).update(spec={"name": "broken", "colour": "blue"})
     stage.tick(2)
@@ -21,7 +21,7 @@ def test_invalid_stored_document_is_reported_and_its_workload_is_left_unchanged(
     assert "colour" in broken.message
 
 
-def test_gang_without_verdict_does_not_block_other_gangs(
+def test_gang_that_cannot_be_evaluated_does_not_block_other_gangs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = stage.submit("first"), stage.submit("second")
@@ -44,7 +44,7 @@ def test_gang_without_verdict_does_not_block_other_gangs(
     assert stage.phase(first) == Phase.COMPLETED
 
 
-def test_report_that_the_database_rejects_does_not_block_other_reports(stage: Stage) -> None:
+def test_pod_report_rejected_by_the_database_does_not_block_others(stage: Stage) -> None:
     first, second = stage.submit("first"), stage.submit("second")
     stage.tick(2)
     for pod in stage.pods(first):

@@ -29,7 +29,7 @@ def live(state: str) -> int:
     return Pod.objects.filter(state=state).count()
 
 
-def test_bundles_beyond_the_maximum_follow_in_the_next_ticks(
+def test_bundles_beyond_the_maximum_are_committed_in_later_ticks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
@@ -40,9 +40,7 @@ def test_bundles_beyond_the_maximum_follow_in_the_next_ticks(
         assert stage.loop.has_more == (started < COUNT)
 
 
-def test_stale_bundles_do_not_hold_up_the_bundles_behind_them(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stale_bundles_do_not_block_later_bundles(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
     workloads = submit_copies(stage, COUNT)
     now = stage.clock.now()
@@ -63,7 +61,7 @@ def test_stale_bundles_do_not_hold_up_the_bundles_behind_them(
     assert set(Workload.objects.filter(phase=Phase.PENDING).values_list("pk", flat=True)) == set(stale)
 
 
-def test_starts_beyond_the_maximum_follow_in_the_next_ticks(
+def test_starts_beyond_the_maximum_are_dispatched_in_later_ticks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", MOST)
@@ -74,9 +72,7 @@ def test_starts_beyond_the_maximum_follow_in_the_next_ticks(
         assert stage.loop.has_more == (started < COUNT)
 
 
-def test_pods_that_cannot_start_do_not_hold_up_the_others(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pods_that_cannot_start_do_not_block_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", MOST)
     submit_copies(stage, COUNT)
     stage.runtime.next("start", RuntimeFailure("no"), RuntimeFailure("no"))
@@ -85,7 +81,7 @@ def test_pods_that_cannot_start_do_not_hold_up_the_others(
     assert len(stage.runtime.running()) >= COUNT - MOST
 
 
-def test_pods_that_failed_to_start_take_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_pod_starts_are_retried_in_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", MOST)
     workloads = submit_copies(stage, COUNT)
     stage.runtime.next("start", *[RuntimeFailure("no")] * 3 * MOST)
@@ -112,7 +108,7 @@ def test_failed_commit_is_not_repeated_immediately(stage: Stage, monkeypatch: py
     assert not stage.loop.has_more
 
 
-def test_reports_of_one_workload_are_recorded_in_one_tick(
+def test_pod_reports_of_one_workload_are_recorded_in_one_tick(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gang = stage.submit("gang", roles=[{"name": "worker", "replicas": COUNT, "gpu": 1}])
@@ -124,7 +120,7 @@ def test_reports_of_one_workload_are_recorded_in_one_tick(
     assert not stage.loop.has_more
 
 
-def test_reports_beyond_the_maximum_follow_in_the_next_ticks(
+def test_pod_reports_beyond_the_maximum_are_recorded_in_later_ticks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workloads = submit_copies(stage, COUNT)
@@ -151,7 +147,7 @@ def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.M
     assert not pending.filter(explained_at=None).exists()
 
 
-def test_workload_that_ran_meanwhile_is_explained_again(stage: Stage) -> None:
+def test_workload_that_ran_in_the_meantime_is_explained_again(stage: Stage) -> None:
     role = {"name": "worker", "replicas": 1, "gpu": 2}
     for number in range(2 * COUNT):
         stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
@@ -165,7 +161,7 @@ def test_workload_that_ran_meanwhile_is_explained_again(stage: Stage) -> None:
     assert row.explanation is not None
 
 
-def test_reasons_of_a_cycle_that_cannot_be_recorded_are_written_later(
+def test_pending_reasons_that_cannot_be_recorded_are_retried_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = stage.submit("large", roles=[{"name": "worker", "replicas": 1, "cpu": 10_000}])
@@ -179,9 +175,7 @@ def test_reasons_of_a_cycle_that_cannot_be_recorded_are_written_later(
     assert workload.explanation is not None
 
 
-def test_first_workloads_get_new_numbers_and_the_others_take_turns(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queue_positions_are_updated_in_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_UPDATES", 2)
     role = {"name": "worker", "replicas": 1, "gpu": 2}
     for number in range(2 * COUNT):
@@ -202,7 +196,7 @@ def test_first_workloads_get_new_numbers_and_the_others_take_turns(
     assert positions == [*range(1, len(others) + 1)]
 
 
-def test_stale_bundles_take_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_bundles_are_retried_in_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
     workloads = submit_copies(stage, COUNT)
     tried: list[set[str]] = []
@@ -221,7 +215,7 @@ def test_stale_bundles_take_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     assert phases(workloads) == {Phase.PENDING}
 
 
-def test_reasons_and_snapshots_of_long_queues_are_made_in_parts(
+def test_reasons_and_snapshots_of_long_queues_are_computed_in_batches(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role = {"name": "worker", "replicas": 1, "gpu": 2}

@@ -30,7 +30,7 @@ def test_idle_tick_and_reconcile_pass_run_few_statements(stage: Stage) -> None:
     assert counts["reconcile"] <= RECONCILE_MAX, counts
 
 
-def test_start_of_a_workload_runs_few_statements(stage: Stage) -> None:
+def test_starting_a_workload_runs_few_statements(stage: Stage) -> None:
     for number in range(2):  # the first start composes some statements and reads rows for the first time
         stage.submit(f"train-{number}", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
         counts: Counts = {}

@@ -25,7 +25,7 @@ def test_workload_is_placed_started_and_completed(stage: Stage) -> None:
     assert kinds == ["submitted", "starting", "running", "completed"]
 
 
-def test_each_pod_gets_its_rank_and_its_own_devices(stage: Stage) -> None:
+def test_each_pod_receives_its_rank_and_exclusive_devices(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick()
     orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(workload)]
@@ -48,7 +48,7 @@ def test_workload_that_does_not_fit_is_pending_with_reasons(stage: Stage) -> Non
     assert second.explanation["queue_position"] == 1
 
 
-def test_cancelled_workload_releases_everything(stage: Stage) -> None:
+def test_cancelled_workload_releases_all_resources(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick(2)
     control.cancel(actor=stage.cast.alice, workload=workload)
@@ -68,7 +68,7 @@ def test_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> None:
     assert Cycle.objects.count() == cycles
 
 
-def test_elastic_pod_gets_the_size_range_of_its_gang(stage: Stage) -> None:
+def test_elastic_pod_receives_the_size_range_of_its_gang(stage: Stage) -> None:
     """WORLD_SIZE is the size at start. An elastic rendezvous also needs the range."""
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=roles)

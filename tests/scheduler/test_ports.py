@@ -29,7 +29,7 @@ def submit_interactive(stage: Stage, **changes: object) -> Workload:
     return workload
 
 
-def test_first_pod_gets_its_ports_and_the_request_secret(stage: Stage) -> None:
+def test_first_pod_receives_its_ports_and_the_request_secret(stage: Stage) -> None:
     first, second = stage.pods(submit_interactive(stage))
     env = pod_env(stage, first)
     assert first.ports is not None
@@ -40,7 +40,7 @@ def test_first_pod_gets_its_ports_and_the_request_secret(stage: Stage) -> None:
     assert second.ports is None
 
 
-def test_pod_keeps_its_ports_and_its_replacement_gets_others(stage: Stage) -> None:
+def test_replacement_pod_is_assigned_different_ports(stage: Stage) -> None:
     workload = submit_interactive(stage, restart_policy={"kind": "on_failure"})
     first = stage.pods(workload)[0]
     stage.tick(3)

@@ -29,7 +29,7 @@ def pressure(stage: Stage) -> tuple[int, int, int, int]:
 
 
 @shows("SKY-24")
-def test_each_submission_end_new_node_and_lost_node_is_reported(stage: Stage) -> None:
+def test_demand_is_reported_after_each_workload_and_node_change(stage: Stage) -> None:
     stage.tick()
     assert pressure(stage) == (0, 0, 4, 2)
     first = stage.submit("first", roles=workers(3))
@@ -48,7 +48,7 @@ def test_each_submission_end_new_node_and_lost_node_is_reported(stage: Stage) ->
 
 
 @shows("SKY-25")
-def test_scheduler_reports_demand_without_referencing_the_autoscaler(
+def test_scheduler_reports_demand_without_depending_on_the_autoscaler(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler only reports demand. None of its modules names the autoscaler."""

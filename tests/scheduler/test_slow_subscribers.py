@@ -33,9 +33,7 @@ def tick_without_waiting(stage: Stage, times: int) -> None:
     assert answer is None, answer
 
 
-def test_task_that_locks_a_subscription_does_not_delay_a_cycle(
-    stage: Stage, subscription: Subscription
-) -> None:
+def test_locked_subscription_does_not_delay_a_cycle(stage: Stage, subscription: Subscription) -> None:
     workload = stage.submit()
     with transaction.atomic():
         assert lock_subscription(subscription.pk) == subscription
@@ -44,9 +42,7 @@ def test_task_that_locks_a_subscription_does_not_delay_a_cycle(
     assert Delivery.objects.filter(kind="started", subscription_id=subscription.pk).exists()
 
 
-def test_two_tasks_do_not_notify_a_subscription_at_the_same_time(
-    stage: Stage, subscription: Subscription
-) -> None:
+def test_subscription_is_notified_by_one_task_at_a_time(stage: Stage, subscription: Subscription) -> None:
     def lock() -> Subscription | None:
         with transaction.atomic():
             return lock_subscription(subscription.pk)
@@ -56,7 +52,7 @@ def test_two_tasks_do_not_notify_a_subscription_at_the_same_time(
         assert run_on_second_connection(lock) is None
 
 
-def test_deleting_a_subscription_during_a_commit_does_not_repeat_the_commit(
+def test_subscription_deleted_during_a_commit_does_not_abort_the_commit(
     stage: Stage, subscription: Subscription
 ) -> None:
     workload, pk = stage.submit(), subscription.pk

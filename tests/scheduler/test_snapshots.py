@@ -19,7 +19,7 @@ def with_scenario() -> set[int]:
 
 
 @pytest.mark.django_db
-def test_old_snapshots_are_deleted_before_their_cycles() -> None:
+def test_old_snapshots_are_deleted_earlier_than_their_cycles() -> None:
     cycle(CYCLE_RETENTION + timedelta(hours=1))
     bare = cycle(SNAPSHOT_RETENTION + timedelta(hours=1))
     young = cycle(timedelta(hours=1))
@@ -29,7 +29,7 @@ def test_old_snapshots_are_deleted_before_their_cycles() -> None:
 
 
 @pytest.mark.django_db
-def test_newest_snapshots_stay_within_the_size_limit() -> None:
+def test_oldest_snapshots_beyond_the_size_limit_are_deleted() -> None:
     made = [cycle(timedelta(minutes=30 - i)) for i in range(5)]
     assert drop_expired_cycles(NOON, max_bytes=250) == 3
     assert with_scenario() == set(made[-2:])

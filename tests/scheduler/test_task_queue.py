@@ -92,7 +92,7 @@ def cast(transactional_db: None) -> Cast:
     return make_cast()
 
 
-def test_periodic_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
+def test_periodic_tasks_are_registered_once_and_updated(cast: Cast) -> None:
     assert sync_schedules() == len(PERIODIC_TASKS)
     assert sync_schedules() == 0
     expected = sorted(Schedule.objects.values_list("name", "func", "minutes"))
@@ -146,7 +146,7 @@ def test_only_expired_data_is_deleted(cast: Cast) -> None:
     assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "pending"]
 
 
-def test_prune_counts_deletes_and_is_audited(cast: Cast) -> None:
+def test_prune_reports_and_audits_its_deletions(cast: Cast) -> None:
     for day in (1, 20):
         Event.objects.create(at=f"2026-01-{day:02}T12:00:00Z", kind="x", subject="s", message="m", actor="a")
     with pytest.raises(DatabaseError), transaction.atomic():
@@ -162,7 +162,7 @@ def test_prune_counts_deletes_and_is_audited(cast: Cast) -> None:
         Event.objects.all().delete()
 
 
-def test_interrupted_prune_has_audited_what_it_deleted(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_prune_has_audited_its_deletions(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     Event.objects.create(at="2026-01-01T12:00:00Z", kind="x", subject="s", message="m", actor="a")
     monkeypatch.setattr(prune, "HISTORY", (prune.HISTORY[0], ("no_such_table", "nothing")))
     with pytest.raises(DatabaseError):
@@ -176,7 +176,7 @@ def test_prune_up_to_a_future_time_is_rejected(cast: Cast) -> None:
         call_command("prune", "--before=2999-01-01", "--yes")
 
 
-def test_queued_task_is_rolled_back_with_its_transaction(cast: Cast) -> None:
+def test_task_queued_in_a_rolled_back_transaction_does_not_run(cast: Cast) -> None:
     """A rolled-back change leaves no task behind."""
     from django_q.tasks import async_task
 

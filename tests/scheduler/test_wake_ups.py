@@ -109,7 +109,7 @@ def rounds(stage: Stage) -> Iterator[Rounds]:
     crash_points.set_listener(None)
 
 
-def test_timed_ticks_are_rarer_while_no_workload_is_live(rounds: Rounds) -> None:
+def test_timed_ticks_are_less_frequent_without_live_workloads(rounds: Rounds) -> None:
     assert rounds.scheduler._tick_pause(changed=False) == EMPTY_SECONDS
     running, pending = rounds.stage.submit("one", roles=ALL_GPUS), rounds.stage.submit("two", roles=ALL_GPUS)
     rounds.run_until_rest()
@@ -123,7 +123,7 @@ def test_timed_ticks_are_rarer_while_no_workload_is_live(rounds: Rounds) -> None
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.heavy) for first in range(1, STRIDE))]
 )
-def test_workload_submitted_between_any_two_queries_starts_before_the_scheduler_idles(
+def test_workload_submitted_between_any_two_queries_is_scheduled_before_the_scheduler_idles(
     rounds: Rounds, first: int
 ) -> None:
     """While the scheduler starts one workload, another is submitted before one of its statements."""
@@ -160,7 +160,7 @@ def test_gpus_freed_between_any_two_queries_are_allocated_before_the_scheduler_i
     raise AssertionError(f"the scheduler did not rest after {MAX_STATEMENTS} statements")
 
 
-def test_submission_does_not_wait_for_a_long_cleanup_to_end(
+def test_submission_is_scheduled_during_a_long_cleanup(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = rounds.stage
@@ -189,7 +189,7 @@ def test_submission_does_not_wait_for_a_long_cleanup_to_end(
     assert len(stage.runtime.list_pods()) == 1
 
 
-def test_scheduler_reads_everything_again_on_a_new_database_connection(rounds: Rounds) -> None:
+def test_scheduler_reloads_its_state_on_a_new_database_connection(rounds: Rounds) -> None:
     """After a crash, the database may lack the last transactions, which the scheduler still remembers."""
     loop = rounds.scheduler.loop
     rounds.run_until_rest()
@@ -202,7 +202,7 @@ def test_scheduler_reads_everything_again_on_a_new_database_connection(rounds: R
     assert rounds.stage.phase(workload) == Phase.RUNNING
 
 
-def test_stale_bundle_is_decided_again_before_the_scheduler_idles(rounds: Rounds) -> None:
+def test_stale_bundle_is_replanned_before_the_scheduler_idles(rounds: Rounds) -> None:
     edits = []
 
     def edit_quota(name: str) -> None:
@@ -218,7 +218,7 @@ def test_stale_bundle_is_decided_again_before_the_scheduler_idles(rounds: Rounds
 
 
 @pytest.mark.parametrize("step", ["record_reports", "observe", "decide_pools", "commit"])
-def test_failed_step_is_repeated_before_the_scheduler_idles(
+def test_failed_step_is_retried_before_the_scheduler_idles(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     original, failures = getattr(tick, step), [KeyError("a row appeared during the step")]

@@ -44,7 +44,7 @@ def autoscaled_service(stage: ServiceStage, **changes: Any) -> Service:
 
 
 @pytest.mark.shows("RLX-62", "RLX-68", "RLX-98", "RLX-99")
-def test_busy_service_scales_out_and_idle_service_scales_in_to_initial_engines(
+def test_service_scales_out_under_load_and_back_to_its_initial_engines(
     stage: ServiceStage, dave: Caller
 ) -> None:
     service = autoscaled_service(stage)
@@ -132,7 +132,7 @@ def test_condition_streak_survives_a_restart(stage: ServiceStage) -> None:
     assert Scaling.objects.filter(service=service).exists()
 
 
-def test_clock_set_back_restarts_condition_streaks(
+def test_condition_streaks_restart_when_the_clock_is_set_back(
     stage: ServiceStage,
 ) -> None:
     service = autoscaled_service(stage)
@@ -145,7 +145,7 @@ def test_clock_set_back_restarts_condition_streaks(
 
 
 @pytest.mark.shows("RLX-85")
-def test_autoscaler_waits_for_a_manual_scale_request(stage: ServiceStage) -> None:
+def test_autoscaler_does_not_act_during_a_manual_scale_request(stage: ServiceStage) -> None:
     service = autoscaled_service(stage)
     stage.answers = False
     stage.scale_out(service, num_replicas=2)

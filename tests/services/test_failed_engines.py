@@ -47,7 +47,7 @@ def test_refused_connection_fails_an_external_engine_after_a_few_tries(
 
 
 @pytest.mark.heavy
-def test_dead_external_engine_blocks_other_operations_only_briefly(stage: ServiceStage) -> None:
+def test_unreachable_external_engine_blocks_other_operations_only_briefly(stage: ServiceStage) -> None:
     service = stage.serve()
     request = stage.scale_out(service, urls=(DEAD_ENGINE,))
     stage.tick()
@@ -58,7 +58,7 @@ def test_dead_external_engine_blocks_other_operations_only_briefly(stage: Servic
 
 
 @pytest.mark.shows("RLX-39")
-def test_keep_partial_keeps_the_responsive_engine(stage: ServiceStage) -> None:
+def test_partial_scale_out_keeps_the_responsive_engine(stage: ServiceStage) -> None:
     service = stage.serve(scale_out_partial_success_policy="keep_partial")
     stage.engines.appear(LIVE_ENGINE)
     request = stage.scale_out(service, urls=(DEAD_ENGINE, LIVE_ENGINE))
@@ -72,7 +72,7 @@ def test_keep_partial_keeps_the_responsive_engine(stage: ServiceStage) -> None:
 @pytest.mark.parametrize(
     "state", ["HEALTH_CHECKING", pytest.param("WEIGHT_SYNCING", marks=pytest.mark.heavy)]
 )
-def test_external_engine_that_dies_after_connecting_soon_fails(stage: ServiceStage, state: str) -> None:
+def test_external_engine_that_crashes_after_connecting_fails_quickly(stage: ServiceStage, state: str) -> None:
     service = stage.serve()
     stage.engines.appear(LIVE_ENGINE)
     if state == "HEALTH_CHECKING":
@@ -86,7 +86,7 @@ def test_external_engine_that_dies_after_connecting_soon_fails(stage: ServiceSta
     assert (stage.reload(request).status, stage.reload(request).failure) == ("FAILED", "health")
 
 
-def test_external_engine_may_be_unreachable_for_a_moment(stage: ServiceStage) -> None:
+def test_briefly_unreachable_external_engine_does_not_fail(stage: ServiceStage) -> None:
     service = stage.serve()
     request = stage.scale_out(service, urls=(LIVE_ENGINE,))
     stage.tick(5)
@@ -105,7 +105,7 @@ def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> 
     assert stage.reload(request).status == "HEALTH_CHECKING"
 
 
-def test_history_lists_an_engine_that_dies_without_a_restart_policy(
+def test_history_lists_an_engine_that_crashes_without_a_restart_policy(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
     service = stage.serve()

@@ -98,7 +98,7 @@ def finish_request(http_stage: HttpStage, request: ScaleRequest) -> ScaleRequest
 
 
 @pytest.mark.shows("RLX-02", "RLX-29", "RLX-31", "RLX-32")
-def test_added_engine_follows_the_initial_engines_weight_updates(http_stage: HttpStage) -> None:
+def test_added_engine_receives_the_initial_engines_weight_updates(http_stage: HttpStage) -> None:
     service = http_stage.chat()
     (initial,) = http_stage.live(service)
     seventh = http_stage.train(initial, "7")
@@ -114,7 +114,7 @@ def test_added_engine_follows_the_initial_engines_weight_updates(http_stage: Htt
 
 @pytest.mark.heavy
 @pytest.mark.shows("RLX-31", "RLX-37")
-def test_strict_consistency_never_routes_to_engines_with_old_weights(http_stage: HttpStage) -> None:
+def test_strict_consistency_routes_no_requests_to_engines_with_old_weights(http_stage: HttpStage) -> None:
     service = http_stage.chat(weight_consistency="strict")
     (initial,) = http_stage.live(service)
     http_stage.train(initial, "7")

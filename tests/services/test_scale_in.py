@@ -79,7 +79,7 @@ def test_dry_run_lists_engines_and_changes_nothing(stage: ServiceStage, dave: Ca
 
 
 @pytest.mark.shows("RLX-10", "RLX-44")
-def test_scale_in_by_url_removes_the_named_engines_but_no_initial_engine(
+def test_scale_in_by_url_removes_the_given_engines_and_rejects_initial_ones(
     stage: ServiceStage, dave: Caller
 ) -> None:
     service = scaled_out_service(stage)
@@ -131,7 +131,7 @@ def test_partial_scale_in_names_the_engines_that_failed(stage: ServiceStage) -> 
 
 
 @pytest.mark.heavy
-def test_router_entry_is_removed_once_the_router_is_back(stage: ServiceStage) -> None:
+def test_router_entry_is_removed_once_the_router_is_reachable_again(stage: ServiceStage) -> None:
     service = scaled_out_service(stage, 3)
     last = InferenceEngine.objects.get(service=service, number=2)
     stage.router.always("unregister", Fail(message="it is down"))
@@ -153,7 +153,7 @@ def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
     assert not stage.stage.runtime.running()
 
 
-def test_service_ends_even_if_its_router_never_comes_back(stage: ServiceStage) -> None:
+def test_service_ends_even_if_its_router_stays_unreachable(stage: ServiceStage) -> None:
     service = stage.serve()
     stage.router.always("unregister", Fail(message="it is gone"))
     workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())

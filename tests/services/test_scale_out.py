@@ -9,7 +9,7 @@ ALL_STATUSES = ["PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "REA
 
 
 @pytest.mark.shows("RLX-03", "RLX-11", "RLX-14", "RLX-31")
-def test_scale_out_enters_every_status_and_its_engines_serve(stage: ServiceStage) -> None:
+def test_scale_out_passes_through_every_status_until_its_engines_serve(stage: ServiceStage) -> None:
     service = stage.serve(engines=2)
     request = stage.finish(stage.scale_out(service, num_replicas=4))
     assert (request.status, stage.statuses(request)) == ("ACTIVE", ALL_STATUSES)
@@ -20,13 +20,13 @@ def test_scale_out_enters_every_status_and_its_engines_serve(stage: ServiceStage
 
 
 @pytest.mark.shows("RLX-05", "RLX-19")
-def test_scale_out_is_accepted_before_it_starts(stage: ServiceStage) -> None:
+def test_scale_out_request_is_accepted_before_it_starts(stage: ServiceStage) -> None:
     service = stage.serve()
     request = stage.scale_out(service, num_replicas=2)
     assert (request.status, stage.states(service)) == ("PENDING", ["ACTIVE"])
 
 
-def test_scale_out_stays_creating_while_engines_are_pending(stage: ServiceStage) -> None:
+def test_scale_out_keeps_status_creating_while_engines_are_pending(stage: ServiceStage) -> None:
     service = stage.serve(engines=7)
     request = stage.scale_out(service, num_replicas=10)
     stage.tick(5)
@@ -49,7 +49,7 @@ def test_timed_out_scale_out_is_rolled_back(stage: ServiceStage) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.shows("RLX-39")
-def test_keep_partial_keeps_the_active_engines(stage: ServiceStage) -> None:
+def test_partial_scale_out_keeps_the_active_engines(stage: ServiceStage) -> None:
     service = stage.serve(engines=7, scale_out_timeout=60, scale_out_partial_success_policy="keep_partial")
     request = stage.finish(stage.scale_out(service, num_replicas=9), seconds=5)
     assert request.status == "PARTIAL"

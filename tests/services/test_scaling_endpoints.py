@@ -55,7 +55,7 @@ def test_repeated_scale_request_returns_its_first_id_and_a_different_request_ret
 
 
 @pytest.mark.shows("RLX-06")
-def test_idempotency_key_replays_the_first_response(stage: ServiceStage, dave: Caller) -> None:
+def test_repeated_idempotency_key_returns_the_first_response(stage: ServiceStage, dave: Caller) -> None:
     stage.serve()
     first, again = (
         dave.post("services/chat/scale_out", {"num_replicas": 2}, Idempotency_Key="k") for _ in range(2)
@@ -65,7 +65,7 @@ def test_idempotency_key_replays_the_first_response(stage: ServiceStage, dave: C
 
 
 @pytest.mark.shows("RLX-04", "RLX-14", "RLX-17", "RLX-27", "RLX-28")
-def test_external_engines_are_connected_once(stage: ServiceStage, dave: Caller) -> None:
+def test_external_engines_are_not_connected_twice(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve()
     for url in EXTERNAL_ENGINES:
         stage.engines.appear(url)

@@ -49,7 +49,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
     return Terminal(monkeypatch)
 
 
-def test_service_is_listed_described_and_scaled(
+def test_commands_list_describe_and_scale_a_service(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
     service, server = stage.serve(engines=2), InProcessServer(dave)
@@ -69,7 +69,7 @@ def test_service_is_listed_described_and_scaled(
     assert "below the number of initial engines" in refused.stderr
 
 
-def test_scale_out_is_cancelled(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
+def test_command_cancels_a_scale_out(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
     service, server = stage.serve(), InProcessServer(dave)
     request = stage.scale_out(service, num_replicas=2)
     assert "PENDING" in terminal.run("service", "cancel", "chat", "--dry-run", server=server).stdout
@@ -78,7 +78,7 @@ def test_scale_out_is_cancelled(stage: ServiceStage, dave: Caller, terminal: Ter
 
 
 @pytest.mark.shows("RLX-63", "RLX-90", "RLX-94")
-def test_autoscale_reads_source_yaml_and_keeps_other_defaults(
+def test_autoscale_command_reads_yaml_and_keeps_other_defaults(
     stage: ServiceStage, dave: Caller, terminal: Terminal, tmp_path: Path
 ) -> None:
     service, server = stage.submit(), InProcessServer(dave)

@@ -25,7 +25,7 @@ def sign_in(stage: ServiceStage) -> Callable[[str], Client]:
     return signed_in
 
 
-def test_list_and_page_show_engines_and_running_scale_out(
+def test_service_list_and_page_show_engines_and_scale_out_progress(
     stage: ServiceStage, sign_in: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projects.web.services.pages.timezone.now", stage.stage.clock.now)
@@ -45,7 +45,7 @@ def test_list_and_page_show_engines_and_running_scale_out(
     assert '<path class="used" d="M' in shown, "the measurements are shown as a chart"
 
 
-def test_autoscaler_reasons_use_the_condition_names_of_the_table() -> None:
+def test_autoscaler_reasons_and_condition_table_use_the_same_names() -> None:
     reason = "Conditions met: token_usage_high, queue_backlog"
     assert use_condition_titles(reason) == "Conditions met: Token usage high, Queue backlog"
 
@@ -65,7 +65,7 @@ def test_scale_in_is_previewed_before_it_starts(
     assert refused.status_code == 422
 
 
-def test_forms_scale_out_cancel_and_configure_the_autoscaler(
+def test_forms_scale_out_cancel_a_request_and_configure_the_autoscaler(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(engines=2), sign_in("dave")
@@ -119,7 +119,7 @@ def test_autoscaler_form_shows_errors_next_to_their_fields(
     assert set(errors) == {"max_engines", "scale_in_policy__token_usage_threshold"}
 
 
-def test_settings_are_previewed_on_recorded_metrics_without_being_saved(
+def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(engines=1), sign_in("dave")
@@ -149,7 +149,7 @@ def test_settings_are_previewed_on_recorded_metrics_without_being_saved(
     assert Autoscaler.objects.get().settings == stored
 
 
-def test_header_says_what_serves_and_why_the_rest_does_not(
+def test_service_header_shows_serving_engines_and_reasons_for_the_others(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(engines=2), sign_in("dave")
@@ -168,7 +168,7 @@ def test_header_says_what_serves_and_why_the_rest_does_not(
     assert '<span class="chip bad">Not serving</span>' in dave.get("/services").content.decode()
 
 
-def test_new_service_starts_from_a_valid_document_with_its_own_fields(
+def test_new_service_form_starts_with_a_valid_document(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     dave = sign_in("dave")
@@ -187,7 +187,7 @@ def test_new_service_starts_from_a_valid_document_with_its_own_fields(
     assert service.autoscaler.settings["max_engines"] == 4
 
 
-def test_viewer_sees_service_without_buttons_and_others_get_404(
+def test_viewer_sees_a_service_without_buttons_and_others_get_404(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service = stage.submit()

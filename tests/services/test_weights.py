@@ -13,7 +13,7 @@ def versions(stage: ServiceStage, service: Service) -> list[str]:
 
 
 @pytest.mark.shows("RLX-29", "RLX-31")
-def test_added_engine_is_registered_and_gets_the_weights(stage: ServiceStage) -> None:
+def test_added_engine_is_registered_and_receives_the_weights(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True)
     stage.engines.hold(stage.live(service)[0].url, "7")
     request = stage.finish(stage.scale_out(service, num_replicas=2))
@@ -26,7 +26,7 @@ def test_added_engine_is_registered_and_gets_the_weights(stage: ServiceStage) ->
 
 
 @pytest.mark.shows("RLX-31", "RLX-37")
-def test_strict_consistency_does_not_register_before_the_copy(stage: ServiceStage) -> None:
+def test_strict_consistency_registers_engines_only_after_the_weight_copy(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True, weight_consistency="strict")
     stage.engines.always("copy_weights", Fail(message="no"))
     request = stage.finish(stage.scale_out(service, num_replicas=2))
@@ -51,7 +51,7 @@ def test_eventual_consistency_routes_to_engines_with_old_weights(stage: ServiceS
 
 
 @pytest.mark.shows("RLX-30", "RLX-32", "RLX-35")
-def test_added_engines_follow_a_weight_update(stage: ServiceStage, dave: Caller) -> None:
+def test_added_engines_receive_a_weight_update(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve(weight_sync=True)
     stage.finish(stage.scale_out(service, num_replicas=3))
     initial = stage.live(service)[0].url
@@ -88,7 +88,7 @@ def test_weight_update_returns_409_while_weights_are_copied(stage: ServiceStage,
     assert dave.post("services/chat/weights", {"updating": True}).status_code == 409
 
 
-def test_engine_left_paused_by_a_dead_process_is_resumed(stage: ServiceStage) -> None:
+def test_engine_left_paused_by_a_crashed_process_is_resumed(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True)
     stage.finish(stage.scale_out(service, num_replicas=2))
     added = stage.live(service)[1]

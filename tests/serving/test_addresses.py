@@ -37,7 +37,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         ("  http://engine:8000 ", "http://engine:8000"),
     ],
 )
-def test_equivalent_addresses_identify_one_engine(written: str, same: str) -> None:
+def test_equivalent_addresses_identify_the_same_engine(written: str, same: str) -> None:
     assert normalize(written) == same
     assert normalize(same) == same
 
@@ -97,7 +97,7 @@ def test_loopback_is_called_only_if_configured(monkeypatch: pytest.MonkeyPatch, 
     )
 
 
-def test_berth_itself_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_berths_own_addresses_are_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "127.0.0.1")
     here = AddressPolicy(THIS_MACHINE, own_ports=frozenset({8000}))
     with pytest.raises(ForbiddenAddress, match="a port of Berth itself"):
@@ -105,7 +105,7 @@ def test_berth_itself_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_destination("http://engine:8001", "/", here).port == 8001
 
 
-def test_any_local_address_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_local_address_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.serving.addresses.is_local", lambda address: str(address) == "10.0.0.5")
     resolve_to(monkeypatch, "10.0.0.5")
     with pytest.raises(ForbiddenAddress, match="the Berth server itself"):
@@ -114,7 +114,7 @@ def test_any_local_address_is_recognised(monkeypatch: pytest.MonkeyPatch) -> Non
     assert resolve_destination("http://engine:30000", "/", AddressPolicy(PRIVATE)).address == "10.0.0.6"
 
 
-def test_address_is_local_if_a_socket_can_bind_to_it() -> None:
+def test_address_is_local_if_and_only_if_a_socket_can_bind_to_it() -> None:
     import ipaddress
 
     assert is_local(ipaddress.ip_address("127.0.0.1"))
@@ -127,7 +127,7 @@ def test_host_name_with_one_forbidden_address_is_forbidden(monkeypatch: pytest.M
         resolve_destination("http://engine", "/", AddressPolicy(PRIVATE))
 
 
-def test_only_the_checked_address_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_is_called_only_at_the_validated_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host name is resolved only once, so a changed DNS response has no effect."""
     answers = iter(["10.1.2.3", "169.254.169.254"])
 

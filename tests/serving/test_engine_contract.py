@@ -139,7 +139,7 @@ def test_health_check_distinguishes_healthy_and_unhealthy_engines(stage: Stage) 
     assert error_kind(lambda: stage.adapter.health(engine)) is ErrorKind.REFUSED
 
 
-def test_ended_engine_is_unreachable(stage: Stage) -> None:
+def test_stopped_engine_is_reported_as_unreachable(stage: Stage) -> None:
     engine = stage.begin()
     stage.end(engine)
     for call in (stage.adapter.health, stage.adapter.identity, stage.adapter.metrics):
@@ -150,7 +150,7 @@ def test_engine_reports_its_model(stage: Stage) -> None:
     assert stage.adapter.identity(stage.begin(model="llama")).model == "llama"
 
 
-def test_metrics_can_be_parsed(stage: Stage) -> None:
+def test_engine_metrics_can_be_parsed(stage: Stage) -> None:
     engine = stage.begin()
     assert parse_metrics("engine_0", stage.adapter.metrics(engine)).running == 0
 
@@ -186,7 +186,7 @@ def test_engine_kind_without_weight_sync_raises_an_error(plain: Stage) -> None:
     assert {error_kind(call) for call in calls} == {ErrorKind.UNSUPPORTED}
 
 
-def test_unsupported_operation_is_named_in_the_error() -> None:
+def test_error_names_the_unsupported_operation() -> None:
     adapter = engine_adapter("openai", WIRE)
     for operation, call in (("pause", adapter.pause), ("resume", adapter.resume)):
         with pytest.raises(ServingError, match=f"engines of this kind cannot {operation}$"):
@@ -203,7 +203,7 @@ def test_weights_are_copied_from_engine_to_engine(syncing: Stage) -> None:
     assert syncing.adapter.weight_version(added) == syncing.adapter.identity(added).weight_version == "7"
 
 
-def test_copy_to_an_ended_engine_fails_and_changes_nothing(syncing: Stage) -> None:
+def test_weight_copy_to_a_stopped_engine_fails_without_side_effects(syncing: Stage) -> None:
     seed, added = syncing.begin(weights="7"), syncing.begin()
     syncing.end(added)
     call = lambda: syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=2.0)  # noqa: E731
@@ -211,7 +211,7 @@ def test_copy_to_an_ended_engine_fails_and_changes_nothing(syncing: Stage) -> No
     assert syncing.held(seed) == "7"
 
 
-def test_setting_a_version_does_not_end_requests(syncing: Stage) -> None:
+def test_setting_a_weight_version_does_not_interrupt_requests(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
     syncing.adapter.set_weight_version(engine, "2")
@@ -230,7 +230,7 @@ def test_paused_engine_resumes_its_requests(syncing: Stage) -> None:
     assert answered() == [True] * 3
 
 
-def test_cache_in_use_is_not_flushed(syncing: Stage) -> None:
+def test_cache_of_a_busy_engine_is_not_flushed(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
     assert error_kind(lambda: syncing.adapter.flush(engine)) is ErrorKind.REFUSED
@@ -256,20 +256,20 @@ def test_older_servers_are_queried_through_their_older_endpoints(start: Starts) 
 
 @pytest.mark.parametrize("body", ['{"tp_size": 1}', '{"served_model_name": "m", "tp_size": "many"}',
                                   '{"served_model_name": "m", "tp_size": 0}', "[]", "", "null"])  # fmt: skip
-def test_invalid_identity_is_unreadable(start: Starts, body: str) -> None:
+def test_invalid_identity_response_is_reported_as_unreadable(start: Starts, body: str) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/server_info"] = Fault(body=body)
     assert error_kind(lambda: adapter.identity(server.address)) is ErrorKind.UNREADABLE
 
 
 @pytest.mark.parametrize("body", ['{"loads": 3}', '{"loads": [4]}', '{"loads": null}'])
-def test_invalid_loads_are_unreadable(start: Starts, body: str) -> None:
+def test_invalid_load_response_is_reported_as_unreadable(start: Starts, body: str) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/v1/loads"] = Fault(body=body)
     assert error_kind(lambda: adapter.running_requests(server.address)) is ErrorKind.UNREADABLE
 
 
-def test_running_requests_are_unknown_if_loads_have_no_valid_count(start: Starts) -> None:
+def test_running_requests_are_unknown_without_a_valid_count(start: Starts) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/v1/loads"] = Fault(body='{"loads": [{"num_running_reqs": -1}]}')
     assert adapter.running_requests(server.address) is None
@@ -283,7 +283,7 @@ def test_weights_are_not_copied_between_different_rank_counts(start: Starts) -> 
     assert not [path for path, _ in seed.engine.received if path.startswith("/init")]
 
 
-def test_failure_in_a_successful_response_is_detected(start: Starts) -> None:
+def test_failure_reported_with_http_status_200_is_detected(start: Starts) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/update_weight_version"] = Fault(body='{"success": false, "message": "no room"}')
     with pytest.raises(ServingError, match="no room"):
@@ -291,7 +291,7 @@ def test_failure_in_a_successful_response_is_detected(start: Starts) -> None:
 
 
 @pytest.mark.shows("RLX-34")
-def test_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts) -> None:
+def test_weight_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts) -> None:
     adapter, seed = sglang(start)
     added = start()
     added.engine.faults["/init_weights_send_group_for_remote_instance"] = Fault(hang_up=True)

@@ -30,7 +30,7 @@ def buckets(name: str, *counts: tuple[str, float], labels: str = "") -> list[str
 
 
 @pytest.mark.shows("RLX-64", "RLX-66", "RLX-67")
-def test_engine_under_load_reports_everything_the_autoscaler_needs(start: Starts, wire: Wire) -> None:
+def test_engine_under_load_reports_all_metrics_that_the_autoscaler_uses(start: Starts, wire: Wire) -> None:
     server = start(slots=1, seconds_per_token=0.005, max_tokens=100)
     for _ in range(2):
         wire.post(server.address, "/generate", {"sampling_params": {"max_new_tokens": 10}})
@@ -43,7 +43,7 @@ def test_engine_under_load_reports_everything_the_autoscaler_needs(start: Starts
 
 
 @pytest.mark.shows("RLX-64")
-def test_gauges_are_summed_over_ranks_and_ratios_weighted() -> None:
+def test_gauges_are_summed_and_ratios_averaged_across_ranks() -> None:
     seen = parse(
         'sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} 4',
         'sglang:gen_throughput{tp_rank="0"} 100', 'sglang:gen_throughput{tp_rank="1"} 50.5',
@@ -55,7 +55,7 @@ def test_gauges_are_summed_over_ranks_and_ratios_weighted() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_gauge_split_by_priority_counts_once() -> None:
+def test_gauge_split_by_priority_is_counted_once() -> None:
     seen = parse(
         'sglang:num_queue_reqs{priority="",tp_rank="0"} 5',
         'sglang:num_queue_reqs{priority="1",tp_rank="0"} 2',
@@ -75,7 +75,7 @@ def test_buckets_of_all_label_sets_are_merged_by_bound() -> None:
     assert seen.first_token.buckets == ((1.0, 3), (5.0, 5), (math.inf, 11))
 
 
-def test_vllm_metric_names_are_understood() -> None:
+def test_vllm_metric_names_are_recognised() -> None:
     seen = parse(
         'vllm:kv_cache_usage_perc{model_name="m"} 0.5', 'vllm:num_requests_waiting{model_name="m"} 7',
         "# TYPE vllm:generation_tokens counter", 'vllm:generation_tokens_total{model_name="m"} 1234',
@@ -97,7 +97,7 @@ def test_usage_above_capacity_is_treated_as_unknown() -> None:
     assert (seen.token_usage, seen.used_tokens, seen.max_tokens) == (None, None, None)
 
 
-def test_invalid_value_of_one_rank_makes_the_sum_unknown() -> None:
+def test_sum_with_an_invalid_value_of_one_rank_is_unknown() -> None:
     seen = parse('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} NaN')
     assert seen.queued is None
 
@@ -126,14 +126,14 @@ def test_invalid_buckets_are_treated_as_unknown(counts: list[tuple[str, float]])
 @pytest.mark.parametrize(
     "text", ["sglang:num_queue_reqs 12", 'sglang:num_queue_reqs{tp_rank="', "<html>\n", "a b c d\n"]
 )
-def test_truncated_or_invalid_text_is_unreadable(text: str) -> None:
+def test_truncated_or_invalid_text_is_reported_as_unreadable(text: str) -> None:
     with pytest.raises(ServingError) as caught:
         parse_metrics("engine_0", text)
     assert caught.value.kind is ErrorKind.UNREADABLE
 
 
 @given(st.text(alphabet=st.sampled_from('sglang:_token_usage{}="le,+Inf.0 1\n#TYPE'), max_size=200))
-def test_any_engine_output_gives_a_reading_or_a_serving_error(text: str) -> None:
+def test_any_engine_output_produces_a_reading_or_a_serving_error(text: str) -> None:
     try:
         seen = parse_metrics("engine_0", text)
     except ServingError as error:
@@ -185,7 +185,7 @@ def test_sample_without_engines_is_empty() -> None:
     assert (seen.sample.engines, seen.sample.readings) == ((), ())
 
 
-def test_unexpected_errors_are_not_hidden() -> None:
+def test_unexpected_errors_are_raised() -> None:
     class Broken(FakeEngines):
         def metrics(self, engine: str) -> Any:
             raise ZeroDivisionError
@@ -194,7 +194,7 @@ def test_unexpected_errors_are_not_hidden() -> None:
         scrape([Target("one", "http://one", Broken())], now=lambda: 5.0, seconds=1.0)
 
 
-def test_fake_engine_fails_on_request() -> None:
+def test_fake_engine_raises_injected_errors() -> None:
     adapter, targets = fleet(one=FakeEngine(metrics="sglang:num_queue_reqs 3\n"))
     adapter.next("metrics", Fail(ErrorKind.TIMEOUT))
     assert scrape(targets, now=lambda: 5.0, seconds=1.0).errors["one"].kind is ErrorKind.TIMEOUT

@@ -130,7 +130,7 @@ def test_unhealthy_engine_receives_no_requests_until_marked_healthy(stage: Stage
     assert stage.answers() == {one, other}
 
 
-def test_restarted_router_adds_an_engine_marked_healthy(stage: Stage) -> None:
+def test_engine_marked_healthy_is_added_to_a_restarted_router(stage: Stage) -> None:
     engine = stage.engine()
     stage.client.mark_unhealthy(engine)
     assert listed(stage.client).get(engine, False) is False
@@ -186,7 +186,7 @@ def test_engine_that_never_becomes_healthy_is_not_registered(routed: HttpStage) 
     assert closed not in listed(client)
 
 
-def test_stopped_router_is_unreachable() -> None:
+def test_stopped_router_is_reported_as_unreachable() -> None:
     client = SGLangRouter(WIRE, f"http://127.0.0.1:{free_port()}")
     calls: list[Callable[[], object]] = [
         lambda: client.register("http://engine", model="m"), lambda: client.unregister("http://engine"),
@@ -200,7 +200,7 @@ def test_stopped_router_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("body", ['{"workers": 4}', '{"workers": [4]}', "[]", "<html>"])
-def test_invalid_worker_list_is_unreadable(start: Starts, body: str) -> None:
+def test_invalid_worker_list_is_reported_as_unreadable(start: Starts, body: str) -> None:
     from tests.serving.engine.server import Fault
 
     server = start()

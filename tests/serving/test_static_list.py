@@ -16,7 +16,7 @@ from tests.serving.static_list import FileStage, listed, resolved
 POOL = ThreadPoolExecutor(8)
 
 
-def test_file_is_written_atomically(tmp_path: Path) -> None:
+def test_upstream_file_is_written_atomically(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     for number in range(3):
         stage.client.register(f"http://10.0.0.{number}:80", model="m")
@@ -26,14 +26,14 @@ def test_file_is_written_atomically(tmp_path: Path) -> None:
     assert sorted(path.name for path in stage.path.parent.iterdir()) == [".chat.conf.lock", "chat.conf"]
 
 
-def test_file_without_engines_still_has_a_server(tmp_path: Path) -> None:
+def test_upstream_file_without_engines_has_a_placeholder_server(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     stage.client.register("http://10.0.0.1:80", model="m")
     stage.client.unregister("http://10.0.0.1:80")
     assert "    server 127.0.0.1:9 down;  # no-engines" in stage.path.read_text().splitlines()
 
 
-def test_another_process_continues_from_the_file(tmp_path: Path) -> None:
+def test_another_process_preserves_engines_in_the_upstream_file(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     stage.client.register("https://engine.example.com", model="m")
     stage.client.mark_unhealthy("https://engine.example.com")
@@ -41,7 +41,7 @@ def test_another_process_continues_from_the_file(tmp_path: Path) -> None:
     assert listed(again) == {"https://engine.example.com": False}
 
 
-def test_failed_reload_is_retried(tmp_path: Path) -> None:
+def test_failed_router_reload_is_retried(tmp_path: Path) -> None:
     path, reloaded = tmp_path / "chat.conf", tmp_path / "told"
     failing = StaticRouter(
         path, "chat", resolve=resolved, reload=["sh", "-c", "echo no such pid >&2; exit 3"]
@@ -57,7 +57,7 @@ def test_failed_reload_is_retried(tmp_path: Path) -> None:
     assert not reloaded.exists()
 
 
-def test_concurrent_changes_are_not_lost(tmp_path: Path) -> None:
+def test_concurrent_changes_to_the_upstream_file_are_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "chat.conf"
     engines = [f"http://10.0.0.{number}:30000" for number in range(20)]
     each = partial(StaticRouter, path, "chat", resolve=resolved)
@@ -101,7 +101,7 @@ class TenantNameServer:
 ENGINE = "http://engine.example.com:30000"
 
 
-def test_file_contains_the_checked_address_not_the_name(tmp_path: Path) -> None:
+def test_upstream_file_contains_the_validated_ip_address_instead_of_the_name(tmp_path: Path) -> None:
     router = StaticRouter(tmp_path / "chat.conf", "chat", resolve=TenantNameServer("8.8.4.4", "8.8.8.8"))
     router.register(ENGINE, model="m")
     assert read_lines(router.path) == [f"server 8.8.4.4:30000;  # {ENGINE}"]
@@ -111,7 +111,7 @@ def test_file_contains_the_checked_address_not_the_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "127.0.0.1", "10.0.0.9"])
-def test_name_with_a_forbidden_address_is_never_written(tmp_path: Path, address: str) -> None:
+def test_host_name_with_a_forbidden_address_is_never_written(tmp_path: Path, address: str) -> None:
     router = StaticRouter(tmp_path / "chat.conf", "chat", resolve=TenantNameServer("8.8.8.8", address))
     for listed_by in (partial(router.register, model="m"), router.mark_healthy):
         with pytest.raises(ServingError) as caught:
@@ -120,7 +120,7 @@ def test_name_with_a_forbidden_address_is_never_written(tmp_path: Path, address:
     assert not router.path.exists()
 
 
-def test_later_dns_change_does_not_change_the_file(tmp_path: Path) -> None:
+def test_later_dns_change_does_not_change_the_upstream_file(tmp_path: Path) -> None:
     names = TenantNameServer("8.8.8.8")
     router = StaticRouter(tmp_path / "chat.conf", "chat", resolve=names)
     router.register(ENGINE, model="m")
@@ -140,7 +140,7 @@ def test_engine_with_a_new_allowed_address_is_registered_again(tmp_path: Path) -
     assert read_lines(router.path) == [f"server 8.8.4.4:30000;  # {ENGINE}"]
 
 
-def test_names_written_by_an_older_release_are_replaced(tmp_path: Path) -> None:
+def test_host_names_written_by_an_older_release_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "chat.conf"
     path.write_text(
         "upstream chat {\n"

@@ -50,7 +50,7 @@ def requests(server: Server, count: int, tokens: int = 30) -> list[Future[Any]]:
 
 
 @pytest.mark.shows("RLX-29")
-def test_added_engine_gets_and_reports_the_seeds_weights(pair: tuple[Server, Server]) -> None:
+def test_added_engine_receives_and_reports_the_seeds_weights(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     assert added.engine.weights.digest != seed.engine.weights.digest
     assert copy_weights_to(seed, added) == "7"
@@ -61,7 +61,7 @@ def test_added_engine_gets_and_reports_the_seeds_weights(pair: tuple[Server, Ser
 
 
 @pytest.mark.shows("RLX-29", "RLX-35")
-def test_neither_engine_loses_requests(pair: tuple[Server, Server]) -> None:
+def test_weight_copy_loses_no_requests(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     futures = requests(seed, 4) + requests(added, 6)
     copy_weights_to(seed, added)
@@ -70,7 +70,7 @@ def test_neither_engine_loses_requests(pair: tuple[Server, Server]) -> None:
     assert not [path for path, _ in seed.engine.received if path in {"/pause_generation", "/flush_cache"}]
 
 
-def test_no_response_is_computed_while_weights_change(pair: tuple[Server, Server]) -> None:
+def test_engine_computes_no_response_while_its_weights_change(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.faults[SEND] = Fault(slow=0.5)
     futures = requests(added, 2, tokens=20)
@@ -99,7 +99,7 @@ def test_engine_without_a_version_cannot_be_a_seed(pair: tuple[Server, Server]) 
 @pytest.mark.parametrize("step", [JOIN, SEND, "/flush_cache", "/update_weight_version"])
 @pytest.mark.parametrize("side", ["seed", "added"])
 @pytest.mark.parametrize("fault", [Fault(status=500), Fault(hang_up=True), Fault(body='{"success": false}')])
-def test_failed_copy_resumes_the_engine_without_a_version(
+def test_failed_weight_copy_resumes_the_engine_without_a_version(
     pair: tuple[Server, Server], step: str, side: str, fault: Fault
 ) -> None:
     seed, added = pair
@@ -118,7 +118,7 @@ def test_failed_copy_resumes_the_engine_without_a_version(
 
 
 @pytest.mark.shows("RLX-34")
-def test_copy_stops_waiting_for_a_missing_seed_at_the_timeout(pair: tuple[Server, Server]) -> None:
+def test_weight_copy_times_out_if_the_seed_is_missing(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.faults[JOIN] = Fault(slow=30.0)
     seed.engine.weights.join = lambda *_: None  # type: ignore[method-assign]
@@ -129,7 +129,7 @@ def test_copy_stops_waiting_for_a_missing_seed_at_the_timeout(pair: tuple[Server
     assert not added.engine.model.paused
 
 
-def test_weights_that_change_during_the_copy_get_no_version(pair: tuple[Server, Server]) -> None:
+def test_weights_that_change_during_the_copy_are_not_assigned_a_version(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     transfer = seed.engine.weights.transfer
 

@@ -26,18 +26,18 @@ def test_complete_response_is_returned_with_any_status(start: Starts, wire: Wire
     assert wire.get(server.address, "/nothing").status == 404
 
 
-def test_closed_port_is_unreachable(wire: Wire) -> None:
+def test_closed_port_is_reported_as_unreachable(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert catch_error(wire, f"http://127.0.0.1:{port}").kind is ErrorKind.UNREACHABLE
 
 
-def test_unresolvable_name_is_unreachable(wire: Wire) -> None:
+def test_unresolvable_host_name_is_reported_as_unreachable(wire: Wire) -> None:
     assert catch_error(wire, "http://engine.invalid:30000").kind is ErrorKind.UNREACHABLE
 
 
 @pytest.mark.parametrize("fault", [Fault(slow=0.8), Fault(drip=True)])
-def test_slow_or_dripping_server_is_cut_off_in_time(start: Starts, fault: Fault) -> None:
+def test_slow_or_trickling_response_times_out(start: Starts, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
     began = time.monotonic()
@@ -46,20 +46,20 @@ def test_slow_or_dripping_server_is_cut_off_in_time(start: Starts, fault: Fault)
 
 
 @pytest.mark.parametrize("fault", [Fault(half=True), Fault(hang_up=True)])
-def test_incomplete_response_is_an_error(start: Starts, wire: Wire, fault: Fault) -> None:
+def test_incomplete_response_raises_an_error(start: Starts, wire: Wire, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
     assert catch_error(wire, server.address, "/server_info").kind is ErrorKind.UNREADABLE
 
 
-def test_endless_response_is_cut_off(start: Starts) -> None:
+def test_response_above_the_size_limit_is_rejected(start: Starts) -> None:
     server = start()
     server.engine.faults["/metrics"] = Fault(body="x" * 100_000)
     error = catch_error(Wire(HERE, max_bytes=50_000), server.address, "/metrics")
     assert (error.kind, error.message) == (ErrorKind.UNREADABLE, "the response exceeds 50000 bytes")
 
 
-def test_response_in_another_protocol_is_unreadable(wire: Wire) -> None:
+def test_non_http_response_is_reported_as_unreadable(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -81,12 +81,14 @@ def test_redirect_is_not_followed(start: Starts, wire: Wire) -> None:
     assert other.engine.received == []
 
 
-def test_token_is_sent_but_never_shown(start: Starts) -> None:
+def test_token_is_not_shown_in_repr(start: Starts) -> None:
     assert "hunter2" not in repr(Wire(HERE, token="hunter2"))
 
 
 @pytest.mark.parametrize("body", ["[1]", "{", '{"a": NaN}', "\x00", "[" * 100_000])
-def test_response_without_a_json_object_is_unreadable(start: Starts, wire: Wire, body: str) -> None:
+def test_response_without_a_json_object_is_reported_as_unreadable(
+    start: Starts, wire: Wire, body: str
+) -> None:
     server = start()
     server.engine.faults["/server_info"] = Fault(body=body)
     with pytest.raises(ServingError) as caught:

@@ -43,7 +43,7 @@ def log_lines() -> Iterator[LogLines]:
     root.removeHandler(written.handler)
 
 
-def test_request_log_contains_route_and_id(
+def test_log_of_a_request_contains_route_and_request_id(
     db: None, log_lines: LogLines, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "berth.requests")
@@ -54,7 +54,7 @@ def test_request_log_contains_route_and_id(
     assert "hidden" not in log_lines.stream.getvalue()
 
 
-def test_cycle_log_contains_its_number(stage: Stage, log_lines: LogLines, monkeypatch) -> None:
+def test_log_of_a_cycle_contains_its_number(stage: Stage, log_lines: LogLines, monkeypatch) -> None:
     def broken(order: object) -> None:
         raise OSError("no space left on device")
 
@@ -70,7 +70,7 @@ def a_job() -> None:
     logging.getLogger("a.job").warning("half way")
 
 
-def test_job_log_contains_its_name_and_id(db: None, log_lines: LogLines) -> None:
+def test_log_of_a_background_job_contains_its_name_and_id(db: None, log_lines: LogLines) -> None:
     number = async_task("tests.tracing.test_logs.a_job", sync=True)
     entry = log_lines.entry("half way")
     assert (entry["task"], entry["task_id"]) == ("tests.tracing.test_logs.a_job", number)
@@ -78,7 +78,7 @@ def test_job_log_contains_its_name_and_id(db: None, log_lines: LogLines) -> None
     assert "task" not in log_lines.entry("afterwards")
 
 
-async def test_log_lines_of_a_websocket_share_one_id() -> None:
+async def test_log_lines_of_a_websocket_share_one_request_id() -> None:
     heard = []
 
     async def app(scope: object, receive: object, send: object) -> None:
@@ -92,7 +92,7 @@ async def test_log_lines_of_a_websocket_share_one_id() -> None:
     assert "request_id" not in structlog.contextvars.get_contextvars()
 
 
-def test_markup_line_breaks_and_exceptions_stay_on_one_line(log_lines: LogLines) -> None:
+def test_log_record_with_line_breaks_or_an_exception_is_one_line(log_lines: LogLines) -> None:
     try:
         raise ValueError("<b>two\nlines</b>")
     except ValueError:

@@ -35,7 +35,7 @@ def secret(db: None) -> str:
     return tokens.issue(actor=make_cast().dave, name="t", scopes=["read"], expires_at=None)[1]
 
 
-def test_request_is_a_span_of_the_callers_trace_and_is_named_after_its_route(
+def test_request_span_belongs_to_the_callers_trace_and_is_named_after_its_route(
     collector: Collector, secret: str
 ) -> None:
     path = "/api/v1/workloads/00000000-0000-4000-8000-000000000001?search=hidden"
@@ -51,7 +51,7 @@ def test_request_is_a_span_of_the_callers_trace_and_is_named_after_its_route(
     assert not span.failed, "an error response does not make the span fail"
 
 
-def test_cycle_is_one_trace_with_its_number(collector: Collector, stage: Stage) -> None:
+def test_scheduling_cycle_creates_one_trace_with_its_number(collector: Collector, stage: Stage) -> None:
     stage.submit("train", roles=[{"name": "worker", "gpu": 1}])
     stage.tick(2)
     collector.wait_for("scheduler tick", "commit", "record cycle")
@@ -69,7 +69,7 @@ def a_job(number: int) -> int:
     return number
 
 
-def test_background_job_is_a_span_marked_on_failure(collector: Collector, db: None) -> None:
+def test_background_job_creates_a_span_that_records_a_failure(collector: Collector, db: None) -> None:
     async_task("tests.tracing.test_traces.a_job", 1, sync=True)
     with pytest.raises(AssertionError):
         async_task("tests.tracing.test_traces.a_job", 0, sync=True)
@@ -78,7 +78,7 @@ def test_background_job_is_a_span_marked_on_failure(collector: Collector, db: No
     assert [span.failed for span in collector.named(name)] == [False, True]
 
 
-def test_provider_calls_are_spans_with_request_and_error(
+def test_provider_calls_create_spans_with_request_and_error(
     collector: Collector, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = make.pool("elastic")
@@ -100,7 +100,7 @@ def test_provider_calls_are_spans_with_request_and_error(
     assert terminate.attributes["berth.nodes.requested"] == 2
 
 
-def test_service_pass_is_a_span(collector: Collector, transactional_db: None) -> None:
+def test_service_controller_pass_creates_a_span(collector: Collector, transactional_db: None) -> None:
     played = make_stage()
     service = played.submit()
     rounds = ServiceLoop(clock=played.stage.clock, ports=lambda fence: played.ports)

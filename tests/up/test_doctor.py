@@ -38,7 +38,7 @@ def state(check: dict[str, Any]) -> tuple[str, str, str]:
     return check["status"], check["finding"], check["remedy"]
 
 
-def test_doctor_finds_the_isolation_by_running_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_detects_isolation_by_running_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_IMAGES", "off")
     isolation = LocalRuntime(tmp_path / "run", anchor="").isolation
     code, checks = run_doctor()
@@ -64,7 +64,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_bare_machine_gets_a_remedy_for_each_limitation() -> None:
+def test_doctor_suggests_a_remedy_for_each_limitation() -> None:
     code, checks = run_doctor()
     assert code == 0, "Berth runs, with limitations"
     status, finding, remedy = state(checks["Isolation"])
@@ -78,7 +78,7 @@ def test_bare_machine_gets_a_remedy_for_each_limitation() -> None:
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_missing_required_isolation_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_required_isolation_sets_a_nonzero_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "require")
     code, checks = run_doctor()
     assert (code, checks["Isolation"]["status"]) == (1, "missing")
@@ -88,7 +88,7 @@ def test_missing_required_isolation_sets_the_exit_code(monkeypatch: pytest.Monke
     assert "Use require, auto or off" in checks["Isolation"]["finding"]
 
 
-def test_remedy_for_a_directory_readable_by_others_is_a_command(home: Path) -> None:
+def test_remedy_for_a_world_readable_directory_is_a_command(home: Path) -> None:
     home.mkdir()
     home.chmod(0o755)
     check = server._directory(home)
@@ -98,7 +98,7 @@ def test_remedy_for_a_directory_readable_by_others_is_a_command(home: Path) -> N
 
 
 @pytest.mark.parametrize(("free", "status"), [(0.5, "missing"), (5, "limited"), (50, "ok")])
-def test_disk_space_is_compared_with_what_berth_needs(
+def test_doctor_compares_disk_space_with_the_required_space(
     home: Path, monkeypatch: pytest.MonkeyPatch, free: float, status: str
 ) -> None:
     usage = SimpleNamespace(free=int(free * 1024**3))
@@ -106,14 +106,14 @@ def test_disk_space_is_compared_with_what_berth_needs(
     assert server._disk(home).status == status
 
 
-def test_unreachable_database_is_reported_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor_reports_an_unreachable_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://berth@/berth?host={tmp_path}")
     check = server._database()
     assert (check.status, check.remedy) == ("missing", "Correct DATABASE_URL.")
     assert "No such file or directory" in check.finding
 
 
-def test_database_with_an_ordinary_role_passes(monkeypatch: pytest.MonkeyPatch, postgres: str) -> None:
+def test_database_with_an_unprivileged_role_passes(monkeypatch: pytest.MonkeyPatch, postgres: str) -> None:
     monkeypatch.setenv("DATABASE_URL", postgres)
     check = server._database()
     is_superuser = "superuser" in check.finding
@@ -121,7 +121,7 @@ def test_database_with_an_ordinary_role_passes(monkeypatch: pytest.MonkeyPatch, 
     assert check.finding.startswith("PostgreSQL ")
 
 
-def test_text_has_one_line_per_check_and_the_remedies_below(
+def test_text_output_has_one_line_per_check_followed_by_remedies(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.mkdir()
@@ -135,7 +135,7 @@ def test_text_has_one_line_per_check_and_the_remedies_below(
     )
 
 
-def test_gpus_match_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reported_gpus_match_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     probe = tmp_path / "nvidia-smi"
     probe.write_text("#!/bin/sh\necho '0, GPU-a, 5, 100'\necho '1, GPU-b, 5, 100'\n")
     probe.chmod(0o755)

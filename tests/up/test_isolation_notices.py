@@ -26,7 +26,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_demo_without_enclosures_turns_isolation_off_and_announces_it(tmp_path: Path) -> None:
+def test_demo_without_isolation_support_disables_isolation_and_says_so(tmp_path: Path) -> None:
     notice = choose_isolation(tmp_path, demo=True)
     assert "Warning: the demo runs its pods without isolation. bubblewrap is not installed." in notice
     assert "the demo ignores the limits of documents" in notice
@@ -34,16 +34,14 @@ def test_demo_without_enclosures_turns_isolation_off_and_announces_it(tmp_path: 
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_variable_set_by_the_operator_also_applies_to_a_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_isolation_variable_also_applies_to_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "require")
     assert "Warning: this machine runs no pods. bubblewrap is not" in choose_isolation(tmp_path, demo=True)
     assert os.environ["BERTH_ISOLATION"] == "require"
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_installation_without_enclosures_serves_only_one_project(tmp_path: Path) -> None:
+def test_installation_without_isolation_serves_only_one_project(tmp_path: Path) -> None:
     notice = choose_isolation(tmp_path, demo=False)
     assert "Warning: this machine serves only one project. bubblewrap is not installed." in notice
     assert not {"BERTH_ISOLATION", "BERTH_LIMITS"} & os.environ.keys(), (
@@ -51,7 +49,7 @@ def test_installation_without_enclosures_serves_only_one_project(tmp_path: Path)
     )
 
 
-def test_isolation_that_is_off_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_isolation_is_announced_at_startup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "off")
     assert "pods are not isolated, because BERTH_ISOLATION is off" in choose_isolation(tmp_path, demo=False)
 

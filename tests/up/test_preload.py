@@ -102,12 +102,14 @@ def run_program(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(completed.stdout.splitlines()[-1]))
 
 
-def test_preloaded_process_has_neither_threads_nor_database_connections(tmp_path: Path) -> None:
+def test_preloading_process_has_no_threads_or_database_connections(tmp_path: Path) -> None:
     loaded = f"import os; os.environ['BERTH_HOME'] = {str(tmp_path)!r}\n{LOADED}"
     assert run_program(loaded) == {"threads": 1, "connections": 0}
 
 
-def test_forked_process_is_a_child_of_the_supervisor_and_outlives_the_preloaded_one(tmp_path: Path) -> None:
+def test_forked_process_is_reparented_to_the_supervisor_and_outlives_the_preloading_process(
+    tmp_path: Path,
+) -> None:
     facts = run_program(SUPERVISOR, str(tmp_path), PRELOAD)
     assert facts == {
         "parent": True,

@@ -32,13 +32,13 @@ def run_and_end(child: Child, now: float) -> float | None:
     return child.restart_at
 
 
-def test_child_that_keeps_failing_is_restarted_with_a_growing_delay(tmp_path: Path) -> None:
+def test_repeatedly_failing_child_is_restarted_with_a_growing_delay(tmp_path: Path) -> None:
     child = make_child(tmp_path, "raise SystemExit(3)")
     pauses = [run_and_end(child, now=100.0) for _ in range(9)]
     assert pauses == [100.0, 100.25, 100.5, 101.0, 102.0, 104.0, 108.0, 110.0, 110.0]
 
 
-def test_child_that_ran_steadily_is_restarted_immediately(tmp_path: Path) -> None:
+def test_child_that_fails_after_a_long_run_is_restarted_immediately(tmp_path: Path) -> None:
     child = make_child(tmp_path, "raise SystemExit(3)")
     for _ in range(5):
         run_and_end(child, now=100.0)
@@ -115,7 +115,7 @@ print("stopped", flush=True)
 """
 
 
-def test_pods_that_outlive_their_starter_process_are_stopped(tmp_path: Path) -> None:
+def test_pods_that_outlive_the_process_that_started_them_are_stopped(tmp_path: Path) -> None:
     supervisor = subprocess.Popen(
         [sys.executable, "-c", SUPERVISED, str(tmp_path)], env=ENV, stdout=subprocess.PIPE, text=True
     )
@@ -126,7 +126,7 @@ def test_pods_that_outlive_their_starter_process_are_stopped(tmp_path: Path) -> 
     assert not Path(f"/proc/{pod}").exists()
 
 
-def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
+def test_tied_process_ends_with_its_parent(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys, time; from berth.tied import tie_to_parent; import signal\n"
         "child = subprocess.Popen(tie_to_parent(['sleep', '1000'], death_signal=signal.SIGKILL))\n"
@@ -141,14 +141,14 @@ def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
     until(lambda: not is_alive(tied_one))
 
 
-def test_process_tied_to_an_ended_process_never_starts(tmp_path: Path) -> None:
+def test_process_tied_to_an_ended_parent_never_starts(tmp_path: Path) -> None:
     line = tie_to_parent(["touch", str(tmp_path / "started")])
     line[3] = "1"  # a different process, as if the original process had exited
     assert subprocess.run(line, check=False).returncode == 0
     assert not (tmp_path / "started").exists()
 
 
-def test_home_directory_is_claimed_by_one_process(tmp_path: Path) -> None:
+def test_home_directory_is_locked_by_one_process(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with claim_home(tmp_path) as lock:
         assert tmp_path.stat().st_mode & 0o777 == 0o700, "other users have no access"
@@ -159,7 +159,9 @@ def test_home_directory_is_claimed_by_one_process(tmp_path: Path) -> None:
         pass
 
 
-def test_default_port_falls_back_but_a_requested_port_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_port_falls_back_to_a_free_port_but_a_requested_port_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with bind_socket("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         monkeypatch.setattr("berth.server.up.address.FIRST_PORT", port)

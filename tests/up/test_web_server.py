@@ -25,20 +25,22 @@ async def run_until_signal(server: SharedServer) -> None:
         await running
 
 
-async def test_signal_ends_the_server_without_waiting_for_its_next_tick(
+async def test_signal_stops_the_server_without_waiting_for_its_next_tick(
     server: SharedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "TICK_SECONDS", 3600.0)
     await run_until_signal(server)
 
 
-async def test_signal_before_the_server_runs_ends_it(server: SharedServer) -> None:
+async def test_signal_received_during_startup_stops_the_server(server: SharedServer) -> None:
     server.handle_exit(signal.SIGTERM, None)
     async with asyncio.timeout(30):
         await server.main_loop()
 
 
-async def test_response_date_is_updated(server: SharedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_date_header_of_responses_is_updated(
+    server: SharedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(serve, "TICK_SECONDS", 0.0)
     running = asyncio.create_task(server.main_loop())
     headers = server.server_state.default_headers = [(b"date", b"yesterday")]

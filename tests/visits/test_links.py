@@ -43,13 +43,13 @@ def test_undeclared_port_cannot_be_opened(offline_setup: VisitSetup) -> None:
         offline_setup.link(port="5432")
 
 
-def test_workload_that_is_not_running_has_no_link(offline_setup: VisitSetup) -> None:
+def test_link_for_a_workload_that_is_not_running_is_rejected(offline_setup: VisitSetup) -> None:
     offline_setup.workload.phase = Phase.SUSPENDED
     with pytest.raises(Conflict, match="is suspended"):
         offline_setup.link()
 
 
-def test_link_opens_only_once(visit_setup: VisitSetup) -> None:
+def test_port_link_can_be_used_only_once(visit_setup: VisitSetup) -> None:
     secret = visit_setup.link()
     assert visit_setup.ask(OPEN_PREFIX + secret).status_code == 303
     again = visit_setup.ask(OPEN_PREFIX + secret)
@@ -57,7 +57,7 @@ def test_link_opens_only_once(visit_setup: VisitSetup) -> None:
     assert "set-cookie" not in again.headers
 
 
-def test_concurrent_uses_of_a_link_open_one_visit(offline_setup: VisitSetup) -> None:
+def test_concurrent_uses_of_a_port_link_open_one_visit(offline_setup: VisitSetup) -> None:
     secret, now = offline_setup.link(), timezone.now()
     got = 0
     for _ in range(5):
@@ -69,7 +69,7 @@ def test_concurrent_uses_of_a_link_open_one_visit(offline_setup: VisitSetup) -> 
     assert got == 1
 
 
-def test_link_is_valid_only_for_its_port_and_for_one_minute(offline_setup: VisitSetup) -> None:
+def test_port_link_is_valid_only_for_its_port_and_for_one_minute(offline_setup: VisitSetup) -> None:
     secret, now = offline_setup.link(), timezone.now()
     with pytest.raises(ports.InvalidVisit):
         ports.redeem_link(secret, offline_setup.workload.pk, "other", now)
@@ -78,7 +78,7 @@ def test_link_is_valid_only_for_its_port_and_for_one_minute(offline_setup: Visit
     assert ports.redeem_link(secret, offline_setup.workload.pk, "lab", now)
 
 
-def test_database_stores_neither_link_nor_cookie_in_plain_text(visit_setup: VisitSetup) -> None:
+def test_port_links_and_cookies_are_not_stored_in_plain_text(visit_setup: VisitSetup) -> None:
     secret = visit_setup.link()
     cookie = visit_setup.ask(OPEN_PREFIX + secret).cookies["berth_port"]
     row = str(PortLink.objects.values().get())
@@ -86,7 +86,7 @@ def test_database_stores_neither_link_nor_cookie_in_plain_text(visit_setup: Visi
     assert cookie not in row
 
 
-def test_cookie_is_valid_only_for_its_own_port(visit_setup: VisitSetup) -> None:
+def test_visit_cookie_is_valid_only_for_its_own_port(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     other = visit_setup.origins.origin_for(visit_setup.workload.pk, "other").removeprefix("http://")
     assert visit_setup.ask("/", cookie=cookie, headers={"Host": other}).status_code == 403
@@ -148,7 +148,7 @@ def test_visit_does_not_outlive_its_token(offline_setup: VisitSetup) -> None:
     assert PortLink.objects.get().visit_until == soon
 
 
-def test_cookie_works_for_the_next_run_but_not_between_runs(offline_setup: VisitSetup) -> None:
+def test_visit_cookie_works_for_the_next_run_but_not_between_runs(offline_setup: VisitSetup) -> None:
     cookie, now = offline_setup.enter(), timezone.now()
     offline_setup.workload.run = 2
     offline_setup.workload.save()

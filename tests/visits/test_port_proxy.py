@@ -59,13 +59,13 @@ def test_request_without_a_visit_does_not_reach_the_pod(visit_setup: VisitSetup)
     assert visit_setup.server.heard == []
 
 
-def test_berth_and_visit_cookies_never_reach_the_pod(visit_setup: VisitSetup) -> None:
+def test_berth_and_visit_cookies_are_not_forwarded_to_the_pod(visit_setup: VisitSetup) -> None:
     cookie = f"sessionid=secret; {visit_setup.visit()}; theirs=1; csrftoken=token; more=2"
     heard = dict(visit_setup.ask("/tell", cookie=cookie).json()["headers"])
     assert heard["cookie"] == "theirs=1; more=2"
 
 
-def test_pod_gets_the_host_name_and_its_own_request_secret(
+def test_pod_receives_the_host_name_and_its_own_request_secret(
     visit_setup: VisitSetup,
 ) -> None:
     headers = {"X-Forwarded-For": "8.8.8.8", "X-Forwarded-Proto": "x", "Connection": "x-mine", "X-Mine": "1"}
@@ -80,7 +80,7 @@ def test_pod_gets_the_host_name_and_its_own_request_secret(
     assert visit_setup.server.heard[-1]["query"] == "a=%20b"
 
 
-def test_authorization_header_of_the_page_is_forwarded(visit_setup: VisitSetup) -> None:
+def test_authorization_header_is_forwarded_to_the_pod(visit_setup: VisitSetup) -> None:
     own = {"Authorization": "token of-the-page"}
     heard = dict(visit_setup.ask("/tell", cookie=visit_setup.visit(), headers=own).json()["headers"])
     assert heard["authorization"] == "token of-the-page"
@@ -156,7 +156,7 @@ def test_truncated_response_raises_a_transport_error(visit_setup: VisitSetup) ->
         visit_setup.ask("/broken", cookie=visit_setup.visit())
 
 
-def test_page_explains_that_no_process_listens_on_the_port(visit_setup: VisitSetup) -> None:
+def test_error_page_explains_that_no_process_listens_on_the_port(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     with served(visit_setup.server) as free:
         pass
@@ -175,7 +175,7 @@ def test_visit_that_ends_before_the_pod_responds_gets_an_error_page(visit_setup:
     assert "Open this port from Berth" in answer.text
 
 
-def test_page_explains_that_the_database_cannot_be_reached(
+def test_error_page_explains_that_the_database_is_unreachable(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -187,7 +187,7 @@ def test_page_explains_that_the_database_cannot_be_reached(
     assert "database cannot be reached" in answer.text
 
 
-def test_websockets_pass_messages_and_close_codes_both_ways(visit_setup: VisitSetup) -> None:
+def test_websocket_messages_and_close_codes_are_forwarded_in_both_directions(visit_setup: VisitSetup) -> None:
     with open_socket(visit_setup, subprotocols=["a", "b"]) as line:  # type: ignore[list-item]
         assert line.subprotocol == "b"
         line.send("hello")
@@ -214,12 +214,12 @@ def test_cross_site_websocket_is_rejected(visit_setup: VisitSetup, origin: str) 
     assert visit_setup.server.heard == []
 
 
-def test_websocket_that_the_pod_rejects_is_rejected(visit_setup: VisitSetup) -> None:
+def test_websocket_rejected_by_the_pod_is_rejected_by_the_proxy(visit_setup: VisitSetup) -> None:
     with pytest.raises(InvalidStatus):
         open_socket(visit_setup, "/closed")
 
 
-def test_redirects_from_the_pod_are_not_followed(visit_setup: VisitSetup) -> None:
+def test_redirect_from_the_pod_is_not_followed(visit_setup: VisitSetup) -> None:
     other = Pod()
     with served(other) as elsewhere:
         with pytest.raises(InvalidStatus):
@@ -246,7 +246,7 @@ def close_account(visit_setup: VisitSetup, session: str) -> None:
 
 
 @pytest.mark.parametrize("end", [lose_role, delete_session, close_account], ids=lambda end: end.__name__)
-def test_open_visit_is_cut_off_when_access_ends(
+def test_open_visit_is_closed_when_access_is_revoked(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[VisitSetup, str], None]
 ) -> None:
     """The visit ends soon, although nothing else causes its row to be read."""
@@ -283,7 +283,7 @@ def test_connections_per_port_are_limited(visit_setup: VisitSetup) -> None:
     assert visit_setup.ask("/", cookie=cookie).status_code == 200
 
 
-def test_berth_and_cloud_metadata_are_never_called() -> None:
+def test_berth_and_cloud_metadata_addresses_are_never_called() -> None:
     assert not is_allowed(PortAddress("127.0.0.1", 8000, ""), {8000})
     assert not is_allowed(PortAddress("169.254.169.254", 80, ""), ())
     assert not is_allowed(PortAddress("::ffff:169.254.169.254", 80, ""), ())
@@ -291,7 +291,7 @@ def test_berth_and_cloud_metadata_are_never_called() -> None:
     assert is_allowed(PortAddress("10.1.2.3", 8000, ""), {8000})
 
 
-def test_other_hosts_are_served_by_berth(visit_setup: VisitSetup) -> None:
+def test_requests_for_other_hosts_are_handled_by_berth(visit_setup: VisitSetup) -> None:
     for host in (
         "127.0.0.1",
         f"localhost:{visit_setup.port}",

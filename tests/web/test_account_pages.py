@@ -33,7 +33,7 @@ def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignI
     assert Audit.objects.get(action="set_password").actor == "dave"
 
 
-def test_password_dialog_redirects_so_that_live_updates_reconnect(cast: Cast, sign_in: SignIn) -> None:
+def test_password_dialog_redirects_to_reconnect_live_updates(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").post("/account/password", FORM, **HTMX)
     assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/account")
 
@@ -53,7 +53,7 @@ def test_password_change_revokes_tokens_on_request(cast: Cast, sign_in: SignIn) 
     ({"new_password": "short", "repeated": "short"}, "too short"),
     ({"new_password": ""}, "Enter a value."),
 ])  # fmt: skip
-def test_invalid_password_form_shows_errors_and_no_password(
+def test_invalid_password_form_shows_errors_without_the_password(
     cast: Cast, sign_in: SignIn, change: dict[str, str], message: str
 ) -> None:
     answer = sign_in("dave").post("/account/password", FORM | change)
@@ -64,7 +64,7 @@ def test_invalid_password_form_shows_errors_and_no_password(
     assert User.objects.get(username="dave").check_password(OLD)
 
 
-def test_wrong_current_password_is_throttled(cast: Cast, sign_in: SignIn, settings) -> None:
+def test_wrong_current_passwords_are_throttled(cast: Cast, sign_in: SignIn, settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     dave = sign_in("dave")
     answers = [dave.post("/account/password", FORM | {"current_password": str(n)}) for n in range(4)]
@@ -72,7 +72,7 @@ def test_wrong_current_password_is_throttled(cast: Cast, sign_in: SignIn, settin
     assert "Too many attempts. Try again in" in answers[-1].content.decode()
 
 
-def test_single_sign_on_user_has_no_password_form(cast: Cast, sign_in: SignIn) -> None:
+def test_single_sign_on_users_see_no_password_form(cast: Cast, sign_in: SignIn) -> None:
     user = User.objects.get(username="dave")
     user.set_unusable_password()
     user.save()

@@ -22,7 +22,7 @@ def test_activity_shows_only_changed_fields(cast: Cast, sign_in: SignIn) -> None
     assert second == [("GPUs", "2", "4"), ("GPU limit", "", "8")]
 
 
-def test_activity_uses_the_role_and_unit_names_of_other_pages(cast: Cast, sign_in: SignIn) -> None:
+def test_activity_and_other_pages_use_the_same_role_and_unit_names(cast: Cast, sign_in: SignIn) -> None:
     members.grant(actor=cast.alice, user=cast.dave.user, role="project_admin", scope=cast.vision)
     values = {"gpu_hours": 4500, "warn_at": [80, 100]}
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values=values)

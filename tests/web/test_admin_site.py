@@ -74,7 +74,7 @@ def running_workload(cast: Cast) -> Workload:
 
 
 @pytest.mark.parametrize("name", model_names())
-def test_every_change_list_and_its_first_row_open(
+def test_every_change_list_and_its_first_row_can_be_opened(
     name: str, admin_client: Client, running_workload: Workload
 ) -> None:
     assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_changelist")))
@@ -98,7 +98,7 @@ def test_pending_workload_shows_its_smallest_change(admin_client: Client, cast: 
     assert "The workload would start now if project vision had a quota of 1 GPU instead of 0." in text
 
 
-def test_refused_search_for_a_change_shows_when_to_try_again(
+def test_rate_limited_search_for_a_change_shows_when_to_retry(
     admin_client: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(workload: Workload) -> str:
@@ -110,7 +110,7 @@ def test_refused_search_for_a_change_shows_when_to_try_again(
     assert (answer.status_code, "Try again in 2 s." in answer.content.decode()) == (200, True)
 
 
-def test_staff_without_platform_role_gets_403(cast: Cast, running_workload: Workload) -> None:
+def test_staff_user_without_a_platform_role_gets_403(cast: Cast, running_workload: Workload) -> None:
     user = cast.dave.user
     user.is_staff = True
     user.save()
@@ -133,7 +133,7 @@ def test_sidebar_links_to_every_registered_model(admin_client: Client) -> None:
     assert all(reverse(f"admin:{model}_changelist") in text for model in registered)
 
 
-def test_index_lists_what_needs_attention(admin_client: Client, running_workload: Workload) -> None:
+def test_index_lists_items_that_need_attention(admin_client: Client, running_workload: Workload) -> None:
     text = admin_client.get("/admin/").content.decode()
     assert "No leader" in text and text.count("Needs attention") == 1
     assert "vision/train" in text and "ads/rank" in text
@@ -143,7 +143,7 @@ def test_index_lists_what_needs_attention(admin_client: Client, running_workload
     assert "local: provider errors" in admin_client.get("/admin/").content.decode()
 
 
-def test_index_hides_workloads_from_staff_without_platform_role(
+def test_index_hides_workloads_from_staff_users_without_a_platform_role(
     cast: Cast, running_workload: Workload
 ) -> None:
     user = cast.dave.user
@@ -155,7 +155,7 @@ def test_index_hides_workloads_from_staff_without_platform_role(
     assert "vision/train" not in text and "Only platform admins" in text
 
 
-def test_pool_form_offers_fake_provider_only_if_enabled_or_in_use(
+def test_pool_form_offers_the_fake_provider_only_if_enabled_or_in_use(
     admin_client: Client, cast: Cast, settings: Any
 ) -> None:
     other = make.pool(name="real", provider="local", runtime="local")
@@ -221,7 +221,7 @@ def test_history_rows_cannot_be_added_changed_or_deleted(
         )
 
 
-def test_eviction_page_shows_the_numbers_behind_it(admin_client: Client, running_workload: Workload) -> None:
+def test_eviction_page_shows_the_underlying_numbers(admin_client: Client, running_workload: Workload) -> None:
     row = Eviction.objects.get()
     text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[row.pk])).content.decode()
     assert row.rule in text
@@ -255,7 +255,7 @@ def test_selected_evictions_are_exported_as_csv(admin_client: Client, running_wo
     assert lines[0]["preemptor_project"] == "ads"
 
 
-def test_cycle_is_replayed_and_compared(admin_client: Client) -> None:
+def test_replay_action_compares_a_cycle_with_its_replay(admin_client: Client) -> None:
     train = {"name": "train", "project": "vision", "roles": [{"gpu": 1}]}
     snapshot = load(
         {
@@ -282,7 +282,7 @@ def test_cycle_is_replayed_and_compared(admin_client: Client) -> None:
         assert message in admin_client.get(f"{address}/", follow=True).content.decode()
 
 
-def test_department_created_in_admin_site_is_audited(admin_client: Client) -> None:
+def test_department_created_in_the_admin_site_is_audited(admin_client: Client) -> None:
     answer = admin_client.post(
         reverse("admin:projects_department_add"), {"name": "ops", "title": "", "rank": "0"}
     )
@@ -291,7 +291,7 @@ def test_department_created_in_admin_site_is_audited(admin_client: Client) -> No
     assert (row.actor, row.action) == ("alice", "create")
 
 
-def test_quota_changed_in_admin_site_gets_new_version_and_audit_row(
+def test_quota_edit_in_the_admin_site_creates_a_new_version_and_audit_row(
     admin_client: Client, running_workload: Workload
 ) -> None:
     quota = Quota.objects.get()
@@ -317,20 +317,20 @@ def test_invalid_quota_shows_an_error_and_is_not_stored(
     assert quota.gpu_milli == 2000
 
 
-def test_role_revoked_in_admin_site_is_audited(cast: Cast, admin_client: Client) -> None:
+def test_role_revoked_in_the_admin_site_is_audited(cast: Cast, admin_client: Client) -> None:
     row = Membership.objects.get(user=cast.dave.user)
     admin_client.post(reverse("admin:projects_membership_delete", args=[row.pk]), {"post": "yes"})
     assert not Membership.objects.filter(user=cast.dave.user).exists()
     assert Audit.objects.filter(object_type="membership", action="revoke", actor="alice").exists()
 
 
-def test_department_with_projects_is_not_deleted(cast: Cast, admin_client: Client) -> None:
+def test_department_with_projects_cannot_be_deleted(cast: Cast, admin_client: Client) -> None:
     address = reverse("admin:projects_department_delete", args=[cast.research.pk])
     admin_client.post(address, {"post": "yes"}, follow=True)
     assert Department.objects.filter(pk=cast.research.pk).exists()
 
 
-def test_cancel_action_cancels_workload_and_is_audited(admin_client: Client, cast: Cast) -> None:
+def test_cancel_action_cancels_the_workload_and_is_audited(admin_client: Client, cast: Cast) -> None:
     waiting = make.workload(cast.vision, "wait")
     admin_client.post(
         reverse("admin:projects_workload_changelist"), {"action": "cancel", "_selected_action": [waiting.pk]}

@@ -20,7 +20,7 @@ def site(tmp_path: Path, settings: Any) -> Path:
 
 
 @pytest.mark.usefixtures("site")
-def test_built_site_is_served_without_sign_in(client: Client) -> None:
+def test_built_documentation_is_served_without_sign_in(client: Client) -> None:
     assert client.get("/docs").headers["Location"] == "/docs/"
     assert client.get("/docs/concepts").headers["Location"] == "/docs/concepts/"
     response = client.get("/docs/concepts/")
@@ -32,11 +32,11 @@ def test_built_site_is_served_without_sign_in(client: Client) -> None:
 @pytest.mark.parametrize(
     "path", ["/docs/../private.txt", "/docs/%2e%2e/private.txt", "/docs/missing", "/docs//etc/passwd"]
 )
-def test_files_outside_the_site_are_not_served(client: Client, path: str) -> None:
+def test_files_outside_the_documentation_are_not_served(client: Client, path: str) -> None:
     assert client.get(path).status_code in {400, 404}
 
 
-def test_missing_site_is_explained_with_the_command_that_builds_it(
+def test_page_for_missing_documentation_shows_the_build_command(
     client: Client, tmp_path: Path, settings: Any
 ) -> None:
     settings.BERTH_DOCS = tmp_path

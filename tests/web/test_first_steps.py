@@ -33,7 +33,7 @@ def open_steps(cast: Cast) -> list[str]:
     return [step.title for step in first_steps(cast.alice, can_submit=True) if not step.done]
 
 
-def test_admin_of_empty_installation_is_led_to_the_first_workload(empty: Cast, sign_in) -> None:
+def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(empty: Cast, sign_in) -> None:
     text = sign_in("alice").get("/").content.decode()
     for title in open_steps(empty):
         assert title in text
@@ -54,7 +54,7 @@ def test_admin_of_empty_installation_is_led_to_the_first_workload(empty: Cast, s
     assert first_steps(empty.alice, can_submit=True) == [], "an installation that runs work needs no guide"
 
 
-def test_member_sees_own_steps_until_the_first_submission(cast: Cast, sign_in) -> None:
+def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in) -> None:
     make.workload(cast.vision, "carols", by=cast.carol.user)
     text = sign_in("dave").get("/").content.decode()
     assert "Submit your first workload" in text
@@ -64,11 +64,11 @@ def test_member_sees_own_steps_until_the_first_submission(cast: Cast, sign_in) -
 
 
 @pytest.mark.parametrize("name", ["erin", "frank"])
-def test_users_who_may_not_submit_see_no_steps(name: str, cast: Cast, sign_in) -> None:
+def test_users_without_permission_to_submit_see_no_steps(name: str, cast: Cast, sign_in) -> None:
     assert "First steps" not in sign_in(name).get("/").content.decode()
 
 
-def test_steps_are_read_in_one_statement(cast: Cast) -> None:
+def test_first_steps_are_loaded_in_one_query(cast: Cast) -> None:
     for actor in (cast.alice, cast.dave):
         with CaptureQueriesContext(connection) as queries:
             first_steps(actor, can_submit=True)
@@ -76,7 +76,7 @@ def test_steps_are_read_in_one_statement(cast: Cast) -> None:
         assert len(own) == 1
 
 
-def test_every_page_of_the_menu_has_a_chapter_that_exists() -> None:
+def test_every_menu_page_has_an_existing_documentation_chapter() -> None:
     entries = [entry.path for _, group in GROUPS for entry in group]
     assert all(help_chapter(path) != help_chapter("/") for path in entries if path != "/")
     steps = ["researchers/#install-and-sign-in", "admins/#quotas", "researchers/#submit-a-workload"]
@@ -90,12 +90,12 @@ def test_every_page_of_the_menu_has_a_chapter_that_exists() -> None:
         assert not anchor or anchor in anchors, chapter
 
 
-def test_page_links_to_its_chapter(cast: Cast, sign_in) -> None:
+def test_page_links_to_its_documentation_chapter(cast: Cast, sign_in) -> None:
     for name, chapter in (("queue", "concepts/#pending-reasons"), ("services", "services/")):
         assert f'href="/docs/{chapter}"' in sign_in("dave").get(reverse(name)).content.decode()
 
 
-def test_researcher_sees_own_work_first_with_queue_positions(cast: Cast, sign_in) -> None:
+def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(cast: Cast, sign_in) -> None:
     for name, position in (("unschedulable", None), ("second", 7), ("first", 2)):
         make.workload(
             cast.vision, name, by=cast.dave.user, reason="OverFairShare",

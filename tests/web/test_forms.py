@@ -36,7 +36,7 @@ def errors(answer) -> dict[str, list[str]]:
     return {name: list(messages) for name, messages in answer.context["form"].errors.items()}
 
 
-def test_quota_form_creates_and_edits_quota_in_gpus(alice: Client) -> None:
+def test_quota_form_creates_and_edits_a_quota_in_gpus(alice: Client) -> None:
     path = "/quotas/projects/vision/local"
     answer = alice.post(path, quota_fields(gpu="2.5", limit_gpu="4"), **HTMX)
     assert answer.status_code == 204
@@ -64,7 +64,7 @@ def test_quota_form_creates_and_edits_quota_in_gpus(alice: Client) -> None:
         ({"rank": "1.5"}, "rank", "whole number"),
     ],
 )
-def test_invalid_quota_shows_error_on_the_field_and_keeps_the_input(
+def test_invalid_quota_shows_an_error_on_its_field_and_preserves_the_input(
     changes: dict[str, str], field: str, words: str, alice: Client
 ) -> None:
     answer = alice.post("/quotas/projects/vision/local", quota_fields(**changes), **HTMX)
@@ -104,7 +104,7 @@ def test_editing_a_deleted_quota_is_a_conflict(cast: Cast, alice: Client) -> Non
     assert "The quota was deleted" in answer.content.decode()
 
 
-def test_deleting_a_quota_needs_confirmation(cast: Cast, alice: Client) -> None:
+def test_deleting_a_quota_requires_confirmation(cast: Cast, alice: Client) -> None:
     make.quota(cast.vision, cast.pool, 2)
     path = "/quotas/projects/vision/local/delete"
     assert "over quota" in alice.get(path).content.decode()
@@ -120,7 +120,7 @@ def test_quota_form_keeps_a_separate_cpu_weight(cast: Cast, alice: Client) -> No
     assert (quota.gpu_milli, quota.weight_gpu, quota.weight_cpu) == (3000, 1.0, 7.0)
 
 
-def test_project_form_creates_project_and_rejects_bad_or_duplicate_names(alice: Client) -> None:
+def test_project_form_creates_a_project_and_rejects_invalid_or_duplicate_names(alice: Client) -> None:
     path = "/departments/research/new-project"
     answer = alice.post(path, {"name": "No Good", "title": "", "rank": "0"}, **HTMX)
     assert "lowercase" in errors(answer)["name"][0]
@@ -130,7 +130,7 @@ def test_project_form_creates_project_and_rejects_bad_or_duplicate_names(alice: 
     assert answer.status_code == 422
 
 
-def test_submitted_document_redirects_to_its_workload(cast: Cast, sign_in) -> None:
+def test_submission_redirects_to_the_new_workload(cast: Cast, sign_in) -> None:
     answer = sign_in("dave").post("/submit", {"document": DOCUMENT, "step": "submit"}, **HTMX)
     workload = Workload.objects.get()
     assert answer.headers["HX-Redirect"] == f"/workloads/{workload.pk}"
@@ -154,7 +154,7 @@ def test_submitted_document_redirects_to_its_workload(cast: Cast, sign_in) -> No
         ("&a [*a, *a]", "document", ""),
     ],
 )
-def test_invalid_document_shows_error_and_keeps_the_text(
+def test_invalid_document_shows_an_error_and_preserves_the_text(
     document: str, path: str, words: str, sign_in
 ) -> None:
     answer = sign_in("dave").post("/submit", {"document": document, "step": "submit"})
@@ -166,7 +166,7 @@ def test_invalid_document_shows_error_and_keeps_the_text(
     assert not Workload.objects.exists()
 
 
-def test_viewer_cannot_submit_and_keeps_the_text(sign_in) -> None:
+def test_rejected_submission_by_a_viewer_preserves_the_text(sign_in) -> None:
     answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
     text = answer.content.decode()
     assert "does not allow you to submit" in text
@@ -181,7 +181,7 @@ def test_only_users_who_may_submit_see_the_submit_page_in_the_menu(sign_in) -> N
         assert ("Submit workload" in text) is sees_submit, name
 
 
-def test_cloned_document_starts_with_a_new_name(cast: Cast, sign_in) -> None:
+def test_cloned_document_has_a_new_name(cast: Cast, sign_in) -> None:
     like = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/submit?like={like.pk}").context["text"]
     assert read(text)["name"] == "train-2"
@@ -194,7 +194,7 @@ def test_deeply_nested_document_is_rejected() -> None:
         read("[" * 100_000)
 
 
-def test_role_is_granted_revoked_and_audited(cast: Cast, sign_in) -> None:
+def test_granted_and_revoked_roles_are_audited(cast: Cast, sign_in) -> None:
     carol = sign_in("carol")
     values = {"username": "frank", "scope": "project:vision", "role": "member"}
     assert carol.post("/access/grant", values, **HTMX).status_code == 204
@@ -215,7 +215,7 @@ def test_role_is_granted_revoked_and_audited(cast: Cast, sign_in) -> None:
         ({"username": "frank", "scope": "project:vision", "role": "platform_admin"}, "role"),
     ],
 )
-def test_invalid_grant_shows_error_on_the_field(
+def test_invalid_grant_shows_an_error_on_its_field(
     values: dict[str, str], field: str, cast: Cast, sign_in
 ) -> None:
     answer = sign_in("carol").post("/access/grant", values, **HTMX)
@@ -263,13 +263,13 @@ def test_login_does_not_redirect_to_another_site(cast: Cast) -> None:
     assert answer.headers["Location"] == "/"
 
 
-def test_forms_without_csrf_token_are_rejected(cast: Cast) -> None:
+def test_forms_without_a_csrf_token_are_rejected(cast: Cast) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast.alice.user)
     assert client.post("/departments/new", {"name": "ops"}).status_code == 403
 
 
-def test_default_pool_form_can_be_saved_and_rejects_a_bad_name(alice: Client) -> None:
+def test_default_pool_form_can_be_saved_and_rejects_an_invalid_name(alice: Client) -> None:
     form = alice.get("/node-pools/new").context["form"]
     assert "null" not in str(form)
     shown = {name: form[name].value() for name in form.fields}
@@ -282,7 +282,7 @@ def test_default_pool_form_can_be_saved_and_rejects_a_bad_name(alice: Client) ->
     assert (made.nodes_min, made.nodes_max, made.provider_settings) == (0, 4, {})
 
 
-def test_pool_is_created_paused_and_scaled_within_its_limits(cast: Cast, alice: Client) -> None:
+def test_pool_can_be_created_paused_and_scaled_within_its_limits(cast: Cast, alice: Client) -> None:
     answer = alice.get("/node-pools/new")
     initial = {
         name: field.initial
@@ -328,7 +328,7 @@ def test_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
         ),
     ],
 )
-def test_form_error_states_the_value_and_what_is_allowed(
+def test_form_error_states_the_value_and_the_allowed_values(
     alice: Client, changes: dict[str, str], field: str, message: str
 ) -> None:
     fields = {"owner": "departments/research", "gpu_hours": "500", "warn_at": "80", "version": "0"}

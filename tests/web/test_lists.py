@@ -101,7 +101,7 @@ def read_export(client: Client, address: str) -> list[dict[str, str]]:
 
 
 @every_list
-def test_list_exports_only_visible_rows(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_export_contains_only_visible_rows(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
     mine = str(read_export(sign_in(page.reader), page.address(format="csv")))
     assert page.ours in mine
     assert not page.theirs or page.theirs not in mine
@@ -125,7 +125,9 @@ def test_search_applies_to_list_and_export(populated_cast: Cast, sign_in: Any, p
 
 
 @every_list
-def test_list_and_its_export_are_sorted_both_ways(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_and_export_can_be_sorted_in_both_directions(
+    populated_cast: Cast, sign_in: Any, page: ListPage
+) -> None:
     own = page.name == "tokens" or page.path == "/notifications"
     client = sign_in(page.reader if own else "alice")
     for key in page.sorts.split():
@@ -142,7 +144,9 @@ def test_list_and_its_export_are_sorted_both_ways(populated_cast: Cast, sign_in:
 
 
 @every_list
-def test_export_link_keeps_the_query_of_the_page(populated_cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_export_link_preserves_the_query_of_the_page(
+    populated_cast: Cast, sign_in: Any, page: ListPage
+) -> None:
     text = sign_in(page.reader).get(page.address(sort=page.sorts.split()[0])).content.decode()
     word = f"{page.name}-format=csv" if page.name else "format=csv"
     links = [part.split('"', 1)[0] for part in text.split('href="?')[1:] if word in part.split('"', 1)[0]]
@@ -165,13 +169,13 @@ def test_export_headers_name_units(populated_cast: Cast, sign_in: Any) -> None:
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\uff1d"])
-def test_exported_cells_cannot_be_formulas(populated_cast: Cast, sign_in: Any, begin: str) -> None:
+def test_exported_cells_escape_formulas(populated_cast: Cast, sign_in: Any, begin: str) -> None:
     Workload.objects.update(message=f"{begin}HYPERLINK(1)")
     for row in read_export(sign_in("alice"), "/workloads?format=csv"):
         assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
-def test_pool_charts_are_exported(populated_cast: Cast, sign_in: Any) -> None:
+def test_pool_charts_can_be_exported(populated_cast: Cast, sign_in: Any) -> None:
     make.node(populated_cast.pool)
     client = sign_in("dave")
     nodes = read_export(client, "/node-pools/local?format=nodes")
@@ -180,7 +184,7 @@ def test_pool_charts_are_exported(populated_cast: Cast, sign_in: Any) -> None:
     assert {"From", "Desired (nodes)", "Current (nodes)"} <= set(course[0])
 
 
-def test_long_list_is_paged_and_its_export_is_complete(cast: Cast, sign_in: Any) -> None:
+def test_long_list_is_paginated_and_its_export_is_complete(cast: Cast, sign_in: Any) -> None:
     for n in range(70):
         members.create_user(actor=cast.alice, username=f"person-{n:02}", email="", password="correct horse")
         person = User.objects.get(username=f"person-{n:02}")

@@ -90,7 +90,7 @@ async def test_workload_updates_reach_only_project_members(committed_cast: Cast)
         assert await dave.receive_nothing(timeout=0.2)
 
 
-async def test_anonymous_socket_is_closed(committed_cast: Cast) -> None:
+async def test_anonymous_websocket_is_closed(committed_cast: Cast) -> None:
     """The server accepts the socket first, because a browser reads close codes only from open sockets."""
     async with LiveSocket(AnonymousUser()) as stranger:
         closing = await stranger.receive_output(PATIENCE)
@@ -110,7 +110,7 @@ async def test_revoked_role_stops_updates(committed_cast: Cast) -> None:
         assert await dave.receive_nothing(timeout=0.5)
 
 
-async def test_granted_role_starts_updates_immediately(committed_cast: Cast) -> None:
+async def test_newly_granted_role_starts_updates_immediately(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.frank.user) as frank:
         await sync_to_async(members.grant)(
             actor=committed_cast.alice,
@@ -146,7 +146,7 @@ async def test_changes_between_page_load_and_connection_are_sent(committed_cast:
             assert await other.receive_nothing(timeout=0.2)
 
 
-async def test_page_older_than_the_listener_refreshes_everything(committed_cast: Cast) -> None:
+async def test_page_older_than_the_listener_is_fully_refreshed(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.dave.user, since="1.5") as dave:
         assert await dave.receive() == {"kind": "everything", "ids": None}
 
@@ -157,7 +157,7 @@ async def test_invalid_since_parameter_is_ignored(committed_cast: Cast, since: s
         assert await dave.receive_nothing(timeout=0.05)
 
 
-async def test_pool_updates_reach_every_role_but_not_accounts_without_one(committed_cast: Cast) -> None:
+async def test_pool_updates_reach_only_users_with_a_role(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.erin.user) as erin, LiveSocket(committed_cast.frank.user) as frank:
         await sync_to_async(make.scaling)(committed_cast.pool, "ready", "answers", at=make.ago())
         assert await erin.receive() == {"kind": "pools", "ids": None}
@@ -172,7 +172,7 @@ async def test_pool_updates_reach_every_role_but_not_accounts_without_one(commit
         assert await frank.receive() == {"kind": "pools", "ids": None}
 
 
-async def test_messages_from_the_browser_are_ignored(committed_cast: Cast) -> None:
+async def test_websocket_messages_from_the_browser_are_ignored(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.dave.user) as dave:
         await dave.send_input({"type": "websocket.receive", "text": "not even JSON"})
         await dave.send_input({"type": "websocket.receive", "bytes": b"\x00"})
@@ -195,7 +195,7 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
         assert await dave.receive_nothing(timeout=0.3)
 
 
-def test_burst_of_changes_is_sent_as_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_of_changes_is_sent_as_one_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # longer than the test
     sent: list[int] = []
     announcer = Announcer()
@@ -210,7 +210,7 @@ def test_burst_of_changes_is_sent_as_one_note(monkeypatch: pytest.MonkeyPatch) -
     assert gathered == [{"kind": "workload", "project": 1, "department": 1, "ids": None}]
 
 
-def test_note_fits_in_a_postgres_notification() -> None:
+def test_change_notification_fits_into_a_postgres_notification() -> None:
     ids = {str(uuid.uuid4()) for _ in range(IDS_MAX)}
     (note,) = build_notes({("workload", (10**12, 10**12)): ids})
     assert len(str(note)) < 8000
@@ -220,7 +220,7 @@ def test_note_fits_in_a_postgres_notification() -> None:
 @pytest.mark.parametrize(
     ("name", "sees"), [("alice", True), ("bob", True), ("dave", True), ("grace", False), ("frank", False)]
 )
-def test_visible_updates_depend_on_the_role(name: str, sees: bool, cast: Cast) -> None:
+def test_live_updates_depend_on_the_users_role(name: str, sees: bool, cast: Cast) -> None:
     note = {"kind": "workload", "project": cast.vision.pk, "department": cast.research.pk, "ids": None}
     assert load_visibility(cast.people[name]).includes(note) is sees
 

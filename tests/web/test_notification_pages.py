@@ -27,7 +27,7 @@ def test_standalone_form_has_a_main_heading(cast: Cast, sign_in) -> None:
     assert "<h2>New subscription</h2>" in dave.get("/notifications/new", **HTMX).content.decode()
 
 
-def test_subscription_scopes_are_limited_to_those_the_user_administers(sign_in) -> None:
+def test_subscription_form_offers_only_scopes_that_the_user_administers(sign_in) -> None:
     assert "Project vision" not in sign_in("dave").get("/notifications/new").content.decode()
     assert "Project vision" in sign_in("carol").get("/notifications/new").content.decode()
     assert "The whole platform" in sign_in("alice").get("/notifications/new").content.decode()
@@ -38,7 +38,7 @@ def test_invalid_address_is_rejected_with_an_error(sign_in) -> None:
     assert (answer.status_code, "Is not an address" in answer.content.decode()) == (422, True)
 
 
-def test_webhook_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
+def test_webhook_url_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
     hook = "https://hooks.slack.com/services/T000/B000/secretsecret"
     subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed"])
     page = sign_in("carol").get("/notifications").content.decode()

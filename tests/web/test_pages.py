@@ -102,7 +102,7 @@ def test_workload_is_visible_only_to_users_of_its_project(
     ],
 )
 @pytest.mark.parametrize("step", ["cancel", "suspend"])
-def test_only_members_and_admins_act_on_a_workload(
+def test_only_members_and_admins_can_act_on_a_workload(
     name: str, status: int, step: str, sign_in, running: Workload
 ) -> None:
     client = sign_in(name)
@@ -132,7 +132,7 @@ def test_only_members_and_admins_act_on_a_workload(
         ("/access/tokens/new", {"alice", "bob", "carol", "dave", "erin", "frank", "grace"}),
     ],
 )
-def test_forms_open_only_for_permitted_roles(
+def test_forms_are_accessible_only_to_permitted_roles(
     path: str, allowed: set[str], cast: Cast, sign_in, running: Workload
 ) -> None:
     for name in cast.people:
@@ -164,7 +164,7 @@ def test_evictions_are_visible_only_to_victim_and_preemptor_projects(
     assert f"/workloads/{running.pk}" not in text, "no link that the user cannot open"
 
 
-def test_devices_of_other_projects_are_anonymous(cast: Cast, sign_in, running: Workload) -> None:
+def test_devices_of_other_projects_are_anonymized(cast: Cast, sign_in, running: Workload) -> None:
     for path in ("/node-pools/local", "/"):
         assert "another project" in sign_in("grace").get(path).content.decode()
         assert not re.search(r"\bvision\b", sign_in("grace").get(path).content.decode())
@@ -192,7 +192,7 @@ def test_htmx_request_gets_only_the_page_body(sign_in, running: Workload) -> Non
         assert '<nav class="nav"' not in part
 
 
-def test_expired_session_returns_401_and_keeps_the_input(cast: Cast, running: Workload) -> None:
+def test_expired_session_returns_401_and_preserves_the_input(cast: Cast, running: Workload) -> None:
     answer = Client().post(f"/workloads/{running.pk}/cancel", **HTMX)
     assert answer.status_code == 401
     assert "Your input is preserved" in answer.content.decode()
@@ -250,7 +250,7 @@ def test_invalid_query_parameters_are_ignored(path: str, sign_in) -> None:
         assert client.get(path + query).status_code == 200, query
 
 
-def test_workload_list_pages_forward_and_back(cast: Cast, sign_in) -> None:
+def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in) -> None:
     for number in range(120):
         make.workload(cast.vision, f"job-{number:03}", submitted_at=make.ago(minutes=number))
     client = sign_in("dave")
@@ -327,7 +327,7 @@ def test_fair_share_page_names_the_usage_window(cast: Cast, sign_in, tumbling: b
     assert period in sign_in("alice").get("/fair-share").content.decode()
 
 
-def test_large_fair_share_page_expands_one_department(cast: Cast, sign_in, monkeypatch) -> None:
+def test_large_fair_share_page_expands_one_department_at_a_time(cast: Cast, sign_in, monkeypatch) -> None:
     monkeypatch.setattr("scheduler.web.fair_share.MAX_EXPANDED_PROJECTS", 1)
     alice = sign_in("alice")
     folded = alice.get("/fair-share?pool=local").content.decode()
@@ -337,7 +337,7 @@ def test_large_fair_share_page_expands_one_department(cast: Cast, sign_in, monke
     assert "?project=ads" not in opened
 
 
-def test_overview_draws_the_busiest_projects(cast: Cast, sign_in, monkeypatch) -> None:
+def test_overview_charts_the_busiest_projects(cast: Cast, sign_in, monkeypatch) -> None:
     monkeypatch.setattr("berth.server.web.overview.PROJECTS_MAX", 1)
     make.workload(cast.vision, "small", gpu_milli_min=1000)
     make.workload(cast.search, "large", gpu_milli_min=2000)
@@ -351,7 +351,7 @@ def test_overview_draws_the_busiest_projects(cast: Cast, sign_in, monkeypatch) -
     "path",
     ["/", "/node-pools", "/queue", "/fair-share", "/quotas", "/usage", "/evictions", "/workloads", "/submit"],
 )
-def test_account_without_role_sees_no_pools(path: str, cast: Cast, sign_in) -> None:
+def test_user_without_a_role_sees_no_pools(path: str, cast: Cast, sign_in) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(name="kraken", gpu_model="H100-kraken")
     make.node(NodePool.objects.get(pk=cast.pool.pk), gpus=7)
     assert "kraken" in sign_in("erin").get("/node-pools").content.decode()

@@ -28,7 +28,7 @@ def titles(client: Client, words: str) -> set[str]:
     return set(re.findall(r"<span>([^<]+)</span>", text))
 
 
-def test_search_lists_pages_objects_and_projects(cast: Cast, objects: None, sign_in) -> None:
+def test_search_results_include_pages_objects_and_projects(cast: Cast, objects: None, sign_in) -> None:
     alice = sign_in("alice")
     assert titles(alice, "rack7") == {"rack7-node", "rack7-train", "rack7-ranker"}
     assert titles(alice, "RACK7 vision") == {"rack7-train"}
@@ -38,13 +38,13 @@ def test_search_lists_pages_objects_and_projects(cast: Cast, objects: None, sign
     assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
 
 
-def test_search_finds_only_what_the_user_may_see(cast: Cast, objects: None, sign_in) -> None:
+def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None, sign_in) -> None:
     assert titles(sign_in("dave"), "rack7") == {"rack7-node", "rack7-train"}
     assert Client().get("/search", {"q": "rack7"}, **HTMX).status_code == 401
 
 
 @pytest.mark.parametrize("words", ["%", "_", "'\"><script>", "\0", "x " * 500, "\\", "☃"])
-def test_unusual_searches_return_a_response(cast: Cast, sign_in, words: str) -> None:
+def test_unusual_search_text_causes_no_error(cast: Cast, sign_in, words: str) -> None:
     answer = sign_in("alice").get("/search", {"q": words}, **HTMX)
     assert answer.status_code == 200
     assert "<script>" not in answer.content.decode()

@@ -63,7 +63,7 @@ def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in) -> None:
     assert not PoolSecret.objects.exists()
 
 
-def test_members_see_names_and_cannot_change_them(cast: Cast, sign_in) -> None:
+def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in) -> None:
     set_secret(cast)
     set_pool_secret(
         actor=cast.alice, pool=cast.pool, name="shared", content=SecretContent(TOKEN), at=timezone.now()
@@ -92,7 +92,7 @@ def test_members_see_names_and_cannot_change_them(cast: Cast, sign_in) -> None:
         ("registry", {"username": "a:b"}, "Is not a user name"),
     ],
 )
-def test_form_with_an_error_does_not_contain_the_value(
+def test_invalid_form_does_not_contain_the_secret_value(
     sign_in, kind: str, changes: dict[str, str], message: str
 ) -> None:
     form = {**(FORM if kind == "value" else LOGIN), **changes}
@@ -111,7 +111,7 @@ def test_confirmation_lists_the_live_workloads_that_use_the_secret(cast: Cast, s
     assert "vision/reader" in page and "vision/by-role" in page and "vision/other" not in page
 
 
-def test_csv_file_contains_no_value(cast: Cast, sign_in) -> None:
+def test_csv_export_contains_no_secret_value(cast: Cast, sign_in) -> None:
     set_secret(cast, registry="docker.io", username="berth")
     answer = sign_in("dave").get("/secrets?format=csv")
     lines = b"".join(answer.streaming_content).decode()

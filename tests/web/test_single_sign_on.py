@@ -42,7 +42,7 @@ def user_name(client: Client) -> str | None:
     return User.objects.get(pk=key).username if key else None
 
 
-def test_first_sign_in_creates_user_without_role(provider: Provider) -> None:
+def test_first_sign_in_creates_a_user_without_a_role(provider: Provider) -> None:
     client = Client()
     assert sign_in(client).headers["Location"] == "/"
     user = User.objects.get()
@@ -112,7 +112,7 @@ def test_email_shared_by_two_accounts_links_neither(provider: Provider) -> None:
     assert "More than one account has the email address" in answer.content.decode()
 
 
-def test_email_with_look_alike_letter_does_not_match(provider: Provider) -> None:
+def test_email_with_a_look_alike_letter_does_not_match(provider: Provider) -> None:
     account_without_password("mike", "mike@example.org")
     provider.person |= {"preferred_username": "other", "email": "m\u0131ke@example.org"}
     client = Client()
@@ -121,7 +121,7 @@ def test_email_with_look_alike_letter_does_not_match(provider: Provider) -> None
 
 
 @pytest.mark.parametrize("name", ["hedy", "Hedy"])
-def test_account_with_password_is_not_linked(provider: Provider, name: str) -> None:
+def test_account_with_a_password_is_not_linked(provider: Provider, name: str) -> None:
     User.objects.create_user(name, "hedy@example.org", password="correct horse battery")
     client = Client()
     answer = sign_in(client)
@@ -180,7 +180,7 @@ def test_id_token_signed_with_another_key_is_rejected(provider: Provider) -> Non
     assert (sign_in(client).status_code, user_name(client)) == (403, None)
 
 
-def test_callback_from_another_sign_in_is_rejected(provider: Provider) -> None:
+def test_callback_of_another_sign_in_is_rejected(provider: Provider) -> None:
     stolen = callback_url(Client())
     client = Client()
     assert (client.get(stolen).status_code, user_name(client)) == (403, None)
@@ -188,14 +188,14 @@ def test_callback_from_another_sign_in_is_rejected(provider: Provider) -> None:
     assert client.get("/login/sso/return").status_code == 403
 
 
-def test_error_from_the_provider_is_shown_escaped(provider: Provider) -> None:
+def test_error_from_the_identity_provider_is_escaped(provider: Provider) -> None:
     provider.error = "You are <b>not</b> in the group."
     answer = sign_in(Client())
     assert answer.status_code == 403
     assert "You are &lt;b&gt;not&lt;/b&gt; in the group." in answer.content.decode()
 
 
-def test_unreachable_provider_returns_502_and_passwords_still_work(provider: Provider) -> None:
+def test_password_sign_in_works_while_the_identity_provider_is_unreachable(provider: Provider) -> None:
     provider.shutdown()
     provider.server_close()
     client = Client()

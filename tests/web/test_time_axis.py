@@ -24,12 +24,12 @@ def texts(begin: datetime, end: datetime, zone: ZoneInfo = BERLIN) -> list[str]:
         (timedelta(0), []),
     ],
 )
-def test_labels_are_round_local_times(span: timedelta, expected: list[str]) -> None:
+def test_axis_labels_are_round_local_times(span: timedelta, expected: list[str]) -> None:
     assert texts(NOON - span, NOON) == expected
 
 
 @pytest.mark.parametrize("seconds", [90, *STEPS, 45 * 86400])
-def test_labels_are_few_and_in_order(seconds: int) -> None:
+def test_axis_labels_are_few_and_in_order(seconds: int) -> None:
     labels = time_labels(NOON - timedelta(seconds=seconds), NOON, UTC)
     positions = [label.position for label in labels]
     assert len(labels) <= MAX_LABELS + 1
@@ -37,7 +37,7 @@ def test_labels_are_few_and_in_order(seconds: int) -> None:
     assert all(4 <= position <= 96 for position in positions)
 
 
-def test_labels_follow_the_clock_when_summer_time_ends() -> None:
+def test_axis_labels_follow_local_time_when_daylight_saving_time_ends() -> None:
     begin = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)  # midnight in Berlin, 25 hours before the next
     labels = time_labels(begin, begin + timedelta(hours=25), BERLIN)
     assert [(label.position, label.text) for label in labels] == [

@@ -32,7 +32,7 @@ def used(cast: Cast) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_usage_sums_cover_only_visible_projects(sign_in) -> None:
+def test_usage_totals_cover_only_visible_projects(sign_in) -> None:
     everything = sign_in("alice").get("/usage?span=24h").content.decode()
     assert "10.0" in everything and "25.00" in everything and "vision" in everything and "ads" in everything
     own = sign_in("erin").get("/usage?span=24h").content.decode()
@@ -43,7 +43,7 @@ def test_usage_sums_cover_only_visible_projects(sign_in) -> None:
 @pytest.mark.usefixtures("used")
 @pytest.mark.parametrize("span", ["24h", "7d", "month", "last", "90d", "12m", "forever", ""])
 @pytest.mark.parametrize("step", ["", "hour", "day", "week", "month", "blink"])
-def test_every_span_and_step_is_accepted(sign_in, span: str, step: str) -> None:
+def test_every_time_range_and_step_is_accepted(sign_in, span: str, step: str) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = (
         "Australia/Lord_Howe"  # this zone's offset and daylight saving shift both include half an hour
@@ -53,7 +53,7 @@ def test_every_span_and_step_is_accepted(sign_in, span: str, step: str) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_search_filters_sums_chart_and_export(sign_in) -> None:
+def test_search_filters_totals_chart_and_export(sign_in) -> None:
     client = sign_in("alice")
     context = client.get("/usage?span=24h&step=hour&search=VIS").context
     assert [line.name for line in context["lines"]] == ["vision"]
@@ -67,14 +67,14 @@ def test_search_filters_sums_chart_and_export(sign_in) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_chart_adds_up_to_the_total(sign_in) -> None:
+def test_usage_chart_adds_up_to_the_total(sign_in) -> None:
     context = sign_in("alice").get("/usage?span=24h&step=hour").context
     assert sum(piece.used.gpu_hours for piece in context["pieces"]) == context["total"].gpu_hours == 10
     assert [line.name for line in context["lines"]] == ["vision", "ads"]
 
 
 @pytest.mark.usefixtures("used")
-def test_unknown_time_zone_is_utc(sign_in) -> None:
+def test_unknown_time_zone_falls_back_to_utc(sign_in) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = "../../etc/passwd"
     assert "UTC time" in client.get("/usage?span=24h").content.decode()
@@ -88,7 +88,7 @@ def test_usage_is_exported_as_csv(sign_in) -> None:
     assert [line.split(",")[1:3] for line in lines[1:]] == [["dave", "8.0"], ["grace", "2.0"]]
 
 
-def test_only_admins_set_change_and_delete_a_budget(cast: Cast, sign_in) -> None:
+def test_only_admins_can_create_edit_and_delete_a_budget(cast: Cast, sign_in) -> None:
     bob = sign_in("bob")
     values = {"owner": "projects/vision", "gpu_hours": "300", "warn_at": "50, 100 %", "version": "0"}
     assert bob.post("/budgets/new", values, **HTMX).status_code == 204
@@ -120,7 +120,7 @@ def test_invalid_budget_is_rejected_with_an_error(sign_in, values: dict, message
     assert (answer.status_code, message in answer.content.decode()) == (422, True)
 
 
-def test_budget_shows_used_share_to_users_of_its_project(cast: Cast, sign_in) -> None:
+def test_project_users_see_the_used_share_of_the_budget(cast: Cast, sign_in) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
     UsageHour.objects.create(
         hour=datetime.now(UTC).replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk,
@@ -146,7 +146,7 @@ def test_query_count_does_not_grow_with_projects(cast: Cast, sign_in) -> None:
     assert counts[0] == counts[1]
 
 
-def test_columns_are_stacked_and_fill_the_scale() -> None:
+def test_chart_columns_are_stacked_and_fill_the_scale() -> None:
     drawn = stacked_columns([("a", [(3.0, "x"), (0.0, "x")]), ("b", [(1.0, "y"), (4.0, "y")])])
     assert [(piece.kind, piece.y, piece.height) for piece in drawn.pieces] == [
         ("a", 50, 150), ("b", 0, 50), ("b", 0, 200),
@@ -165,7 +165,7 @@ def test_largest_projects_are_listed_and_the_export_has_all_projects(sign_in, mo
     assert "vision" in file and "ads" in file
 
 
-def test_budgets_are_paged(cast: Cast, sign_in, monkeypatch) -> None:
+def test_budget_list_is_paginated(cast: Cast, sign_in, monkeypatch) -> None:
     monkeypatch.setattr("scheduler.web.usage.pages.BUDGETS_PER_PAGE", 1)
     for owner in (cast.vision, cast.ads):
         budgets.set_budget(actor=cast.alice, owner=owner, values={"gpu_hours": 10})

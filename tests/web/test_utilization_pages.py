@@ -61,7 +61,7 @@ def test_pending_workload_has_no_utilization(cast: Cast, sign_in) -> None:
     assert "not measured</span>" not in text
 
 
-def test_idle_gpus_are_marked_on_page_and_list(cast: Cast, sign_in, pod: Pod) -> None:
+def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in, pod: Pod) -> None:
     other = make.workload(cast.vision, "busy-one", phase="running", run=1, started_at=make.ago(hours=2))
     make.used(make.place(other, pod.node, [0]), 80)
     make.used(pod, 0, busy_at=make.ago(hours=2))
@@ -102,11 +102,11 @@ def test_overview_separates_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
 
 
 @pytest.mark.parametrize("span", ["1h", "7d", "", "x", "%00", "-1"])
-def test_every_span_is_accepted(cast: Cast, sign_in, pod: Pod, span: str) -> None:
+def test_every_time_range_is_accepted(cast: Cast, sign_in, pod: Pod, span: str) -> None:
     assert sign_in("dave").get(f"/workloads/{pod.workload_id}/utilization?span={span}").status_code == 200
 
 
-def test_ended_workload_keeps_its_utilization_chart(cast: Cast, sign_in, pod: Pod) -> None:
+def test_completed_workload_keeps_its_utilization_chart(cast: Cast, sign_in, pod: Pod) -> None:
     make.past_utilization(pod, make.ago(minutes=50), cpu=700)
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago(minutes=40))
@@ -123,9 +123,7 @@ def filled_ranges(text: str, kind: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["used", "line"])
-def test_seven_minutes_of_samples_fill_seven_minutes_of_the_axis(
-    cast: Cast, sign_in, pod: Pod, kind: str
-) -> None:
+def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in, pod: Pod, kind: str) -> None:
     for minute in range(8):
         make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
@@ -134,7 +132,7 @@ def test_seven_minutes_of_samples_fill_seven_minutes_of_the_axis(
     assert max(places) == 1000
 
 
-def test_gap_between_samples_is_left_empty(cast: Cast, sign_in, pod: Pod) -> None:
+def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in, pod: Pod) -> None:
     for minute in (0, 1, 30, 31):
         make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
@@ -143,7 +141,7 @@ def test_gap_between_samples_is_left_empty(cast: Cast, sign_in, pod: Pod) -> Non
     assert line[1].count("M") == 2, "the line of allocated GPUs is not drawn through the gap"
 
 
-def test_overview_shows_the_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in, pod: Pod) -> None:
+def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in, pod: Pod) -> None:
     long_ago = timezone.now() - timedelta(hours=3)
     NodePool.objects.update(created_at=long_ago)
     Node.objects.update(created_at=long_ago, since=long_ago)

@@ -19,12 +19,12 @@ def run(
     return calls.run(cloudpickle.dumps((function, args, kwargs)), plugins, SIZE_LIMIT)
 
 
-def test_call_returns_the_value() -> None:
+def test_remote_call_returns_the_functions_value() -> None:
     outcome = run(lambda x, *, y: x + y, 1, y=2)
     assert (outcome.kind, cloudpickle.loads(outcome.data)) == ("value", 3)
 
 
-def test_error_is_returned_with_a_traceback_of_only_user_code() -> None:
+def test_error_traceback_contains_only_user_code() -> None:
     def raises() -> None:
         raise LookupError("gone")
 
@@ -74,7 +74,7 @@ def test_first_decorator_is_outermost() -> None:
     assert cloudpickle.loads(outcome.data) == "a(b(x a b))"
 
 
-def test_decorator_error_becomes_the_calls_error() -> None:
+def test_error_in_a_decorator_becomes_the_calls_error() -> None:
     def broken(function: Callable[..., Any]) -> Callable[..., Any]:
         raise ValueError("no")
 

@@ -12,12 +12,12 @@ FRAMES = st.lists(st.tuples(WORDS, st.binary(max_size=200)), max_size=5)
 
 
 @given(FRAMES)
-def test_packed_message_is_unpacked_unchanged(frames: list[tuple[dict[str, object], bytes]]) -> None:
+def test_packed_frame_is_unpacked_unchanged(frames: list[tuple[dict[str, object], bytes]]) -> None:
     assert unpack_frames(pack_frames(frames)) == frames
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_rejected_or_repacked_unchanged(message: bytes) -> None:
+def test_random_bytes_are_rejected_or_repacked_unchanged(message: bytes) -> None:
     try:
         frames = unpack_frames(message)
     except ValueError:
@@ -26,7 +26,7 @@ def test_any_bytes_are_rejected_or_repacked_unchanged(message: bytes) -> None:
 
 
 @given(FRAMES.filter(len), st.integers(min_value=1, max_value=40))
-def test_truncated_message_is_rejected(frames: list[tuple[dict[str, object], bytes]], cut: int) -> None:
+def test_truncated_frame_is_rejected(frames: list[tuple[dict[str, object], bytes]], cut: int) -> None:
     message = pack_frames(frames)
     with pytest.raises(ValueError, match=r"\w"):
         unpack_frames(message[: max(0, len(message) - cut)])

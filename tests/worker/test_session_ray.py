@@ -26,7 +26,7 @@ def keep_running() -> bool:
     return True
 
 
-def test_worker_on_a_pool_without_ray_joins_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_in_a_pool_without_ray_joins_no_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_ray, "find_spec", lambda name: pytest.fail("must not be called"))
     ray = session_ray.SessionRay()
     ray.join(keep_running, {**WORKER_ENV, "BERTH_RUNTIME": "local"})
@@ -43,7 +43,9 @@ def test_session_without_the_ray_package_works_and_logs_a_warning(
     assert "Ray is not installed" in caplog.text
 
 
-def test_stopped_worker_does_not_wait_for_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_stopped_during_startup_does_not_wait_for_the_ray_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for module in (session_ray, sys.modules["berth.worker.own_ray"]):
         monkeypatch.setattr(module, "find_spec", lambda name: SimpleNamespace())
     with pytest.raises(RayUnavailable, match="the session's Ray could not be started"):
@@ -74,7 +76,7 @@ def test_ray_system_failures_are_retried_but_task_errors_are_not(error: Any, kin
 
 
 @pytest.mark.heavy
-def test_jobs_run_locally_without_a_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joblib_jobs_run_locally_without_a_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_ray = ModuleType("ray")
     fake_ray.is_initialized = lambda: False  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray", fake_ray)

@@ -33,7 +33,7 @@ def counts(array: dict[str, Any]) -> dict[str, int]:
     return {name: value for name, value in array["counts"].items() if value}
 
 
-def test_array_stores_a_workload_with_roles_and_an_event_for_each_task(dave: Caller) -> None:
+def test_submission_stores_a_workload_with_roles_and_an_event_per_task(dave: Caller) -> None:
     array = submit(dave, array={"tasks": 150, "max_running": 50})
     assert (array["state"], array["tasks"], array["max_running"]) == ("active", 150, 50)
     assert counts(array) == {"held": 100, "pending": 50}
@@ -46,7 +46,7 @@ def test_array_stores_a_workload_with_roles_and_an_event_for_each_task(dave: Cal
     }
 
 
-def test_tasks_are_workloads_with_their_index_and_parameters(dave: Caller) -> None:
+def test_each_task_is_a_workload_with_its_index_and_parameters(dave: Caller) -> None:
     array = submit(dave, env={"SEED": "1"}, array={"values": [{"LR": 0.1}, {"LR": 0.2, "STEPS": 5}]})
     rows = dave.get("workloads", array=array["id"], sort="name").json()["items"]
     assert [(row["name"], row["array"]["index"], row["array"]["attempt"]) for row in rows] == [
@@ -57,7 +57,7 @@ def test_tasks_are_workloads_with_their_index_and_parameters(dave: Caller) -> No
     assert "array" not in spec
 
 
-def test_lists_show_either_tasks_or_other_workloads(dave: Caller) -> None:
+def test_workload_list_returns_either_array_tasks_or_other_workloads(dave: Caller) -> None:
     dave.post("workloads", training("alone", project="vision"))
     submit(dave)
     names = {
@@ -72,7 +72,7 @@ def test_lists_show_either_tasks_or_other_workloads(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("key", ["project", "state", "submitted_by", "search"])
-def test_filters_exclude_other_arrays(alice: Caller, dave: Caller, key: str) -> None:
+def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: str) -> None:
     submit(dave)
     other = {"project": "ads", "state": "failed", "submitted_by": "erin", "search": "x"}[key]
     assert alice.get(PATH, **{key: other}).json()["items"] == []
@@ -101,7 +101,9 @@ def test_filters_exclude_other_arrays(alice: Caller, dave: Caller, key: str) -> 
         ("0-9", "array", "is not a mapping"),
     ],
 )
-def test_invalid_array_is_refused_with_the_key(dave: Caller, section: Any, path: str, message: str) -> None:
+def test_error_for_an_invalid_array_names_the_key(
+    dave: Caller, section: Any, path: str, message: str
+) -> None:
     sent = document(array=section, env={"SEED": "1"}, secrets=[{"name": "token", "env": "TOKEN"}])
     answer = dave.post(PATH, sent)
     assert (answer.status_code, problem(answer)) == (422, (path, message))
@@ -117,19 +119,19 @@ def test_invalid_array_is_refused_with_the_key(dave: Caller, section: Any, path:
         ({"array": None}, "array"),
     ],
 )
-def test_document_unsuitable_for_an_array_is_refused(
+def test_document_unsuitable_for_an_array_is_rejected(
     dave: Caller, changes: dict[str, Any], path: str
 ) -> None:
     answer = dave.post(PATH, document(**changes))
     assert (answer.status_code, problem(answer)[0]) == (422, path)
 
 
-def test_array_is_refused_if_its_documents_are_too_large_in_total(dave: Caller) -> None:
+def test_array_is_rejected_if_its_documents_exceed_the_total_size_limit(dave: Caller) -> None:
     answer = dave.post(PATH, document(command="x" * 30_000, array={"tasks": 10_000}))
     assert (answer.status_code, problem(answer)) == (422, ("array", "is too large"))
 
 
-def test_array_is_refused_where_one_workload_is_expected(cast: Cast, dave: Caller) -> None:
+def test_array_is_rejected_where_a_single_workload_is_required(cast: Cast, dave: Caller) -> None:
     answer = dave.post("workloads", document())
     assert (answer.status_code, problem(answer)) == (422, ("array", "creates several workloads"))
     (item,) = dave.post("workloads:batch", {"items": [document()]}).json()["items"]
@@ -180,7 +182,7 @@ def test_dry_run_predicts_the_first_task_and_stores_nothing(dave: Caller) -> Non
     assert Workload.objects.count() == 3
 
 
-def test_cancel_and_retry_report_the_tasks_that_they_change(dave: Caller) -> None:
+def test_cancel_and_retry_return_the_changed_tasks(dave: Caller) -> None:
     array = submit(dave, array={"tasks": 10, "max_running": 2})
     path = f"arrays/{array['id']}"
     assert dave("POST", f"{path}/cancel", {"indexes": [0, "7-9"]}, dry_run="true").json()["changed"] == 4
@@ -227,7 +229,7 @@ def test_ended_array_is_deleted_with_all_attempts(dave: Caller) -> None:
     assert Event.objects.filter(kind="deleted").count() == 4
 
 
-def test_retry_is_checked_like_a_submission(cast: Cast, dave: Caller) -> None:
+def test_retry_is_validated_like_a_submission(cast: Cast, dave: Caller) -> None:
     array = submit(dave)
     dave.post(f"arrays/{array['id']}/cancel")
     Membership.objects.filter(user=cast.dave.user).update(role="viewer")
@@ -255,7 +257,7 @@ def test_submission_query_count_is_independent_of_the_number_of_tasks(
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry"])
-def test_change_query_count_is_independent_of_the_number_of_tasks(
+def test_cancel_and_retry_query_count_is_independent_of_the_number_of_tasks(
     dave: Caller, action: str, django_assert_max_num_queries: Any
 ) -> None:
     numbers = []
@@ -271,14 +273,14 @@ def test_change_query_count_is_independent_of_the_number_of_tasks(
 
 
 @pytest.mark.parametrize("step", ["cancel", "retry"])
-def test_change_of_more_tasks_than_an_array_can_have_is_refused(dave: Caller, step: str) -> None:
+def test_request_for_more_tasks_than_an_array_can_have_is_rejected(dave: Caller, step: str) -> None:
     array = submit(dave)
     answer = dave.post(f"arrays/{array['id']}/{step}", {"indexes": ["0-999999"] * 9_999})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["allowed"] == "at most 10000 indexes"
 
 
-def test_retry_is_refused_while_a_live_workload_has_the_arrays_name(dave: Caller) -> None:
+def test_retry_is_rejected_while_a_live_workload_uses_the_arrays_name(dave: Caller) -> None:
     array = submit(dave)
     Workload.objects.filter(array=array["id"]).update(phase="failed", ended_at=make.ago(minutes=1))
     WorkloadArray.objects.update(state="failed", ended_at=make.ago(minutes=1))

@@ -19,7 +19,7 @@ def request_with(secret: str, address: str = "203.0.113.7") -> Any:
     return Client().get("/api/v1/whoami", headers={"Authorization": f"Bearer {secret}"}, REMOTE_ADDR=address)
 
 
-def test_address_with_many_invalid_tokens_is_throttled(cast: Cast) -> None:
+def test_client_address_that_sends_many_invalid_tokens_is_throttled(cast: Cast) -> None:
     answers = [request_with(f"berth_{number}") for number in range(5)]
     assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
     assert int(answers[-1].headers["Retry-After"]) > 0
@@ -27,7 +27,7 @@ def test_address_with_many_invalid_tokens_is_throttled(cast: Cast) -> None:
     assert request_with("berth_x", "203.0.113.8").status_code == 401, "each address has its own limit"
 
 
-def test_invalid_token_count_is_kept_when_many_other_keys_are_counted(cast: Cast) -> None:
+def test_invalid_token_counter_survives_many_other_counters(cast: Cast) -> None:
     for number in range(3):
         request_with(f"berth_{number}")
     for number in range(500):
@@ -35,7 +35,7 @@ def test_invalid_token_count_is_kept_when_many_other_keys_are_counted(cast: Cast
     assert request_with("berth_x").status_code == 429
 
 
-def test_valid_token_is_accepted_from_a_throttled_address(cast: Cast) -> None:
+def test_valid_token_is_accepted_from_a_throttled_client_address(cast: Cast) -> None:
     _, secret = tokens.issue(actor=cast.dave, name="ci", scopes=["read"], expires_at=None)
     for number in range(5):
         request_with(f"berth_{number}")

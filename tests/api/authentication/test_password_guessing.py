@@ -36,23 +36,23 @@ def sign_in_by_rest(name: str, password: str, address: str) -> int:
 
 
 @pytest.mark.parametrize("sign_in", [sign_in_by_form, sign_in_by_rest])
-def test_guesses_from_another_address_do_not_lock_out_the_owner(sign_in: SignIn) -> None:
+def test_password_guesses_from_another_address_do_not_lock_out_the_user(sign_in: SignIn) -> None:
     guesses = [sign_in("dave", "wrong", "198.51.100.1") for _ in range(LIMIT + 5)]
     assert guesses == [401] * LIMIT + [429] * 5
     assert sign_in("dave", PASSWORD, "203.0.113.1") == 200
 
 
 @pytest.mark.parametrize("sign_in", [sign_in_by_form, sign_in_by_rest])
-def test_successful_sign_ins_are_not_limited(sign_in: SignIn) -> None:
+def test_successful_sign_ins_are_not_rate_limited(sign_in: SignIn) -> None:
     assert {sign_in("dave", PASSWORD, "203.0.113.1") for _ in range(LIMIT + 5)} == {200}
 
 
-def test_address_is_limited_across_user_names() -> None:
+def test_rate_limit_per_address_covers_all_user_names() -> None:
     guesses = [sign_in_by_rest(f"name{n}", "wrong", "198.51.100.1") for n in range(LIMIT + 1)]
     assert guesses == [401] * LIMIT + [429]
 
 
-def test_guesses_from_many_addresses_reduce_the_limit_per_address() -> None:
+def test_password_guesses_from_many_addresses_reduce_the_limit_per_address() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACK_FACTOR // 10)]
     assert {sign_in_by_rest("dave", "wrong", address) for address in addresses for _ in range(10)} == {401}
     late = [sign_in_by_rest("dave", "wrong", "192.0.2.1") for _ in range(TRIES_UNDER_ATTACK + 2)]
@@ -92,7 +92,7 @@ def test_addresses_in_one_ipv6_network_share_one_limit() -> None:
     assert sign_in_by_rest("dave", PASSWORD, "2001:db8:0:2::1") == 200
 
 
-def test_signed_in_session_is_subject_to_the_limit() -> None:
+def test_password_guesses_in_a_signed_in_session_are_rate_limited() -> None:
     """The sign-in form of the admin site accepts users who are already signed in."""
     browser = Client()
     assert browser.login(username="dave", password=PASSWORD)

@@ -27,7 +27,7 @@ def change(caller: Caller, current: str = OLD, new: str = NEW, **more: Any) -> A
     return caller.post("password", {"current_password": current, "new_password": new, **more})
 
 
-def test_only_the_new_password_is_accepted(cast: Cast) -> None:
+def test_only_the_new_password_is_accepted_after_a_change(cast: Cast) -> None:
     assert change(sign_in()).status_code == 200
     assert Caller().post("login", {"username": "dave", "password": OLD}).status_code == 401
     assert sign_in(password=NEW).get("whoami").status_code == 200
@@ -90,7 +90,7 @@ def test_password_change_is_audited_without_the_passwords(cast: Cast) -> None:
     (OLD, "password123456", "new_password", "too common"),
     (OLD, "dave-dave-dave", "new_password", "too similar"),
 ])  # fmt: skip
-def test_error_for_an_unsuitable_password_names_the_field(
+def test_error_for_an_invalid_new_password_names_the_field(
     cast: Cast, dave: Caller, current: str, new: str, path: str, message: str
 ) -> None:
     cast.dave.user.email = "dave-dave-dave@example.org"  # type: ignore[union-attr]
@@ -101,7 +101,7 @@ def test_error_for_an_unsuitable_password_names_the_field(
     assert sign_in()
 
 
-def test_guessing_the_current_password_is_throttled(cast: Cast, dave: Caller, settings: Any) -> None:
+def test_guesses_of_the_current_password_are_throttled(cast: Cast, dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     answers = [change(dave, f"guess {n}") for n in range(5)]
     assert [answer.status_code for answer in answers] == [422, 422, 422, 429, 429]
@@ -109,7 +109,7 @@ def test_guessing_the_current_password_is_throttled(cast: Cast, dave: Caller, se
     assert change(dave).status_code == 429, "even the correct password is rejected from this address"
 
 
-def test_unsuitable_new_password_does_not_count_as_a_guess(cast: Cast, dave: Caller, settings: Any) -> None:
+def test_invalid_new_password_does_not_count_as_a_guess(cast: Cast, dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     assert {change(dave, new="short").status_code for _ in range(8)} == {422}
     assert change(dave).status_code == 200

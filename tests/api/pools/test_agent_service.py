@@ -145,7 +145,7 @@ def host(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_pods_survive_an_agent_kill_and_uninstalling_removes_everything(
+def test_pods_survive_a_killed_agent_and_uninstallation_removes_all_files(
     host: Host, metal_pool: NodePool
 ) -> None:
     installed = host.install()
@@ -184,7 +184,7 @@ def test_pods_survive_an_agent_kill_and_uninstalling_removes_everything(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_agent_restarts_its_node_if_the_node_did_not_survive(host: Host, metal_pool: NodePool) -> None:
+def test_restarted_agent_restarts_its_node_if_the_node_has_died(host: Host, metal_pool: NodePool) -> None:
     """After a reboot, the node's processes are gone and the boot ID is different."""
     host.install()
     reconcile_pool(metal_pool)
@@ -196,7 +196,7 @@ def test_agent_restarts_its_node_if_the_node_did_not_survive(host: Host, metal_p
 
 
 @pytest.mark.django_db(transaction=True)
-def test_changed_instructions_are_applied_without_ending_pods(
+def test_changed_service_settings_are_applied_without_stopping_pods(
     host: Host, metal_pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool's head is lost, and then another machine takes its place."""
@@ -252,7 +252,7 @@ def test_agent_on_python_3_9_joins_and_starts_its_node(host: Host, metal_pool: N
 
 
 @pytest.mark.django_db(transaction=True)
-def test_refused_token_installs_nothing(host: Host) -> None:
+def test_rejected_token_installs_nothing(host: Host) -> None:
     host.env["BERTH_JOIN_TOKEN"] = "join_wrong"
     refused = host.install()
     assert (refused.returncode, refused.stderr) == (
@@ -270,7 +270,7 @@ def test_service_can_join_later_with_a_stored_token(host: Host) -> None:
     assert "BERTH_JOIN_TOKEN" in (host.state / "environment").read_text()
 
 
-def test_installation_without_systemd_is_refused_and_names_the_alternative(tmp_path: Path) -> None:
+def test_error_on_a_machine_without_systemd_names_the_alternative(tmp_path: Path) -> None:
     host = Host(tmp_path, "https://berth.example.org", "join_token")
     host.installer = host.installer.replace(repr(str(tmp_path)) + "\n", repr("/nowhere") + "\n")
     refused = host.install()
@@ -281,7 +281,7 @@ def test_installation_without_systemd_is_refused_and_names_the_alternative(tmp_p
     )
 
 
-def test_installation_by_an_ordinary_user_is_refused(tmp_path: Path) -> None:
+def test_installation_by_an_unprivileged_user_is_rejected(tmp_path: Path) -> None:
     host = Host(tmp_path, "https://berth.example.org", "join_token")
     host.installer = host.installer.replace("lambda: 0", "lambda: 1000")
     assert "Repeat the command with sudo." in host.install().stderr
@@ -296,7 +296,7 @@ def test_installation_by_an_ordinary_user_is_refused(tmp_path: Path) -> None:
         (["instal"], "invalid choice: 'instal'"),
     ],
 )
-def test_incomplete_command_is_refused_and_names_the_missing_option(
+def test_error_for_an_incomplete_command_names_the_missing_option(
     tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
     done = Host(tmp_path, "", "").run(*arguments)
@@ -305,7 +305,7 @@ def test_incomplete_command_is_refused_and_names_the_missing_option(
 
 
 @pytest.mark.parametrize("directory", ["state", "a b%c"])
-def test_systemd_unit_passes_systemd_checks(tmp_path: Path, directory: str) -> None:
+def test_systemd_unit_passes_systemd_analyze(tmp_path: Path, directory: str) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")
@@ -327,7 +327,7 @@ def test_systemd_unit_passes_systemd_checks(tmp_path: Path, directory: str) -> N
     )
 
 
-def test_unit_quotes_paths_with_spaces_and_specifiers(tmp_path: Path) -> None:
+def test_systemd_unit_escapes_spaces_and_specifiers_in_paths(tmp_path: Path) -> None:
     host = Host(tmp_path, "", "")
     host.env["BERTH_MACHINE_STATE"] = "/srv/a b%c"
     unit = host.run("unit").stdout

@@ -47,7 +47,7 @@ def version_of_node() -> str:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nodes_agent_upgrades_on_request_and_keeps_its_process_and_pods(serving: Host, alice: Caller) -> None:
+def test_agent_of_a_node_upgrades_on_request_without_stopping_its_pods(serving: Host, alice: Caller) -> None:
     agent, pod = serving.pid("service"), serving.pid("pod")
     assert alice.get("nodes/metal-0").json()["inventory"]["agent_outdated"] is True
     assert alice.post("nodes/metal-0/upgrade", None).status_code == 200
@@ -64,7 +64,7 @@ def test_nodes_agent_upgrades_on_request_and_keeps_its_process_and_pods(serving:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_agent_killed_during_its_upgrade_runs_the_old_version_and_then_upgrades(
+def test_agent_killed_during_an_upgrade_restarts_the_old_version_and_retries(
     serving: Host, alice: Caller
 ) -> None:
     (serving.place / "hold").touch()
@@ -80,7 +80,7 @@ def test_agent_killed_during_its_upgrade_runs_the_old_version_and_then_upgrades(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_failed_upgrade_keeps_the_old_agent_and_states_the_reason(
+def test_failed_upgrade_keeps_the_old_agent_and_reports_the_reason(
     serving: Host, alice: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def error() -> str:
@@ -99,14 +99,14 @@ def test_failed_upgrade_keeps_the_old_agent_and_states_the_reason(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_free_machines_agent_upgrades_by_itself(host: Host) -> None:
+def test_agent_of_a_free_machine_upgrades_automatically(host: Host) -> None:
     write_agent(host.place, report_seconds=0.2, version=OLD)
     NodePool.objects.update(nodes_desired=0)
     host.install()
     poll_until(lambda: Machine.objects.get().inventory.get("agent_version") == agent_version())
 
 
-def test_upgrade_is_offered_only_to_outdated_agents_on_free_machines_and_on_requested_nodes(
+def test_upgrade_is_offered_only_to_outdated_agents_of_free_machines_and_requested_nodes(
     alice: Caller, metal_pool: NodePool
 ) -> None:
     def offer(version: str) -> Any:

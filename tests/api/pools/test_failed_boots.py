@@ -86,7 +86,7 @@ def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def test_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) -> None:
+def test_repeated_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=3)
     cloud.run(75)
     answer = cloud.answer
@@ -125,7 +125,7 @@ def test_only_platform_admins_see_the_reason_for_a_failed_boot(
 
 
 @pytest.mark.parametrize("action", ["retry", "edit", "resume"])
-def test_retry_edit_and_resume_provision_nodes_immediately(cloud: Ec2Pool, action: str) -> None:
+def test_retry_edit_and_resume_start_provisioning_immediately(cloud: Ec2Pool, action: str) -> None:
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     cloud.run(525, step=105)
@@ -188,7 +188,7 @@ def test_spot_interruption_during_a_boot_is_no_failed_boot(cloud: Ec2Pool, is_no
     assert interruption["reason"] == f"{expected} this spot instance"
 
 
-def test_failed_boots_are_shown_again_after_a_listing_error(cloud: Ec2Pool) -> None:
+def test_boot_failure_message_returns_after_a_listing_error(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     stopped = cloud.answer["last_error"]
@@ -238,7 +238,7 @@ def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Poo
     assert NodePool.objects.get(name="cloud").boot_failures == 0
 
 
-def test_zero_limit_never_stops_provisioning_and_delays_are_capped() -> None:
+def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
     assert [boot_retry_delay(n) for n in range(5)] == [0, MIN_DELAY, 60, 120, 240]
     assert boot_retry_delay(50) == MAX_DELAY
     assert not should_stop_provisioning(1000, 0)

@@ -52,7 +52,7 @@ def test_pool_with_plugins_cannot_require_images(edit: Edit) -> None:
     assert edit({"mode": "forbid"}).status_code == 200
 
 
-def test_workload_is_refused_by_its_pools_policy(edit: Edit, dave: Caller) -> None:
+def test_workload_that_violates_its_pools_policy_is_rejected(edit: Edit, dave: Caller) -> None:
     edit({"mode": "allow", "patterns": ["quay.io/*"]})
     document = training(project="vision", pools=["local"], image=IMAGE)
     (error,) = dave.post("workloads", document).json()["errors"]
@@ -66,7 +66,7 @@ def test_workload_is_refused_by_its_pools_policy(edit: Edit, dave: Caller) -> No
     assert error["allowed"] == "an image"
 
 
-def test_workload_that_lists_no_pool_runs_in_pools_that_accept_it(edit: Edit, dave: Caller) -> None:
+def test_workload_without_a_pool_is_limited_to_pools_that_accept_its_image(edit: Edit, dave: Caller) -> None:
     make.pool("pods", provider="static", runtime="ray", image_policy={"mode": "require", "patterns": []})
     edit({"mode": "forbid"})
     with_image = dave.post("workloads", training("a", project="vision", image=IMAGE))
@@ -78,7 +78,7 @@ def test_workload_that_lists_no_pool_runs_in_pools_that_accept_it(edit: Edit, da
     assert error["message"] == "cannot be used: the image policy of pool local forbids container images"
 
 
-def test_pool_with_an_environment_accepts_no_images(edit: Edit, dave: Caller) -> None:
+def test_pool_with_an_environment_rejects_images(edit: Edit, dave: Caller) -> None:
     environment = Environment.objects.create(
         digest="d" * 64, image={}, script="", created_at=make.ago(hours=1), phases=[]
     )

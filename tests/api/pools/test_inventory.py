@@ -34,7 +34,7 @@ def join(alice: Caller, **fields: Any) -> str:
     return str(answer.json()["secret"])
 
 
-def test_admins_see_the_inventory_of_machines_and_nodes(
+def test_only_platform_admins_see_the_hardware_inventory(
     alice: Caller, bob: Caller, cast: Cast, client: Client, metal_pool: NodePool
 ) -> None:
     secret = join(alice, inventory=INVENTORY)

@@ -95,7 +95,7 @@ def test_machine_cannot_join_with_a_revoked_token(alice: Caller, metal_pool: Nod
     assert Audit.objects.filter(action="revoke join token").count() == 1
 
 
-def test_machines_stay_when_their_token_is_revoked(alice: Caller, metal_pool: NodePool) -> None:
+def test_revoking_a_token_does_not_remove_its_machines(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     [used] = alice.get(TOKENS).json()["items"]
     assert alice("DELETE", f"{TOKENS}/{used['id']}").status_code == 204
@@ -138,7 +138,7 @@ def test_only_platform_admins_see_tokens_and_machines(
     assert alice.get(f"node-pools/local/join-tokens/{token['id']}").status_code == 404
 
 
-def test_free_machine_is_removed_immediately(alice: Caller, metal_pool: NodePool) -> None:
+def test_machine_without_a_node_is_removed_immediately(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     assert listed(alice)["box-1"]["state"] == "free"
     answer = alice.post(f"{MACHINES}/box-1/remove", {"reason": "sold"})

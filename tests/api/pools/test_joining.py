@@ -146,7 +146,7 @@ def test_error_for_an_invalid_machine_names_the_field(
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
 
 
-def test_valid_machine_is_accepted_from_a_throttled_address(
+def test_valid_machine_is_accepted_from_a_throttled_client_address(
     alice: Caller, metal_pool: NodePool, settings: Any
 ) -> None:
     secret = join(alice)
@@ -222,7 +222,7 @@ def ordered_node(metal_pool: NodePool) -> Node:
     )
 
 
-def test_ordered_machine_joins_as_the_node_it_was_ordered_for(
+def test_provisioned_machine_joins_as_the_node_it_was_ordered_for(
     ordered_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = secrets.for_order("metal", "t1")
@@ -257,7 +257,7 @@ def test_ordered_machine_joins_as_the_node_it_was_ordered_for(
     assert report_in(first).json() == {**instructions, "digest": "", "prepare": "", "secrets": {}}
 
 
-def test_machine_reports_its_spot_interruption(ordered_node: Node) -> None:
+def test_spot_interruption_reported_by_a_machine_is_recorded(ordered_node: Node) -> None:
     Node.objects.update(state="ready")
     secret = secrets.for_node(ordered_node.pk)
     interruption_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)

@@ -40,9 +40,7 @@ def names(alice: Caller, **query: Any) -> list[str]:
     return [machine["name"] for machine in alice.get(MACHINES, **query).json()["items"]]
 
 
-def test_token_admits_its_number_of_machines_and_refuses_further_ones_with_a_reason(
-    alice: Caller, token: str
-) -> None:
+def test_token_admits_its_maximum_number_of_machines_and_rejects_others(alice: Caller, token: str) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
     refusal = join(token, 3).json()["detail"]
     assert refusal == "This join token admits 2 machines, and 2 joined with it."
@@ -80,7 +78,7 @@ def test_reinstalled_machine_replaces_its_registration_and_counts_once(alice: Ca
     ]  # fmt: skip
 
 
-def test_machine_that_joins_again_in_time_keeps_its_node(token: str, metal_pool: NodePool) -> None:
+def test_machine_that_rejoins_before_it_is_lost_keeps_its_node(token: str, metal_pool: NodePool) -> None:
     join(token, 1)
     reconcile_pool(metal_pool, nodes_desired=1)
     node = Node.objects.get()
@@ -100,7 +98,7 @@ def test_token_cannot_replace_a_machine_that_still_reports(token: str, metal_poo
     assert report_in(secret).status_code == 200
 
 
-def test_removed_machine_returns_only_with_a_valid_token(alice: Caller, token: str) -> None:
+def test_removed_machine_needs_a_valid_token_to_rejoin(alice: Caller, token: str) -> None:
     join(token, 1)
     alice.post(f"{MACHINES}/box-1/remove", {})
     [listed] = alice.get(TOKENS).json()["items"]

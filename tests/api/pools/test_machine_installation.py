@@ -121,7 +121,7 @@ def test_invalid_report_is_rejected(secret: str, booted: dict[str, Any], path: s
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
 
 
-def test_machines_can_download_the_worker_code(client: Any, db: None) -> None:
+def test_machine_downloads_the_worker_code(client: Any, db: None) -> None:
     answer = client.get("/api/v1/machines/worker.tar")
     assert answer.status_code == 200
     assert b"pools/plugins/base.py" in answer.content
@@ -130,7 +130,7 @@ def test_machines_can_download_the_worker_code(client: Any, db: None) -> None:
 @pytest.mark.heavy
 @pytest.mark.shows("PLG-08", "PLG-11", "PLG-41")
 @pytest.mark.django_db(transaction=True)
-def test_agent_runs_the_installation_script_between_reports(
+def test_agent_keeps_reporting_while_the_installation_script_runs(
     live_server: LiveServer, cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test runs the same program and script as a real machine."""

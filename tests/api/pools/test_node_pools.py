@@ -69,7 +69,7 @@ def test_every_role_sees_free_resources_and_users_without_a_role_see_nothing(
         assert texts[0].replace("local-0", "x").replace("local", "x") == texts[1]
 
 
-def test_isolation_is_shown_to_all_and_obstacles_only_to_platform_admins(
+def test_isolation_is_visible_to_all_and_isolation_problems_only_to_platform_admins(
     cast: Cast, erin: Caller, alice: Caller, node: Node
 ) -> None:
     for path in ("nodes/local-0", "node-pools/local"):
@@ -118,7 +118,7 @@ def test_platform_admins_create_edit_and_delete_a_pool(alice: Caller, bob: Calle
     assert alice.get("node-pools/big").status_code == 404
 
 
-def test_new_pool_holds_nodes_after_ten_minutes_by_default(alice: Caller) -> None:
+def test_new_pool_holds_nodes_for_large_workloads_after_ten_minutes_by_default(alice: Caller) -> None:
     values = {"name": "big", "provider": "fake", "runtime": "fake", "nodes_min": 1, "nodes_max": 1, "cpu": 1}
     assert alice("POST", "node-pools", values).json()["reservation_after"] == 600
     changed = alice("PATCH", "node-pools/big", {"reservation_after": None}, headers={"If-Match": '"1"'})
@@ -195,7 +195,7 @@ def test_error_names_the_invalid_pool_field(alice: Caller, values: dict[str, obj
     assert NodePool.objects.count() == 1
 
 
-def test_pool_is_scaled_within_its_bounds_and_records_the_user(alice: Caller, dave: Caller) -> None:
+def test_pool_is_scaled_within_its_bounds_and_the_user_is_recorded(alice: Caller, dave: Caller) -> None:
     assert alice.post("node-pools/local/scale", {"nodes": 3}).json()["nodes_desired"] == 3
     assert alice.post("node-pools/local/scale", {"nodes": 5}).status_code == 422
     assert alice.post("node-pools/local/pause").json()["paused"] is True

@@ -20,7 +20,7 @@ __all__ = ["metal_pool"]  # a fixture
 FAILED = "the probe pod failed: exit code 1: mktemp: Read-only file system"
 
 
-def test_failed_probe_pod_keeps_its_node_from_accepting_work_and_admins_see_the_reason(
+def test_node_with_a_failed_probe_pod_accepts_no_workloads_and_shows_admins_the_reason(
     alice: Caller, bob: Caller, cast: Cast, client: Client, metal_pool: NodePool
 ) -> None:
     join(alice)

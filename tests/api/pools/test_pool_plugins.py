@@ -35,7 +35,7 @@ def test_plugins_keep_their_order_and_tokens_are_never_returned(alice: Caller, f
     assert environment["script"].startswith("#!/bin/sh\n")
 
 
-def test_response_can_be_sent_back_unchanged(alice: Caller) -> None:
+def test_response_is_a_valid_request_body(alice: Caller) -> None:
     alice.post("node-pools", POOL)
     before = alice.get("node-pools/train").json()
     sent = {"plugins": before["plugins"], "environment": before["environment"]}

@@ -54,7 +54,7 @@ def test_dry_run_shows_nodes_and_creates_nothing(cast: Cast, alice: Caller, valu
     assert not NodePool.objects.filter(name="prod").exists()
 
 
-def test_dry_run_reports_a_cluster_that_does_not_respond_as_an_error(
+def test_dry_run_reports_an_unresponsive_cluster_as_an_error(
     cast: Cast, alice: Caller, values: dict[str, Any], cluster: FakeCluster
 ) -> None:
     cluster.is_down = True
@@ -91,12 +91,12 @@ def test_only_platform_admins_may_preview(cast: Cast, carol: Caller, values: dic
     assert carol.post(PATH, values).status_code == 403
 
 
-def test_preview_is_empty_if_the_provider_has_nothing_to_show(cast: Cast, alice: Caller) -> None:
+def test_preview_is_empty_for_a_provider_without_a_preview(cast: Cast, alice: Caller) -> None:
     preview = alice.post(PATH, {"name": "small", "nodes": 1}).json()
     assert (preview["source"], preview["nodes"], preview["findings"]) == ("", [], [])
 
 
-def test_form_shows_the_preview_and_keeps_the_entered_values(
+def test_pool_form_shows_the_preview_and_preserves_the_input(
     cast: Cast, values: dict[str, Any], cluster: FakeCluster
 ) -> None:
     cluster.forbid("get", "pods/log")

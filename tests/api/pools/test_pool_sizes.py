@@ -79,7 +79,7 @@ def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Calle
 
 
 @pytest.mark.shows("SKY-21", "SKY-33")
-def test_manually_added_nodes_are_not_idle_before_they_are_ready(alice: Caller) -> None:
+def test_manually_added_nodes_do_not_count_as_idle_before_they_are_ready(alice: Caller) -> None:
     """The pool has been idle for 200 s, and its machines take longer to boot than the cooldown."""
     create(alice, [0, 4])
     cluster = Cluster(FakeProvider(boots_immediately=False))

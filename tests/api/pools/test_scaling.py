@@ -55,14 +55,16 @@ def test_scale_down_lists_the_nodes_to_drain(cast: Cast, alice: Caller, nodes: l
     assert [item["node"] for item in draining] == ["local-1", "local-2"]
 
 
-def test_viewer_sees_no_workload_names_and_cannot_scale(cast: Cast, erin: Caller, nodes: list[Node]) -> None:
+def test_viewer_cannot_scale_and_sees_no_workload_names(cast: Cast, erin: Caller, nodes: list[Node]) -> None:
     draining = erin.get("node-pools/local/scale", nodes=0).json()["draining"]
     assert [(item["node"], item["work"]) for item in draining][-1] == ("local-0", None)
     assert erin.get("node-pools/local/scale", nodes=5).status_code == 422
     assert erin.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
 
 
-def test_preview_names_the_budget_that_blocks_nodes(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
+def test_preview_names_the_disruption_budget_that_blocks_drains(
+    cast: Cast, alice: Caller, nodes: list[Node]
+) -> None:
     budgets = [{"nodes": 1, "reasons": ["underutilised"]}, {"nodes": "100%"}]
     changed = edit(alice, {"disruption_budgets": budgets}).json()
     assert changed["disruption_budgets"] == budgets

@@ -50,7 +50,7 @@ def more_servers(server: SshServer, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("more_servers")
-def test_preview_shows_facts_and_fingerprints_and_stores_nothing(
+def test_preview_shows_host_facts_and_fingerprints_and_stores_nothing(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
     answer = alice.post("node-pools?dry_run=true", body)
@@ -67,7 +67,7 @@ def test_preview_shows_facts_and_fingerprints_and_stores_nothing(
     assert not PoolSecret.objects.exists()
 
 
-def test_preview_explains_hosts_that_hang(
+def test_preview_reports_hosts_that_do_not_respond(
     alice: Caller, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pools.providers.ssh.examine.WITHIN", 1.0)
@@ -83,7 +83,7 @@ def test_preview_explains_hosts_that_hang(
     assert expected in [node["obstacle"] for node in answer.json()["nodes"]]
 
 
-def test_host_list_shows_problems_and_only_presented_keys_are_accepted(
+def test_host_list_shows_problems_and_only_the_presented_key_can_be_accepted(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
     assert alice.post("node-pools", body).status_code == 201
@@ -101,7 +101,7 @@ def test_host_list_shows_problems_and_only_presented_keys_are_accepted(
     assert server.private_key not in json.dumps(alice.get("audit").json())
 
 
-def test_settings_keep_accepted_keys_and_errors_name_the_host(
+def test_edit_preserves_accepted_keys_and_errors_name_the_host(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
     alice.post("node-pools", body)
@@ -127,7 +127,7 @@ def test_settings_keep_accepted_keys_and_errors_name_the_host(
     assert "belongs to pool steel as pinned" in problem["message"]
 
 
-def test_unusable_keys_are_refused_and_never_reach_workloads(
+def test_unusable_keys_are_rejected_and_never_reach_workloads(
     alice: Caller, body: dict[str, Any], server: SshServer, tmp_path: Path
 ) -> None:
     protected, _ = generate_key(tmp_path / "protected", passphrase="a passphrase")

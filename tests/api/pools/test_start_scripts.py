@@ -51,7 +51,7 @@ def test_node_with_a_failed_start_script_is_marked_lost_with_exit_code_and_outpu
     assert "metal-0" not in {row["name"] for row in alice.get("nodes").json()["items"]}
 
 
-def test_machine_with_a_failed_start_script_is_used_last(alice: Caller, metal_pool: NodePool) -> None:
+def test_machine_with_a_failed_start_script_is_selected_last(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
     send_report(secret, **FAILED_REPORT)

@@ -44,7 +44,7 @@ def test_dry_run_needs_the_same_role_as_a_submission(gpu_node: None, erin: Calle
     assert erin("POST", "workloads", training(project="vision"), dry_run="true").status_code == 403
 
 
-def test_explanation_lists_blockers_and_queue_status_from_the_last_cycle(
+def test_explanation_lists_the_last_cycles_blockers_and_queue_status(
     cast: Cast, gpu_node: None, dave: Caller
 ) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
@@ -107,7 +107,7 @@ def test_workload_that_is_not_pending_has_no_smallest_change(
     )  # fmt: skip
 
 
-def test_health_endpoint_checks_the_invariants(cast: Cast, alice: Caller) -> None:
+def test_health_endpoint_checks_the_scheduler_invariants(cast: Cast, alice: Caller) -> None:
     health = alice.get("scheduler/health").json()
     invariants = {invariant["name"]: invariant["ok"] for invariant in health["invariants"]}
     assert invariants["no_device_oversold"] is True

@@ -48,7 +48,7 @@ def get_explanation(caller: Caller, workload_id: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_unschedulable_workload_does_not_stop_others_from_starting_in_the_same_cycle(
+def test_unschedulable_workload_does_not_block_others_in_the_same_cycle(
     cluster: Cluster, dave: Caller, role: dict[str, object], sentence: str
 ) -> None:
     impossible = submit(dave, "impossible", **role)
@@ -74,7 +74,7 @@ def test_dry_run_with_a_hundred_thousand_replicas_reports_unschedulable(
     assert answer["outcome"] == "unschedulable"
 
 
-def test_memory_blocker_names_memory_first(cluster: Cluster, dave: Caller) -> None:
+def test_memory_is_named_first_if_it_is_the_blocking_resource(cluster: Cluster, dave: Caller) -> None:
     submit(dave, "first", replicas=2, gpu=1, memory_mib="6Gi")
     cluster.run(5)
     pending = submit(dave, "second", replicas=1, gpu=1, memory_mib="6Gi")
@@ -84,7 +84,7 @@ def test_memory_blocker_names_memory_first(cluster: Cluster, dave: Caller) -> No
 
 
 @pytest.mark.shows("RAI-53")
-def test_unmatched_role_reason_counts_each_obstacle(cluster: Cluster, dave: Caller) -> None:
+def test_reason_for_an_unplaceable_role_counts_nodes_per_obstacle(cluster: Cluster, dave: Caller) -> None:
     first = Node.objects.filter(pool__name="small").order_by("ordinal")[0]
     Node.objects.filter(pk=first.pk).update(labels={"disk": "nvme"})
     pending = submit(dave, "picky", replicas=1, gpu=1, node_selector={"disk": "ssd"})

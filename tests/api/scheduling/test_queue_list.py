@@ -40,7 +40,9 @@ def test_unknown_pool_and_invalid_cursor_are_rejected(alice: Caller) -> None:
     assert alice.get("node-pools/local/queue", cursor="abc").status_code == 422
 
 
-def test_eviction_matrix_counts_the_filtered_evictions(cast: Cast, alice: Caller, dave: Caller) -> None:
+def test_eviction_matrix_counts_only_evictions_that_match_the_filter(
+    cast: Cast, alice: Caller, dave: Caller
+) -> None:
     ours, theirs, hidden = (make.workload(p, "w") for p in (cast.vision, cast.ads, cast.search))
     make.eviction(ours, theirs, cast.pool)
     make.eviction(hidden, theirs, cast.pool, kind="preempt")

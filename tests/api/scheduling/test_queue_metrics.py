@@ -19,7 +19,7 @@ def metric_values() -> dict[str, float]:
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
-def test_pending_workloads_are_counted_by_reason_and_include_the_longest_pending_time(cast: Cast) -> None:
+def test_metrics_include_pending_workloads_by_reason_and_the_longest_pending_time(cast: Cast) -> None:
     for name, reason, minutes in (("a", "ProjectLimit", 5), ("b", "ProjectLimit", 90), ("c", "", 1)):
         make.workload(cast.vision, name, reason=reason, submitted_at=make.ago(minutes=minutes))
     make.workload(cast.vision, "over", phase=Phase.COMPLETED, submitted_at=make.ago(days=9))
@@ -49,7 +49,7 @@ def test_pending_time_quantiles_cover_workloads_started_in_the_last_day(cast: Ca
     assert metrics['berth_wait_seconds{pool="other",quantile="1.0"}'] == 600
 
 
-def test_queue_metrics_include_quota_fair_share_and_demand(cast: Cast) -> None:
+def test_queue_metrics_cover_quota_fair_share_and_demand(cast: Cast) -> None:
     make.queue_status(cast.vision, cast.pool, share=3.5, allocated=2, requested=6)
     make.queue_status(cast.research, cast.pool, share=4, allocated=2, requested=6)
     make.quota(cast.vision, cast.pool, 1.5)
@@ -64,7 +64,7 @@ def test_queue_metrics_include_quota_fair_share_and_demand(cast: Cast) -> None:
     assert f"berth_queue_quota_gpus{{{of_department}}}" not in metrics, "an unlimited quota is not exported"
 
 
-def test_service_metrics_include_engines_requests_and_missing_metrics(cast: Cast) -> None:
+def test_service_metrics_cover_engines_scale_requests_and_missing_metrics(cast: Cast) -> None:
     workload = make.workload(cast.ads, "llm", phase=Phase.RUNNING, kind="service")
     service = Service.objects.create(workload=workload, role="engine", initial_engines=2, next_number=3)
     at = timezone.now()
@@ -88,7 +88,7 @@ def test_service_metrics_include_engines_requests_and_missing_metrics(cast: Cast
     assert not [name for name in metric_values() if name.startswith("berth_service_")]
 
 
-def test_deliveries_tasks_and_version_are_exported(cast: Cast) -> None:
+def test_metrics_include_deliveries_tasks_and_version(cast: Cast) -> None:
     Delivery.objects.create(
         kind="failed", to="a@example.org", channel="mail", content={}, state="failed",
         next_attempt_at=timezone.now(), ended_at=timezone.now(),

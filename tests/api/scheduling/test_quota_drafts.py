@@ -35,7 +35,7 @@ def gpu_quotas() -> dict[str, int | None]:
     return {row.owner.name: row.gpu_milli for row in Quota.objects.all()}
 
 
-def test_change_is_applied_with_an_audit_row_per_quota(vision: Quota, bob: Caller) -> None:
+def test_draft_is_applied_with_an_audit_row_per_quota(vision: Quota, bob: Caller) -> None:
     answer = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob))
     change = answer.json()["change"]
     assert (change["actor"], change["comment"], change["hidden"]) == ("bob", "speech begins", 0)
@@ -90,7 +90,7 @@ def test_repeated_apply_takes_effect_once(vision: Quota, bob: Caller) -> None:
     assert QuotaChange.objects.filter(actor="bob").count() == 1
 
 
-def test_version_in_the_response_excludes_later_changes(
+def test_version_in_the_response_does_not_cover_later_changes(
     cast: Cast, vision: Quota, bob: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied = drafts.apply_draft
@@ -107,7 +107,7 @@ def test_version_in_the_response_excludes_later_changes(
     assert gpu_quotas()["vision"] == 5000
 
 
-def test_change_without_effect_is_not_stored(vision: Quota, bob: Caller) -> None:
+def test_draft_without_effect_is_not_stored(vision: Quota, bob: Caller) -> None:
     same = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 4}}]}
     assert bob.post("quotas/preview", same).json()["changes_nothing"] is True
     assert bob.post("quotas/apply", same, If_Match="*").json() == {"change": None}
@@ -139,7 +139,7 @@ def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Ca
     assert gpu_quotas() == {"vision": 3000, "speech": 2000}
 
 
-def test_history_hides_quotas_that_the_user_cannot_see(
+def test_history_hides_quotas_that_are_invisible_to_the_user(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     whole = {"changes": [*TWO_QUOTA_DRAFT["changes"], {"project": "ads", "pool": "local", "set": {"gpu": 1}}]}
@@ -180,7 +180,7 @@ def test_rejected_revert_does_not_reveal_hidden_quotas(
     assert (refused.status_code, "secret-merger was deleted" in refused.json()["detail"]) == (409, True)
 
 
-def test_preview_and_apply_need_permission_to_set_the_quotas(
+def test_preview_and_apply_require_permission_to_set_the_quotas(
     vision: Quota, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     for path in ("quotas/preview", "quotas/apply"):

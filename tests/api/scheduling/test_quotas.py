@@ -37,7 +37,7 @@ def test_quota_is_created_read_and_edited_with_an_etag(cast: Cast, bob: Caller) 
     assert changed.json()["limit"]["gpu"] == 6.0
 
 
-def test_change_without_the_current_version_is_rejected(bob: Caller) -> None:
+def test_edit_without_the_current_version_is_rejected(bob: Caller) -> None:
     assert bob("PUT", VISION_QUOTA, {"gpu": 1}).status_code == 428
     assert bob("PUT", VISION_QUOTA, {"gpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
     bob("PUT", VISION_QUOTA, {"gpu": 1}, headers=NEW)

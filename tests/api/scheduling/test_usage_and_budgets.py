@@ -125,7 +125,7 @@ def test_forecast_extrapolates_the_last_seven_days(cast: Cast, create_usage_hour
     assert status.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
-def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, create_usage_hour) -> None:
+def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour) -> None:
     """At half past the hour, the first of the seven days' hours counts in full for both usage and time."""
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     for back in range(1, 8 * 24):
@@ -135,7 +135,7 @@ def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, create_usage_ho
     assert status.pace == pytest.approx(2)
 
 
-def test_each_budget_warning_is_sent_once_a_month(cast: Cast, create_usage_hour) -> None:
+def test_each_budget_warning_is_sent_once_per_month(cast: Cast, create_usage_hour) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
     create_usage_hour(datetime(2026, 6, 2, tzinfo=UTC), 79)
     assert record_budget_warnings(MID_JUNE) == 0

@@ -45,7 +45,7 @@ def test_workload_utilization_includes_pods_and_devices(cast: Cast, dave: Caller
     assert dave.get(path, span=4 * 3600, run=2).json()["over_time"] == []
 
 
-def test_idle_workload_reports_when_it_became_idle(cast: Cast, dave: Caller) -> None:
+def test_utilization_of_an_idle_workload_states_when_it_became_idle(cast: Cast, dave: Caller) -> None:
     since = make.ago(hours=3)
     pod = create_running_pod(cast, cast.vision, "train", [0])
     make.used(pod, 0, busy_at=since)
@@ -115,7 +115,7 @@ def test_invalid_time_span_is_rejected(cast: Cast, dave: Caller, span: str) -> N
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "span")
 
 
-def test_ended_workload_reports_utilization_until_its_end(cast: Cast, dave: Caller) -> None:
+def test_utilization_of_a_completed_workload_ends_at_its_completion(cast: Cast, dave: Caller) -> None:
     pod = create_running_pod(cast, cast.vision, "train", [])
     make.past_utilization(pod, make.ago(hours=30), step=3600, cpu=700)
     work = pod.workload

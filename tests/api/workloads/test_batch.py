@@ -132,7 +132,7 @@ def test_dependency_within_the_batch_causes_no_warning(dave: Caller) -> None:
     assert warnings == [[], [], ["The dependency vision/gone does not exist yet."]]
 
 
-def test_scheduler_is_woken_once(
+def test_batch_wakes_the_scheduler_once(
     dave: Caller, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     wake = Mock()
@@ -157,7 +157,7 @@ def test_batch_contains_one_to_a_thousand_documents(dave: Caller, items: Any) ->
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "items")
 
 
-def test_only_json_batches_may_exceed_the_usual_body_size(dave: Caller) -> None:
+def test_only_json_batches_may_exceed_the_default_body_size(dave: Caller) -> None:
     padding = {"env": {f"V{n}": "x" * 1000 for n in range(40)}}
     large = documents(numbered(100), **padding)
     assert dave.post(PATH, {"items": large}).json()["stored"] == 100
@@ -167,7 +167,7 @@ def test_only_json_batches_may_exceed_the_usual_body_size(dave: Caller) -> None:
     assert dave("POST", "workloads", ("application/json", text)).status_code == 413
 
 
-def test_document_that_is_too_deep_does_not_affect_the_others(dave: Caller) -> None:
+def test_too_deeply_nested_document_does_not_affect_the_others(dave: Caller) -> None:
     deep: Any = "x"
     for _ in range(60):
         deep = [deep]
@@ -176,7 +176,7 @@ def test_document_that_is_too_deep_does_not_affect_the_others(dave: Caller) -> N
     assert names() == ["a"]
 
 
-def test_revoked_role_does_not_apply_to_the_next_batch(cast: Cast, dave: Caller) -> None:
+def test_batch_submitted_after_a_role_is_revoked_is_rejected(cast: Cast, dave: Caller) -> None:
     assert dave.post(PATH, {"items": documents("a")}).json()["stored"] == 1
     Membership.objects.filter(user=cast.dave.user).delete()
     assert dave.post(PATH, {"items": documents("b")}).json()["stored"] == 0

@@ -80,7 +80,7 @@ def assert_stored_once(caller: Caller, body: dict[str, Any], key: str, *, is_rep
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_killed_batch_stores_all_or_nothing_and_its_retry_stores_nothing_twice(
+def test_batch_interrupted_by_a_crash_is_atomic_and_its_retry_creates_no_duplicates(
     dave: Caller, atomic: bool
 ) -> None:
     counter = Killer()
@@ -100,7 +100,7 @@ def test_killed_batch_stores_all_or_nothing_and_its_retry_stores_nothing_twice(
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_batch_whose_response_is_lost_is_not_stored_again(dave: Caller, atomic: bool) -> None:
+def test_batch_with_a_lost_response_is_not_stored_again(dave: Caller, atomic: bool) -> None:
     post_and_die(dave, batch("lost", atomic), "lost", None)
     assert stored("lost") == ALL
     assert_stored_once(dave, batch("lost", atomic), "lost", is_replayed=True)

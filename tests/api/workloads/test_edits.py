@@ -30,7 +30,7 @@ def problems(answer: Any) -> dict[str, str]:
     return {problem["path"]: problem["message"] for problem in answer.json()["errors"]}
 
 
-def test_edit_changes_document_and_columns_and_is_on_record(dave: Caller, pending: str) -> None:
+def test_edit_updates_document_and_columns_and_is_audited(dave: Caller, pending: str) -> None:
     changes = {
         "priority": "high",
         "labels": {"stage": None, "owner": "me"},
@@ -55,14 +55,14 @@ def test_edit_changes_document_and_columns_and_is_on_record(dave: Caller, pendin
     assert dave.get(f"workloads/{pending}").json()["spec"] == edited["spec"]
 
 
-def test_null_removes_a_key(dave: Caller, pending: str) -> None:
+def test_null_in_a_patch_removes_the_key(dave: Caller, pending: str) -> None:
     answer = patch(dave, pending, {"max_runtime": None}).json()
     assert "max_runtime" not in answer["spec"]
     assert Workload.objects.get(pk=pending).max_runtime is None
     assert answer["increases"] == ["an unlimited run time instead of 3600 seconds"]
 
 
-def test_larger_request_is_queued_by_the_time_of_the_edit(dave: Caller, pending: str) -> None:
+def test_edit_to_a_larger_request_resets_the_queue_time(dave: Caller, pending: str) -> None:
     answer = patch(dave, pending, {"roles": [{"name": "worker", "replicas": 3, "gpu": 1, "cpu": 2}]}).json()
     assert answer["increases"] == ["3 GPUs instead of 2 GPUs", "6 CPUs instead of no CPU"]
     row = Workload.objects.get(pk=pending)
@@ -75,7 +75,7 @@ def test_larger_request_is_queued_by_the_time_of_the_edit(dave: Caller, pending:
     )
 
 
-def test_smaller_request_keeps_its_place(dave: Caller, pending: str) -> None:
+def test_edit_to_a_smaller_request_preserves_the_queue_time(dave: Caller, pending: str) -> None:
     answer = patch(dave, pending, {"roles": [{"name": "worker", "gpu": 0.5}], "max_runtime": 60}).json()
     assert answer["increases"] == []
     assert Workload.objects.get(pk=pending).requeued_at is None
@@ -98,7 +98,7 @@ def test_edit_without_changes_stores_nothing(dave: Caller, pending: str) -> None
     assert Workload.objects.get(pk=pending).edits == 0
 
 
-def test_stale_version_is_refused(dave: Caller, pending: str) -> None:
+def test_stale_version_is_rejected(dave: Caller, pending: str) -> None:
     read = dave.get(f"workloads/{pending}")
     assert read["ETag"] == f'"{read.json()["version"]}"'
     assert patch(dave, pending, {"priority": 60}, If_Match=read["ETag"]).status_code == 200
@@ -122,7 +122,7 @@ def test_stale_version_is_refused(dave: Caller, pending: str) -> None:
         ({"labels": 3}, "labels", ""),
     ],
 )
-def test_invalid_edit_is_refused(
+def test_invalid_edit_is_rejected(
     dave: Caller, pending: str, changes: dict[str, Any], path: str, message: str
 ) -> None:
     before = Workload.objects.values().get(pk=pending)
@@ -159,14 +159,14 @@ def test_task_of_an_array_is_not_editable(dave: Caller, cast: Cast) -> None:
     assert "task of an array" in answer.json()["detail"]
 
 
-def test_others_cannot_edit(erin: Caller, caller: Any, pending: str) -> None:
+def test_other_members_and_viewers_cannot_edit_a_workload(erin: Caller, caller: Any, pending: str) -> None:
     assert patch(erin, pending, {"priority": 60}).status_code == 403
     assert patch(caller("grace"), pending, {"priority": 60}).status_code == 404
     assert patch(caller("dave", "read"), pending, {"priority": 60}).status_code == 403
     assert Workload.objects.get(pk=pending).priority == 50
 
 
-def test_records_of_an_edit_are_short_and_hide_environment_variables(dave: Caller, pending: str) -> None:
+def test_audit_entry_of_an_edit_is_short_and_hides_environment_variables(dave: Caller, pending: str) -> None:
     long_command = "python train.py " + "x" * 5000
     env = {f"NAME_{n}": "hunter2" for n in range(50)}
     labels = {f"label-{n}": "x" for n in range(50)}
@@ -182,7 +182,7 @@ def test_records_of_an_edit_are_short_and_hide_environment_variables(dave: Calle
     assert len(records) < 5000
 
 
-def test_records_hide_environment_variables_of_added_roles(dave: Caller, pending: str) -> None:
+def test_audit_entry_hides_environment_variables_of_added_roles(dave: Caller, pending: str) -> None:
     roles = [{"name": "a", "env": {"PASSWORD": "hunter2"}}, {"name": "b"}]
     assert patch(dave, pending, {"roles": roles}).status_code == 200
     event = Event.objects.get(workload_id=pending, kind="edited")
@@ -191,7 +191,7 @@ def test_records_hide_environment_variables_of_added_roles(dave: Caller, pending
     assert "hunter2" not in f"{event.message} {event.data} {entry.before} {entry.after}"
 
 
-def test_workload_whose_document_cannot_be_read_is_repaired_by_an_edit(dave: Caller, pending: str) -> None:
+def test_edit_repairs_a_workload_with_an_unreadable_document(dave: Caller, pending: str) -> None:
     row = Workload.objects.get(pk=pending)
     Workload.objects.filter(pk=pending).update(spec={**row.spec, "oldkey": 1})
     assert "oldkey" in problems(patch(dave, pending, {"priority": 60}))
@@ -205,7 +205,7 @@ def test_merge_patch_media_type_is_accepted(dave: Caller, pending: str) -> None:
     assert answer.json()["priority"] == 60
 
 
-def test_burst_time_after_an_edit_counts_from_the_submission(dave: Caller, cast: Cast) -> None:
+def test_burst_delay_after_an_edit_counts_from_the_submission(dave: Caller, cast: Cast) -> None:
     NodePool.objects.create(name="cloud", provider="fake", runtime="fake", nodes_max=4, gpus_per_node=2)
     document = training("burst", project="vision", pools=["local", "cloud"], burst_after=600)
     workload = str(dave.post("workloads", document).json()["id"])

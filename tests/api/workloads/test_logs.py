@@ -46,7 +46,7 @@ def start_pod(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0,
     return pod
 
 
-def test_log_is_read_by_offset_limit_and_tail(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+def test_log_is_read_by_offset_and_limit_or_tail(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\ntwo\n<b>three</b>\n")
     path = f"workloads/{pod.workload_id}/logs"

@@ -27,7 +27,7 @@ def interactive_workload(dave: Caller, settings) -> str:
     return f"workloads/{workload_id}/ports/lab/link"
 
 
-def test_link_uses_the_ports_own_host(dave: Caller, interactive_workload: str) -> None:
+def test_link_uses_a_separate_host_for_each_port(dave: Caller, interactive_workload: str) -> None:
     answer = dave.post(interactive_workload)
     assert answer.status_code == 201
     link = answer.json()
@@ -43,14 +43,14 @@ def test_every_request_creates_a_new_link_despite_the_idempotency_key(
     assert len(urls) == PortLink.objects.count() == 2, "a stored response would store the secret"
 
 
-def test_viewer_gets_403_and_other_projects_users_get_404(
+def test_viewer_gets_403_and_users_of_other_projects_get_404(
     erin: Caller, caller: Callable[..., Caller], interactive_workload: str
 ) -> None:
     assert erin.post(interactive_workload).status_code == 403
     assert caller("grace").post(interactive_workload).status_code == 404
 
 
-def test_missing_port_pending_workload_and_unknown_field_are_rejected(
+def test_request_for_a_missing_port_pending_workload_or_unknown_field_is_rejected(
     dave: Caller, interactive_workload: str
 ) -> None:
     assert dave.post(interactive_workload.replace("/lab/", "/nowhere/")).status_code == 404
@@ -69,7 +69,7 @@ def test_error_names_the_setting_if_no_apps_origin_is_configured(
     assert not PortLink.objects.exists()
 
 
-def test_workload_page_opens_ports(cast: Cast, interactive_workload: str, client) -> None:
+def test_workload_page_opens_a_port(cast: Cast, interactive_workload: str, client) -> None:
     workload_id = interactive_workload.split("/")[1]
     client.force_login(cast.dave.user)
     assert (
@@ -93,7 +93,7 @@ def test_invalid_apps_origin_is_rejected(text: str) -> None:
         parse_origins(text)
 
 
-def test_only_valid_host_names_identify_a_port() -> None:
+def test_only_valid_host_names_are_resolved_to_a_port() -> None:
     hosts = parse_origins("https://*.apps.example.org")
     assert hosts == Origins("https", ".apps.example.org", 443)
     key = "0" * 31 + "1"

@@ -152,7 +152,7 @@ def test_malformed_calls_are_rejected(dave: Caller, running_session: str, body: 
     assert dave.post(f"sessions/{running_session}/calls", body).status_code == status
 
 
-def test_broadcast_without_a_ready_node_can_be_retried(dave: Caller, running_session: str) -> None:
+def test_broadcast_rejected_without_a_ready_node_can_be_retried(dave: Caller, running_session: str) -> None:
     call = frames(({"key": str(uuid.uuid4()), "everywhere": True}, b"closed"))
     refused = dave.post(f"sessions/{running_session}/calls", call)
     assert (refused.status_code, refused.json()["reason"]) == (409, "no-node")
@@ -161,7 +161,7 @@ def test_broadcast_without_a_ready_node_can_be_retried(dave: Caller, running_ses
     assert [node["node"] for node in broadcast["nodes"]] == [0]
 
 
-def test_acknowledging_future_results_is_rejected(dave: Caller, running_session: str) -> None:
+def test_acknowledgement_of_future_results_is_rejected(dave: Caller, running_session: str) -> None:
     assert dave.get(f"sessions/{running_session}/results", after=1).status_code == 422
 
 
@@ -179,7 +179,7 @@ def test_pod_secret_is_never_returned(dave: Caller, alice: Caller, running_sessi
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_long_poll_returns_once_a_call_arrives() -> None:
+async def test_long_poll_returns_when_a_call_arrives() -> None:
     def set_up() -> tuple[str, Caller, Caller]:
         cast = make_cast()
         _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["read", "write"], expires_at=None)

@@ -17,13 +17,13 @@ def submit(caller: Caller, name: str, **changes: Any) -> Any:
     return caller.post("workloads", document, Idempotency_Key=f"key of {name}")
 
 
-def test_submission_takes_seven_queries(dave: Caller, django_assert_num_queries: Any) -> None:
+def test_submission_runs_seven_queries(dave: Caller, django_assert_num_queries: Any) -> None:
     assert submit(dave, "first").status_code == 201  # records when the token was last used
     with django_assert_num_queries(STATEMENTS):
         assert submit(dave, "second").status_code == 201
 
 
-def test_query_count_does_not_depend_on_the_role_tree(dave: Caller, django_assert_num_queries: Any) -> None:
+def test_query_count_is_independent_of_the_role_tree(dave: Caller, django_assert_num_queries: Any) -> None:
     submit(dave, "first")
     group = {"name": "g", "groups": [{"name": "h", "need": 1, "roles": [{"name": n} for n in "abc"]}]}
     tree = {"roles": None, "groups": [group, {"name": "k", "roles": [{"name": "d", "replicas": 3}]}]}
@@ -37,7 +37,7 @@ def test_query_count_does_not_depend_on_the_role_tree(dave: Caller, django_asser
     ]  # fmt: skip
 
 
-def test_revoked_token_and_role_do_not_apply_to_the_next_request(cast: Cast, dave: Caller) -> None:
+def test_request_after_a_token_or_role_is_revoked_is_rejected(cast: Cast, dave: Caller) -> None:
     assert submit(dave, "before").status_code == 201
     Membership.objects.filter(user=cast.dave.user).delete()
     refused = submit(dave, "without-a-role")
@@ -48,7 +48,7 @@ def test_revoked_token_and_role_do_not_apply_to_the_next_request(cast: Cast, dav
     assert list(Workload.objects.values_list("name", flat=True)) == ["before"]
 
 
-def test_refused_name_leaves_nothing_behind(dave: Caller) -> None:
+def test_submission_with_a_duplicate_name_stores_nothing(dave: Caller) -> None:
     submit(dave, "once")
     before = (RoleNode.objects.count(), Event.objects.count())
     assert dave.post("workloads", training("once", project="vision")).status_code == 409
@@ -56,7 +56,7 @@ def test_refused_name_leaves_nothing_behind(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("text", ["größe", 'a "quoted" \\ text', "%s {} $1"])
-def test_text_is_stored_unchanged(dave: Caller, text: str) -> None:
+def test_special_characters_are_stored_unchanged(dave: Caller, text: str) -> None:
     assert submit(dave, "texts", env={"TEXT": text}, labels={"label": text}).status_code == 201
     stored = Workload.objects.get(name="texts")
     assert (stored.spec["env"], stored.labels) == ({"TEXT": text}, {"label": text})

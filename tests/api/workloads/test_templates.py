@@ -44,7 +44,7 @@ def test_template_is_created_read_and_edited_with_an_etag(cast: Cast, dave: Call
     ]  # fmt: skip
 
 
-def test_saving_an_unchanged_template_is_not_a_change(cast: Cast, dave: Caller) -> None:
+def test_saving_an_unchanged_template_preserves_its_version(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
     again = dave(
         "PUT", VISION_TEMPLATES, {"text": TEXT, "description": "every night"}, headers={"If-Match": tag}

@@ -52,7 +52,7 @@ def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
     assert as_json.json()["errors"] == []
 
 
-def test_document_must_name_a_project_if_the_user_has_several(alice: Caller) -> None:
+def test_document_must_specify_a_project_if_the_user_has_several(alice: Caller) -> None:
     refused = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert refused.status_code == 422
     (error,) = refused.json()["errors"]
@@ -74,7 +74,7 @@ def test_viewer_cannot_submit_and_users_without_a_role_see_no_project(erin: Call
     assert not Workload.objects.exists()
 
 
-def test_live_workloads_name_cannot_be_reused(dave: Caller) -> None:
+def test_name_of_a_live_workload_cannot_be_reused(dave: Caller) -> None:
     assert dave.post("workloads", training(project="vision")).status_code == 201
     assert dave.post("workloads", training(project="vision")).status_code == 409
 
@@ -161,7 +161,9 @@ def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> N
 
 
 @pytest.mark.parametrize("kind", ["interactive", "service"])
-def test_image_is_rejected_for_every_kind_if_no_pool_runs_images(cast: Cast, dave: Caller, kind: str) -> None:
+def test_image_is_rejected_for_every_workload_kind_if_no_pool_runs_images(
+    cast: Cast, dave: Caller, kind: str
+) -> None:
     service = {"service": {}} if kind == "service" else {}
     refused = dave.post(
         "workloads", training(project="vision", kind=kind, image="docker.io/org/torch", **service)
@@ -169,7 +171,7 @@ def test_image_is_rejected_for_every_kind_if_no_pool_runs_images(cast: Cast, dav
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
 
 
-def test_image_selects_pools_that_run_images(cast: Cast, dave: Caller) -> None:
+def test_workload_with_an_image_is_limited_to_pools_that_run_images(cast: Cast, dave: Caller) -> None:
     make.pool("pods", runtime="ray")
     document = training(project="vision", image="docker.io/org/torch")
     assert dave.post("workloads", document).json()["pools"] == ["pods"]
@@ -180,7 +182,7 @@ def test_image_selects_pools_that_run_images(cast: Cast, dave: Caller) -> None:
     assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
 
 
-def test_image_may_provide_the_command(cast: Cast, dave: Caller) -> None:
+def test_document_with_an_image_may_omit_the_command(cast: Cast, dave: Caller) -> None:
     make.pool("pods", runtime="ray")
     document = {"name": "a", "project": "vision", "roles": [{}], "image": "docker.io/org/torch"}
     assert dave.post("workloads", document).status_code == 201

@@ -14,13 +14,13 @@ DIALOGS = (
 )
 
 
-def test_login_page_has_no_serious_axe_violation(opened: Open) -> None:
+def test_login_page_has_no_serious_accessibility_violation(opened: Open) -> None:
     with opened(None) as (page, _):
         page.goto("/login")
         assert accessibility_faults(page) == []
 
 
-def test_dialogs_have_no_serious_axe_violation(opened: Open) -> None:
+def test_dialogs_have_no_serious_accessibility_violation(opened: Open) -> None:
     with opened("ada") as (page, _):
         for path, name in DIALOGS:
             open_settled(page, path)

@@ -57,16 +57,18 @@ def test_every_page_loads_without_errors_or_requests_to_other_hosts(walk: Walk) 
     assert walk.faults == []
 
 
-def test_controls_of_sampled_pages_stay_on_screen_and_their_labels_are_readable(walk: Walk) -> None:
+def test_controls_of_sampled_pages_are_on_screen_and_have_readable_labels(walk: Walk) -> None:
     assert_layout([*walk.pages, *walk.forms])
 
 
-def test_sampled_pages_have_no_serious_axe_violation(walk: Walk) -> None:
+def test_sampled_pages_have_no_serious_accessibility_violation(walk: Walk) -> None:
     assert_accessible(walk.pages)
 
 
 @pytest.mark.heavy
-def test_every_page_has_a_correct_layout_and_no_serious_axe_violation(opened: Open, scene: Scene) -> None:
+def test_every_page_has_a_correct_layout_and_no_serious_accessibility_violation(
+    opened: Open, scene: Scene
+) -> None:
     with opened("ada", reduced_motion="reduce") as (page, _):
         pages = [inspect(page, path, closely=True) for path in all_paths(scene)]
         forms = [inspect(page, path, closely=True) for path in FORMS]
@@ -74,7 +76,7 @@ def test_every_page_has_a_correct_layout_and_no_serious_axe_violation(opened: Op
     assert_accessible(pages)
 
 
-def test_every_table_can_be_sorted_and_exported_and_every_chart_has_its_data(walk: Walk) -> None:
+def test_every_table_is_sortable_and_exportable_and_every_chart_has_data(walk: Walk) -> None:
     assert {visited.path: visited.tables for visited in walk.pages if visited.tables} == {}
 
 
@@ -133,7 +135,7 @@ INLINE_SCRIPTS = """() => new Promise(done => {
 })"""
 
 
-def test_inline_scripts_do_not_run_in_the_admin_site(opened: Open) -> None:
+def test_content_security_policy_blocks_inline_scripts_in_the_admin_site(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/admin/projects/workload/")
         page.evaluate(INLINE_SCRIPTS)
@@ -142,7 +144,7 @@ def test_inline_scripts_do_not_run_in_the_admin_site(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_api_page_works_under_its_content_security_policy(opened: Open) -> None:
+def test_api_documentation_works_under_its_content_security_policy(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.add_init_script(VIOLATIONS)
         answer = page.goto("/api/v1/docs")
@@ -157,7 +159,7 @@ def test_api_page_works_under_its_content_security_policy(opened: Open) -> None:
         assert faults == []
 
 
-def test_menu_opens_on_a_phone(opened: Open) -> None:
+def test_navigation_menu_opens_on_a_phone(opened: Open) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/")
         assert not page.get_by_role("link", name="Quotas").is_visible()
@@ -191,7 +193,7 @@ def test_theme_follows_the_system_until_the_user_chooses_one(opened: Open) -> No
         assert faults == []
 
 
-def test_first_tab_stop_skips_to_the_content(opened: Open) -> None:
+def test_first_tab_stop_is_a_skip_link_to_the_content(opened: Open) -> None:
     with opened("ada") as (page, _):
         page.goto("/")
         page.keyboard.press("Tab")

@@ -12,7 +12,7 @@ from tests.browser.driver.chromium import NARROW, WIDE, open_settled
     "viewport",
     [pytest.param(WIDE, id="desk", marks=pytest.mark.heavy), pytest.param(NARROW, id="phone")],
 )
-def test_admin_date_filter_is_usable_on_the_first_visit(
+def test_admin_site_date_filter_works_on_the_first_visit(
     viewport: ViewportSize, opened: Open, scene: Scene
 ) -> None:
     """While the time zone is unknown, Django covers the first field with a note on server time."""
@@ -43,7 +43,7 @@ def test_menu_button_stays_in_place_when_the_menu_opens(opened: Open) -> None:
         expect(page.get_by_role("group", name="Values")).to_be_hidden()
 
 
-def test_menu_without_room_to_the_right_is_aligned_with_its_button(opened: Open) -> None:
+def test_menu_near_the_right_edge_is_aligned_with_its_button(opened: Open) -> None:
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/workloads")
         button = page.locator("summary", has_text="Columns")
@@ -60,7 +60,7 @@ def test_menu_without_room_to_the_right_is_aligned_with_its_button(opened: Open)
 
 
 @pytest.mark.heavy
-def test_lower_maximum_confirmation_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
+def test_confirmation_of_a_lower_maximum_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
     """The form is longer than the screen, and the test scrolls down to the button."""
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/node-pools/train")

@@ -6,7 +6,7 @@ from tests.browser.conftest import Open
 from tests.browser.driver.chromium import open_settled
 
 
-def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open) -> None:
+def test_small_table_is_sorted_by_its_headers_and_stays_sorted_after_updates(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/node-pools/train")
         page.get_by_text("Data table").click()
@@ -50,7 +50,7 @@ def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
         assert faults == []
 
 
-def test_chart_table_has_a_search_field_when_it_is_open(opened: Open) -> None:
+def test_expanded_chart_table_has_a_search_field(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/")
         name = "Hourly average in GPUs, latest hour first"

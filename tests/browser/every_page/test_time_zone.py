@@ -36,14 +36,14 @@ def test_page_names_the_browsers_time_zone(path: str, text: str, opened: Open) -
 
 
 @pytest.mark.heavy
-def test_page_without_a_known_time_zone_names_utc(opened: Open) -> None:
+def test_page_without_a_known_time_zone_shows_utc(opened: Open) -> None:
     with opened("ada", java_script_enabled=False) as (page, _):
         for path, text in (("/usage?span=24h", "UTC time"), ("/", "UTC time")):
             page.goto(path)
             expect(page.locator("body")).to_contain_text(text)
 
 
-def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
+def test_expiry_entered_in_the_quota_grid_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
     due = tomorrow_at_nine()
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")

@@ -28,7 +28,7 @@ def response(body: Any, status: int = 200) -> httpx.Response:
     return httpx.Response(status, json=body)
 
 
-def test_machines_are_listed_with_state_node_and_gpus(terminal: Terminal) -> None:
+def test_machine_list_shows_state_node_and_gpus(terminal: Terminal) -> None:
     server = StubServer(page([machine(), machine(name="box-2", state="free", node=None)]))
     result = terminal.run("machine", "list", "metal", server=server)
     assert result.exit_code == 0
@@ -38,7 +38,7 @@ def test_machines_are_listed_with_state_node_and_gpus(terminal: Terminal) -> Non
     assert server.calls == [f"GET {PATH}/machines?limit=200"]
 
 
-def test_machines_that_joined_with_a_token_are_listed_with_its_prefix(terminal: Terminal) -> None:
+def test_machine_list_shows_the_prefix_of_the_join_token(terminal: Terminal) -> None:
     server = StubServer(page([machine(token_prefix="join_AbCdE")]))
     result = terminal.run("machine", "list", "metal", "--token", "7", "-o", "wide", server=server)
     assert "join_AbCdE" in result.stdout
@@ -52,7 +52,7 @@ def test_machines_that_joined_with_a_token_are_listed_with_its_prefix(terminal: 
         ({"state": "departed", "node": None}, "box-1 has departed\n"),
     ],
 )
-def test_remove_prints_whether_the_machine_has_left(
+def test_remove_command_prints_whether_the_machine_is_already_removed(
     terminal: Terminal, fields: dict[str, Any], message: str
 ) -> None:
     server = StubServer(response(machine(**fields)))
@@ -62,7 +62,7 @@ def test_remove_prints_whether_the_machine_has_left(
     assert json.loads(server.requests[-1].content) == {"reason": "sold"}
 
 
-def test_only_the_issued_token_is_printed(terminal: Terminal) -> None:
+def test_token_creation_prints_only_the_token(terminal: Terminal) -> None:
     server = StubServer(response(token(token="join_AbCdEfgh"), 201))
     options = ("--comment", "rack 7", "--machines", "16", "--expires", "2h")
     words = ("machine", "token", "issue", "metal", *options)
@@ -101,7 +101,7 @@ def test_only_open_tokens_are_listed_without_the_all_option(terminal: Terminal) 
     assert refused.exit_code != 0
 
 
-def test_machine_description_shows_its_hardware_and_software(terminal: Terminal) -> None:
+def test_machine_description_shows_hardware_and_software(terminal: Terminal) -> None:
     inventory = {
         "agent_version": "0.1.0+abc", "python": "3.9.2", "os": "Debian 11", "kernel": "5.10",
         "architecture": "x86_64", "cpu_model": "EPYC 7543", "disk_mib": 200, "disk_free_mib": 100,

@@ -25,7 +25,7 @@ AWS = ("pool", "create", "train", "--provider", "aws", "--nodes", "2")
 ERROR = {"severity": "error", "message": "The account may not list pods.", "remedy": "Add the rule."}
 
 
-def test_preview_of_nodes_precedes_creation(terminal: Terminal) -> None:
+def test_node_preview_is_printed_before_creation(terminal: Terminal) -> None:
     server = StubServer(preview(), pool())
     result = terminal.run(*AWS, server=server)
     assert result.exit_code == 0
@@ -35,7 +35,7 @@ def test_preview_of_nodes_precedes_creation(terminal: Terminal) -> None:
     assert "1 of 2 nodes can be used: 8 GPUs, 6 of them free." in result.stdout
 
 
-def test_errors_in_the_preview_stop_creation_unless_the_yes_option_is_set(terminal: Terminal) -> None:
+def test_preview_errors_stop_creation_without_the_yes_option(terminal: Terminal) -> None:
     server = StubServer(preview(ERROR))
     result = terminal.run(*AWS, server=server)
     assert (result.exit_code, len(server.calls)) == (1, 1)
@@ -56,7 +56,7 @@ def test_declined_creation_creates_nothing(terminal: Terminal, monkeypatch: pyte
     assert len(server.calls) == 2
 
 
-def test_keys_of_all_hosts_are_pinned_although_a_preview_shows_only_some(
+def test_keys_of_hosts_omitted_from_the_preview_are_also_pinned(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("berth.cli.ssh_hosts.PREVIEWED_HOSTS", 2)

@@ -57,7 +57,7 @@ def test_nodes_option_accepts_four_notations(
     assert sent_body(again) == {"name": "train", "nodes": nodes, "labels": {"zone": "b"}}
 
 
-def test_expiry_is_sent_unchanged(terminal: Terminal, tmp_path: Path) -> None:
+def test_expiry_option_is_sent_unchanged(terminal: Terminal, tmp_path: Path) -> None:
     server = StubServer(pool(), pool())
     options = ("--set", "expires_at=2031-05-01T08:00:00Z")
     result = terminal.run("pool", "edit", "train", *options, server=server)
@@ -81,7 +81,7 @@ def test_only_an_unused_pool_is_deleted(terminal: Terminal) -> None:
 
 @pytest.mark.shows("SKY-18")
 @pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
-def test_invalid_nodes_option_prints_one_line(terminal: Terminal, typed: str) -> None:
+def test_invalid_nodes_option_prints_a_one_line_error(terminal: Terminal, typed: str) -> None:
     with pytest.raises(BadInput, match="--nodes: is not a number of nodes; received '"):
         parse_nodes(typed)
     result = terminal.run("pool", "create", "train", "--nodes", typed)
@@ -193,7 +193,7 @@ def test_terminate_asks_for_confirmation_if_the_node_has_workloads(
     assert (confirmed.exit_code, done.calls) == (0, ["POST /api/v1/nodes/train-1/terminate"])
 
 
-def test_wide_node_list_shows_workloads(terminal: Terminal) -> None:
+def test_wide_node_list_includes_workloads(terminal: Terminal) -> None:
     listed = page([node("ready", ["vision/train (8 pods)"]).json()])
     assert (
         "vision/train (8 pods)"
@@ -232,7 +232,7 @@ def test_plugin_and_environment_options_keep_their_order(terminal: Terminal, tmp
 
 
 @pytest.mark.parametrize("typed", ["mps:", "mps:thread", "mps:a=1,a=2", "mps:a=[", "hf:token=@/nowhere"])
-def test_invalid_plugin_option_prints_one_line(terminal: Terminal, typed: str) -> None:
+def test_invalid_plugin_option_prints_a_one_line_error(terminal: Terminal, typed: str) -> None:
     result = terminal.run("pool", "create", "train", "--plugin", typed, server=StubServer())
     assert result.exit_code == 2
     assert result.stderr.startswith("berth: --plugin: ")
@@ -271,7 +271,7 @@ def draining_nodes(*names: str) -> list[dict[str, Any]]:
     return [{"node": name, "pods": n, "work": ["vision/train (1 pod)"] * n} for n, name in enumerate(names)]
 
 
-def test_scale_lists_drained_nodes_and_confirms_on_a_terminal(
+def test_scale_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draining = {"draining": draining_nodes("train-3", "train-2")}
@@ -294,7 +294,7 @@ def test_scale_lists_drained_nodes_and_confirms_on_a_terminal(
     assert server.calls == ["GET /api/v1/node-pools/train/scale?nodes=2"]
 
 
-def test_edit_lists_drained_nodes_and_confirms_on_a_terminal(
+def test_edit_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reduced = pool(nodes_desired=2, nodes_max=2, draining=draining_nodes("train-3", "train-2"))

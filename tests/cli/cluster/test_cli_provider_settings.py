@@ -5,7 +5,7 @@ from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer
 
 
-def test_single_provider_settings_are_set_one_by_one(terminal: Terminal) -> None:
+def test_repeated_provider_setting_options_are_combined(terminal: Terminal) -> None:
     server = StubServer(pool())
     sets = ["--set", "provider_settings.partition=gpu", "--set", "provider_settings.exclusive=false"]
     terminal.run("pool", "create", "train", *sets, server=server)

@@ -35,7 +35,7 @@ def test_pool_is_required_if_there_are_several(monkeypatch) -> None:
     assert (result.exit_code, "specify a pool. Use one of: a, b" in result.output) == (2, True)
 
 
-def test_queue_is_read_to_its_last_page(monkeypatch) -> None:
+def test_queue_command_reads_every_page(monkeypatch) -> None:
     server = StubServer(
         queue_page(PENDING, following="abc"), queue_page({**PENDING, "name": "other", "queue_position": None})
     )

@@ -42,7 +42,7 @@ def budget(version: int = 1, **values: Any) -> httpx.Response:
     return httpx.Response(200, json=fields, headers={"ETag": f'"{version}"'})
 
 
-def test_report_is_read_to_its_last_page_with_a_total(monkeypatch) -> None:
+def test_usage_report_reads_every_page_and_prints_a_total(monkeypatch) -> None:
     server = StubServer(report([DAY_ONE], "abc"), report([DAY_TWO]))
     result = Terminal(monkeypatch).run("usage", "report", "--by", "project", "--step", "day", server=server)
     assert result.exit_code == 0, result.output
@@ -55,12 +55,12 @@ def test_report_is_read_to_its_last_page_with_a_total(monkeypatch) -> None:
     assert "by=project" in server.calls[0] and "cursor=abc" in server.calls[1]
 
 
-def test_report_as_json_equals_the_response(monkeypatch) -> None:
+def test_json_usage_report_equals_the_response(monkeypatch) -> None:
     result = Terminal(monkeypatch).run("usage", "report", "-o", "json", server=StubServer(report([DAY_ONE])))
     assert json.loads(result.output)["items"] == [DAY_ONE]
 
 
-def test_unknown_dimension_is_rejected_without_a_request(monkeypatch) -> None:
+def test_unknown_dimension_is_rejected_before_sending_a_request(monkeypatch) -> None:
     result = Terminal(monkeypatch).run("usage", "report", "--by", "node")
     assert result.exit_code == 2
     assert (
@@ -69,7 +69,7 @@ def test_unknown_dimension_is_rejected_without_a_request(monkeypatch) -> None:
     )
 
 
-def test_first_value_creates_a_budget_and_the_next_edits_it(monkeypatch) -> None:
+def test_budget_set_creates_a_budget_and_later_edits_it(monkeypatch) -> None:
     server = StubServer(problem(404, code="not-found", detail="There is no such budget."), budget())
     result = Terminal(monkeypatch).run("budget", "set", "vision", "100", server=server)
     assert result.exit_code == 0, result.output
@@ -81,7 +81,7 @@ def test_first_value_creates_a_budget_and_the_next_edits_it(monkeypatch) -> None
     assert json.loads(server.requests[2].content) == {"gpu_hours": 100, "warn_at": [50, 90]}
 
 
-def test_budget_set_needs_a_value(monkeypatch) -> None:
+def test_budget_set_requires_a_value(monkeypatch) -> None:
     result = Terminal(monkeypatch).run("budget", "set", "vision")
     assert (result.exit_code, "specify GPU-HOURS or" in result.output) == (2, True)
 

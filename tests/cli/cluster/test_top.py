@@ -65,7 +65,7 @@ def rows(app: ServiceTop, name: str) -> list[list[str]]:
 
 
 @pytest.mark.shows("RLX-100")
-async def test_all_panels_are_filled_and_q_quits() -> None:
+async def test_top_fills_all_panels_and_quits_on_q() -> None:
     server = build_server()
     app = ServiceTop(build_watcher(server).fetch_snapshot, title="chat", every=3600)
     async with app.run_test(size=(140, 50)) as pilot:
@@ -89,7 +89,7 @@ async def test_all_panels_are_filled_and_q_quits() -> None:
 
 
 @pytest.mark.shows("RLX-100")
-async def test_r_refreshes_immediately() -> None:
+async def test_r_key_refreshes_immediately() -> None:
     server = build_server()
     app = ServiceTop(build_watcher(server).fetch_snapshot, title="chat", every=3600)
     async with app.run_test() as pilot:
@@ -100,7 +100,7 @@ async def test_r_refreshes_immediately() -> None:
         assert len(server.calls) == 8
 
 
-async def test_unreachable_server_is_reported_and_the_last_data_remains() -> None:
+async def test_unreachable_server_is_reported_above_the_last_data() -> None:
     replies: list[httpx.Response | Exception] = []
 
     def fetch_snapshot() -> ServiceSnapshot:
@@ -192,7 +192,7 @@ def test_workload_handle_is_resolved_once() -> None:
     assert server.calls[-1].startswith(f"GET /api/v1/services/{service['id']}/autoscaler/scale_history")
 
 
-def test_unknown_service_prints_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_service_prints_a_one_line_error(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     server = StubServer(problem(404, detail="There is no service chat.", code="not-found"))
     monkeypatch.setattr("berth.cli.top.service._transport", server.transport)
     done = terminal.run("top", "--service", "chat")
@@ -201,7 +201,7 @@ def test_unknown_service_prints_one_line(terminal: Terminal, monkeypatch: pytest
 
 
 @pytest.mark.shows("RLX-100")
-def test_once_option_prints_the_panels(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_option_prints_the_panels_and_exits(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("berth.cli.top.service._transport", build_server().transport)
     done = terminal.run("top", "--service", "chat", "--once")
     assert done.exit_code == 0, done.output

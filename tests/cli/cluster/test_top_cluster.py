@@ -48,7 +48,7 @@ def table_text(app: ClusterTop, name: str) -> list[list[str]]:
     return [[str(cell) for cell in table.get_row_at(at)] for at in range(table.row_count)]
 
 
-async def test_allocated_and_used_resources_are_shown_together_and_s_sorts() -> None:
+async def test_allocated_and_used_resources_are_shown_side_by_side_and_sorted_with_s() -> None:
     sorts: list[Sort] = []
 
     def snapshot(by: Sort) -> ClusterSnapshot:
@@ -69,7 +69,7 @@ async def test_allocated_and_used_resources_are_shown_together_and_s_sorts() -> 
         assert sorts == [Sort.ALLOCATED, Sort.USED]
 
 
-async def test_unreachable_server_is_reported_and_the_last_data_remains() -> None:
+async def test_unreachable_server_is_reported_above_the_last_data() -> None:
     results: list[Any] = [cluster_snapshot(row("train")), Unreachable("cannot reach http://here")]
 
     def snapshot(_: Sort) -> ClusterSnapshot:

@@ -46,7 +46,7 @@ def test_every_documented_command_parses(line: str) -> None:
             leaf.make_context(inner, left, parent=context)
 
 
-def test_every_relative_link_has_a_target() -> None:
+def test_every_relative_link_in_the_guides_resolves() -> None:
     dead = [
         f"{page.name}: {target}"
         for page in PAGES
@@ -67,17 +67,17 @@ def test_every_path_in_the_guides_exists(page: str) -> None:
 @pytest.mark.parametrize(
     "file", sorted((ROOT / "examples" / "main-job").glob("*.yaml")), ids=lambda f: f.name
 )
-def test_examples_are_valid_workloads(file: Path) -> None:
+def test_example_files_are_valid_workloads(file: Path) -> None:
     spec = parse_workload(yaml.safe_load(file.read_text()))
     assert sum(role.minimum * role.gpu for role in spec.all_roles) == 4
 
 
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda f: f.name)
-def test_scenarios_can_be_simulated(file: Path) -> None:
+def test_example_scenarios_can_be_simulated(file: Path) -> None:
     assert simulate(file, until_stable=True)["format"] == "berth.plan/1"
 
 
-def test_reclaim_scenario_reclaims_from_the_younger_borrower() -> None:
+def test_reclaim_scenario_evicts_the_younger_borrower() -> None:
     answer = simulate(ROOT / "examples" / "scenarios" / "reclaim.yaml", until_stable=True)
     first = [
         (decision["kind"], decision["workload"], decision["for"])

@@ -49,13 +49,13 @@ def test_every_document_key_is_documented(whole: type[BaseModel]) -> None:
     assert not [place for place, key in keys.items() if key not in DOCUMENTED]
 
 
-def test_workloads_on_the_page_parse() -> None:
+def test_workload_examples_on_the_page_are_valid() -> None:
     workloads = [example for example in EXAMPLES if "command" in example]
     assert [parse_workload(example).name for example in workloads] == ["train", "split", "sweep", "pretrain"]
 
 
 @pytest.mark.django_db
-def test_quota_change_on_the_page_parses() -> None:
+def test_quota_change_example_on_the_page_is_valid() -> None:
     (document,) = [example for example in EXAMPLES if "changes" in example]
     read = read_draft(make_cast().alice, document)
     assert (len(read.changes), read.comment) == (3, "for the paper deadline")

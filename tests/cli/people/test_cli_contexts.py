@@ -28,7 +28,7 @@ def test_contexts_are_listed_without_their_tokens(terminal: Terminal, tmp_path: 
     assert "berth_" not in result.stdout + data.replace("berth.example", "")
 
 
-def test_context_is_selected_with_a_project_and_deleted(terminal: Terminal, tmp_path: Path) -> None:
+def test_context_with_a_project_can_be_selected_and_deleted(terminal: Terminal, tmp_path: Path) -> None:
     file = store_contexts(tmp_path)
     assert (
         terminal.run("context", "use", "local", "--project", "ads").stdout == "local: http://127.0.0.1:8000\n"

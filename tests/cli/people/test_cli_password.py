@@ -23,7 +23,7 @@ def signed_in(berth: Berth, cast: Cast, live_server: Any) -> Berth:
     return berth
 
 
-def test_command_line_stays_signed_in_after_a_password_change(signed_in: Berth) -> None:
+def test_cli_stays_signed_in_after_a_password_change(signed_in: Berth) -> None:
     done = signed_in("password", typed=f"{OLD}\n{NEW}\n{NEW}\n")
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("Password changed, 1 token revoked.\n")
@@ -58,7 +58,7 @@ def test_error_names_the_invalid_field(signed_in: Berth) -> None:
     assert signed_in("whoami").returncode == 0
 
 
-def test_replacement_for_a_token_from_the_environment_is_printed(
+def test_replacement_for_a_token_set_in_the_environment_is_printed(
     berth: Berth, cast: Cast, live_server: Any
 ) -> None:
     from berth.client import Client, Settings

@@ -25,7 +25,7 @@ def values() -> dict[str, str]:
     return {row.name: unseal(row.sealed) for row in (*ProjectSecret.objects.all(), *PoolSecret.objects.all())}
 
 
-def test_project_secret_is_set_from_stdin_and_files_listed_and_deleted(
+def test_project_secret_is_set_from_stdin_or_files_listed_and_deleted(
     berth: Berth, as_carol: dict[str, str], tmp_path: Path
 ) -> None:
     printed = []
@@ -70,7 +70,7 @@ def test_pool_secret_is_set_by_a_platform_admin(berth: Berth, cast: Cast, as_car
         (["set", "a", TOKEN], "unexpected extra argument"),
     ],
 )
-def test_invalid_options_are_refused(
+def test_invalid_secret_options_are_rejected(
     berth: Berth, as_carol: dict[str, str], words: list[str], message: str
 ) -> None:
     done = berth("secret", *words, **as_carol)
@@ -78,7 +78,9 @@ def test_invalid_options_are_refused(
     assert not values()
 
 
-def test_binary_file_is_refused(berth: Berth, as_carol: dict[str, str], tmp_path: Path) -> None:
+def test_binary_file_is_rejected_as_a_secret_value(
+    berth: Berth, as_carol: dict[str, str], tmp_path: Path
+) -> None:
     file = tmp_path / "binary"
     file.write_bytes(b"\xff\xfe")
     done = berth("secret", "set", "a", "--file", str(file), **as_carol)

@@ -71,7 +71,7 @@ def test_ambiguous_or_missing_role_is_not_removed(berth: Berth, cast: Cast, as_a
     assert berth("project", "describe", "ads", "-o", "json", BERTH_TOKEN=token_of(cast.carol)).returncode == 4
 
 
-def test_health_sets_the_exit_code(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
+def test_health_command_sets_the_exit_code(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
     without_leader = berth("health", **as_alice)
     assert (without_leader.returncode, without_leader.stderr) == (
         1,

@@ -51,20 +51,20 @@ def test_array_option_accepts_slurm_notation(
 @pytest.mark.parametrize(
     ("option", "part"), [("0-9%x", "'%x'"), ("9-5", "'9-5'"), ("a", "'a'"), ("", "''"), ("1,,2", "''")]
 )
-def test_invalid_array_option_is_refused(terminal: Terminal, option: str, part: str) -> None:
+def test_invalid_array_option_is_rejected(terminal: Terminal, option: str, part: str) -> None:
     result = terminal.run("submit", "--array", option, "-f", "-", input=SWEEP)
     assert result.exit_code == 2
     assert f"--array: is not an index, a range or a limit; received {part}" in result.stderr
 
 
-def test_array_option_does_not_replace_document_values(terminal: Terminal) -> None:
+def test_array_option_preserves_other_document_values(terminal: Terminal) -> None:
     result = terminal.run("submit", "--array", "0-9", "-f", "-", input=SWEEP + "array: {values: [a, b]}\n")
     assert (result.exit_code, result.stderr) == (
         2, "berth: --array cannot be combined with array.values in the document\n",
     )  # fmt: skip
 
 
-def test_submitted_array_is_watched_until_it_ends(terminal: Terminal) -> None:
+def test_watch_continues_until_the_array_completes(terminal: Terminal) -> None:
     server = StubServer(
         json_answer({**array(), "warnings": []}, 201),
         json_answer(array(running=10, held=90)),
@@ -79,13 +79,13 @@ def test_submitted_array_is_watched_until_it_ends(terminal: Terminal) -> None:
     ]
 
 
-def test_array_output_cannot_be_followed(terminal: Terminal) -> None:
+def test_follow_option_is_rejected_for_an_array(terminal: Terminal) -> None:
     result = terminal.run("submit", "--array", "0-9", "--follow", "-f", "-", input=SWEEP)
     assert result.exit_code == 2
     assert "--watch" in result.stderr
 
 
-def test_list_shows_one_row_for_each_array(terminal: Terminal) -> None:
+def test_workload_list_shows_one_row_per_array(terminal: Terminal) -> None:
     server = StubServer(
         lambda request: page(
             [array(running=10, completed=40, failed=2, held=48)]
@@ -104,7 +104,9 @@ def test_list_shows_one_row_for_each_array(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("option", ["--tasks", "-t", "--phase=running"])
-def test_list_shows_tasks_on_request_and_with_workload_filters(terminal: Terminal, option: str) -> None:
+def test_workload_list_shows_tasks_on_request_and_with_workload_filters(
+    terminal: Terminal, option: str
+) -> None:
     server = StubServer(page([workload("sweep-0")]))
     assert "sweep-0" in terminal.run("list", option, server=server).stdout
     (call,) = server.calls
@@ -121,7 +123,7 @@ def test_selected_array_tasks_are_cancelled(terminal: Terminal) -> None:
     assert terminal.run("cancel", "sweep[x]", server=StubServer(page([array()]))).exit_code == 2
 
 
-def test_task_retry_sends_the_index(terminal: Terminal) -> None:
+def test_retry_of_a_task_sends_its_index(terminal: Terminal) -> None:
     task = {"id": array()["id"], "index": 7, "attempt": 1, "superseded": False, "held": False}
     row = workload("sweep-7", phase="failed", array=task, spec={}, images=[])
     server = StubServer(
@@ -133,7 +135,7 @@ def test_task_retry_sends_the_index(terminal: Terminal) -> None:
     assert json.loads(server.requests[-1].content) == {"indexes": [7]}
 
 
-def test_workload_that_is_not_in_an_array_is_not_retried(terminal: Terminal) -> None:
+def test_retry_is_rejected_for_a_workload_outside_an_array(terminal: Terminal) -> None:
     row = {**workload(), "spec": {}, "images": []}
     result = terminal.run("retry", "train", server=StubServer(page([row]), json_answer(row)))
     assert result.exit_code == 2
@@ -141,7 +143,7 @@ def test_workload_that_is_not_in_an_array_is_not_retried(terminal: Terminal) -> 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_array_commands_work_against_a_server(
+def test_array_commands_work_with_a_real_server(
     berth: Berth, cast: Cast, live_server: Any, tmp_path: Path
 ) -> None:
     token = {"BERTH_TOKEN": token_of(cast.dave), "BERTH_PROJECT": "vision"}

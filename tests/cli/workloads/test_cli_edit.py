@@ -29,7 +29,9 @@ def as_dave(cast: Cast, environment: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-def test_values_are_set_and_removed(berth: Berth, as_dave: dict[str, str], train: Workload) -> None:
+def test_set_and_unset_options_edit_the_document(
+    berth: Berth, as_dave: dict[str, str], train: Workload
+) -> None:
     shown = berth("edit", "train", "--set", "priority=60", "--unset", "labels.team", "--dry-run")
     assert shown.stdout.splitlines() == [
         "vision/train would be edited:",
@@ -48,7 +50,7 @@ def test_values_are_set_and_removed(berth: Berth, as_dave: dict[str, str], train
     assert berth("edit", "train", "--set", "priority=60").stdout == "vision/train already has these values.\n"
 
 
-def test_file_replaces_the_document(
+def test_edit_from_a_file_replaces_the_document(
     berth: Berth, as_dave: dict[str, str], train: Workload, tmp_path: Path
 ) -> None:
     (tmp_path / "train.yaml").write_text("name: train\ncommand: 'true'\nroles: [{gpu: 1}]\npriority: high\n")
@@ -58,7 +60,7 @@ def test_file_replaces_the_document(
     assert (train.labels, train.gpu_milli_min) == ({}, 1000)
 
 
-def test_manifest_replaces_the_document(
+def test_edit_from_a_manifest_replaces_the_document(
     berth: Berth, as_dave: dict[str, str], cast: Cast, tmp_path: Path
 ) -> None:
     text = MANIFEST.read_text()
@@ -71,7 +73,7 @@ def test_manifest_replaces_the_document(
     assert workload.edits == 1
 
 
-def test_refused_values_are_explained(berth: Berth, as_dave: dict[str, str], train: Workload) -> None:
+def test_error_explains_a_rejected_edit(berth: Berth, as_dave: dict[str, str], train: Workload) -> None:
     unknown = berth("edit", "train", "--set", "prioritty=60")
     assert unknown.returncode != 0
     assert "Did you mean `priority`?" in unknown.stderr
@@ -106,14 +108,18 @@ def run_with_editor(environment: dict[str, str], editor: str) -> tuple[int, str]
     return done.returncode, done.stderr
 
 
-def test_editor_opens_the_document(as_dave: dict[str, str], train: Workload, tmp_path: Path) -> None:
+def test_edit_without_options_opens_an_editor(
+    as_dave: dict[str, str], train: Workload, tmp_path: Path
+) -> None:
     code, errors = run_with_editor(as_dave, "sed -i 's/priority: 50/priority: 70/'")
     assert (code, errors) == (0, "")
     train.refresh_from_db()
     assert train.priority == 70
 
 
-def test_refused_document_is_kept(as_dave: dict[str, str], train: Workload, tmp_path: Path) -> None:
+def test_rejected_document_is_kept_in_a_file(
+    as_dave: dict[str, str], train: Workload, tmp_path: Path
+) -> None:
     as_dave["TMPDIR"] = str(tmp_path)
     code, errors = run_with_editor(as_dave, "sed -i 's/priority: 50/priority: 5000/'")
     assert code != 0

@@ -133,7 +133,7 @@ COMMANDS: ArgumentsAndDocument = st.one_of(
 
 @given(name=NAMES, top=TOP_LEVEL_OPTIONS, role=ROLE, command=COMMANDS)
 @settings(max_examples=20, deadline=None)
-def test_options_and_file_give_the_same_workload(name: str, top: Any, role: Any, command: Any) -> None:
+def test_options_and_file_produce_the_same_workload(name: str, top: Any, role: Any, command: Any) -> None:
     typed = [f"--name={name}", *(word for words, _ in (*top, *role, command) for word in words)]
     written: dict[str, Any] = {"name": name}
     for _, part in (*top, command):
@@ -149,11 +149,11 @@ def test_options_and_file_give_the_same_workload(name: str, top: Any, role: Any,
 @pytest.mark.parametrize(
     ("typed", "expected"), [("90", 90), ("45s", 45), ("30m", 1800), ("2h", 7200), ("7d", 604_800)]
 )
-def test_duration_is_parsed_with_its_unit(typed: str, expected: int) -> None:
+def test_duration_option_is_parsed_with_its_unit(typed: str, expected: int) -> None:
     assert parse_duration("--max-runtime", typed) == expected
 
 
-def test_age_is_parsed_as_a_time_in_the_past() -> None:
+def test_age_option_is_parsed_as_a_time_in_the_past() -> None:
     assert parse_timestamp("--since", "2h", now()) < now().isoformat()
 
 

@@ -42,7 +42,7 @@ def search_results(*lines: tuple[int, str], before: Any = (), after: Any = (), *
     return httpx.Response(200, json={**fields, "items": items, **more})
 
 
-def test_colours_are_printed_and_control_sequences_are_not() -> None:
+def test_colours_are_printed_and_other_control_sequences_removed() -> None:
     assert strip_control_sequences(UNSAFE_TEXT) == (SAFE_TEXT, b"")
 
 
@@ -62,7 +62,7 @@ def test_unicode_text_is_printed_unchanged() -> None:
     assert strip_control_sequences(text) == (text, b"")
 
 
-def test_matching_lines_are_printed_whole_from_partial_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matching_lines_split_across_chunks_are_printed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     tty = TtyOutput()
     monkeypatch.setattr(following.sys, "stdout", tty)
     matching = LineFilter("LOSS", True, TerminalOutput())
@@ -72,7 +72,7 @@ def test_matching_lines_are_printed_whole_from_partial_chunks(monkeypatch: pytes
     assert tty.getvalue() == b"loss 1\nLoss 2\nthe last loss\n"
 
 
-def test_server_side_matches_are_printed_once_with_context(terminal: Terminal) -> None:
+def test_search_results_are_printed_once_with_context(terminal: Terminal) -> None:
     first = search_results((3, "hit <b>"), (4, "hit 2"), before=["a"], after=["z"], next="70-9")
     second = search_results((40, "hit 3"))
     server = StubServer(page([workload(run=1)]), httpx.Response(200, json=workload(run=1)), first, second)
@@ -88,14 +88,16 @@ def test_server_side_matches_are_printed_once_with_context(terminal: Terminal) -
     assert server.requests[3].url.params["cursor"] == "70-9"
 
 
-def test_search_without_matches_prints_a_note(terminal: Terminal) -> None:
+def test_search_without_matches_prints_a_message(terminal: Terminal) -> None:
     server = StubServer(page([workload(run=1)]), httpx.Response(200, json=workload(run=1)), search_results())
     result = terminal.run("logs", "train", "--grep", "hit", server=server)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "No matching" in result.stderr
 
 
-def test_follow_prints_matching_lines(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_with_a_search_prints_matching_lines(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)
     ended = httpx.Response(200, json=workload(phase="failed", run=1))
     server = StubServer(

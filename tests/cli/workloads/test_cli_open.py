@@ -16,7 +16,7 @@ def link_server(**spec: object) -> StubServer:
     return StubServer(page([opened]), httpx.Response(200, json=opened), httpx.Response(201, json=LINK))
 
 
-def test_first_port_is_opened_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_command_opens_the_first_port_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
     server = link_server(ports=[{"name": "lab"}, {"name": "board"}])
@@ -40,7 +40,7 @@ def test_print_option_prints_the_link_to_the_named_port(monkeypatch: pytest.Monk
     assert server.calls[-1].endswith("/ports/board/link")
 
 
-def test_port_that_cannot_be_opened_prints_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_that_cannot_be_opened_prints_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     none = Terminal(monkeypatch).run("open", "desk", server=link_server())
     assert none.exit_code == 2
     assert "declares no ports" in none.stderr

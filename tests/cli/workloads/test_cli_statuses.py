@@ -46,7 +46,7 @@ class MemberView:
 
 
 @pytest.mark.shows("RAI-19")
-def test_phase_of_workload_roles_and_pods_is_shown_as_it_changes(live_server: Any, tmp_path: Path) -> None:
+def test_status_shows_the_current_phase_of_workload_roles_and_pods(live_server: Any, tmp_path: Path) -> None:
     stage = Stage(make_cast())
     stage.quota(stage.cast.research, 4)
     stage.quota(stage.cast.vision, 4)
@@ -71,7 +71,7 @@ def test_phase_of_workload_roles_and_pods_is_shown_as_it_changes(live_server: An
     assert "completed" in view.page(workload)
 
 
-def test_runs_image_and_pull_progress_are_shown(
+def test_status_shows_the_image_and_pull_progress(
     live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(capabilities.CAPABILITIES, "fake", Capabilities(runs_images=True))  # type: ignore[misc]

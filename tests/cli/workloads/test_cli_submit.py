@@ -15,7 +15,7 @@ CREATED = httpx.Response(201, json=workload(phase="pending"))
 NO_GPU = {"path": "roles[0].gpu", "message": "too many", "received": "9", "allowed": "at most 8"}
 
 
-def test_options_are_sent_as_a_document(terminal: Terminal) -> None:
+def test_submit_options_are_sent_as_a_document(terminal: Terminal) -> None:
     server = StubServer(CREATED)
     result = terminal.run(
         "submit", "-n", "train", "-p", "vision", "-g", "1", "--", "python", "a.py", "-v", server=server
@@ -41,7 +41,7 @@ def batch(*names: str, refused: str = "") -> httpx.Response:
 
 
 @pytest.mark.parametrize("options", [("-f", "two.yaml", "-f", "one.json"), ("two.yaml", "one.json")])
-def test_documents_from_several_files_are_submitted_with_one_request(
+def test_documents_from_several_files_are_submitted_in_one_request(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -55,14 +55,14 @@ def test_documents_from_several_files_are_submitted_with_one_request(
     assert result.stdout == "vision/a submitted\nvision/b submitted\nvision/c submitted\n"
 
 
-def test_batch_error_names_the_refused_document_and_exits_with_code_2(terminal: Terminal) -> None:
+def test_batch_error_names_the_rejected_document_and_exits_with_code_2(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n"
     result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", refused="b")), input=typed)
     assert (result.exit_code, result.stdout) == (2, "vision/a submitted\n")
     assert result.stderr == "berth: stdin, document 2: vision already has a live workload named b.\n"
 
 
-def test_more_than_a_thousand_documents_take_several_requests(terminal: Terminal) -> None:
+def test_more_than_a_thousand_documents_are_split_into_several_requests(terminal: Terminal) -> None:
     names = [f"w{number}" for number in range(1001)]
     typed = "\n---\n".join(f"name: {name}\nroles: [{{gpu: 1}}]" for name in names)
     server = StubServer(batch(*names[:1000]), batch(names[1000]))
@@ -82,21 +82,21 @@ def test_default_project_applies_to_documents_without_one(terminal: Terminal) ->
     assert ([item["project"] for item in body["items"]], body["atomic"]) == (["speech", "ads"], True)
 
 
-def test_one_invalid_document_stops_the_whole_submission(terminal: Terminal) -> None:
+def test_invalid_document_stops_the_whole_submission(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1.5}]\n"
     result = terminal.run("submit", "-f", "-", input=typed)
     assert result.exit_code == 2
     assert "stdin, document 2: roles[0].gpu: a fraction of a device must be below 1" in result.stderr
 
 
-def test_invalid_value_names_the_option(terminal: Terminal) -> None:
+def test_error_for_an_invalid_value_names_the_option(terminal: Terminal) -> None:
     result = terminal.run("submit", "-n", "train", "-g", "1.5", "--", "true")
     assert result.exit_code == 2
     assert result.stderr.startswith("berth: --gpu: ")
     assert "received 1.5; allowed: a whole number from 0 to 1024" in result.stderr
 
 
-def test_each_server_side_error_is_printed_on_one_line(terminal: Terminal) -> None:
+def test_each_server_error_is_printed_on_one_line(terminal: Terminal) -> None:
     result = terminal.run(
         "submit", "-n", "t", "-g", "9", server=StubServer(problem(422, errors=[NO_GPU, NO_GPU]))
     )
@@ -104,7 +104,7 @@ def test_each_server_side_error_is_printed_on_one_line(terminal: Terminal) -> No
     assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8\n" * 2
 
 
-def test_duplicate_key_is_rejected(terminal: Terminal) -> None:
+def test_duplicate_key_in_a_document_is_rejected(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", input="name: a\nname: b\n")
     assert result.exit_code == 2
     assert "name is set twice on line 2" in result.stderr

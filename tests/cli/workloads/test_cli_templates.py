@@ -41,7 +41,7 @@ def test_templates_are_listed_and_shown(terminal: Terminal) -> None:
     assert json.loads(result.output)["document"] == DOCUMENT
 
 
-def test_first_save_creates_a_template_and_the_next_edits_it(terminal: Terminal, tmp_path: Path) -> None:
+def test_template_save_creates_a_template_and_later_edits_it(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(TEXT)
     saved = ("template", "set", "vision/nightly", "-f", str(file), "--description", "every night")
@@ -70,14 +70,14 @@ def test_template_from_a_workload_omits_its_name_and_project(terminal: Terminal)
     assert saved == {"command": "a", "roles": [{"replicas": 1}]}
 
 
-def test_delete_sends_the_version_that_was_read(terminal: Terminal) -> None:
+def test_template_delete_sends_the_version_that_was_read(terminal: Terminal) -> None:
     server = StubServer(template(3), httpx.Response(204))
     result = terminal.run("template", "delete", "vision/nightly", server=server)
     assert result.output == "vision/nightly deleted\n"
     assert server.requests[1].headers["If-Match"] == '"3"'
 
 
-def test_submission_from_a_template_sets_values(terminal: Terminal) -> None:
+def test_set_option_changes_values_of_a_template(terminal: Terminal) -> None:
     server = StubServer(template(), httpx.Response(201, json=workload("run-7")))
     result = terminal.run(
         "submit", "--template", "vision/nightly", "-n", "run-7", "--set", "roles[0].gpu=0.5",
@@ -90,7 +90,7 @@ def test_submission_from_a_template_sets_values(terminal: Terminal) -> None:
     }  # fmt: skip
 
 
-def test_submission_from_a_file_sets_values(terminal: Terminal, tmp_path: Path) -> None:
+def test_set_option_changes_values_of_a_file(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("name: a\ncommand: train\nroles: [{replicas: 2}]\n")
     result = terminal.run("submit", "-f", str(file), "--set", "roles[0].replicas=9", "--print", "-o", "json")
@@ -115,14 +115,14 @@ def test_submission_from_a_file_sets_values(terminal: Terminal, tmp_path: Path) 
         (("--set", "a=1", "-n", "x", "--", "run"), "--set needs --template"),
     ],
 )
-def test_invalid_template_option_prints_one_line(
+def test_invalid_template_option_prints_a_one_line_error(
     terminal: Terminal, arguments: tuple[str, ...], words: str
 ) -> None:
     result = terminal.run("submit", *arguments, server=StubServer(template()))
     assert (result.exit_code, words in result.output) == (2, True), result.output
 
 
-def test_template_requires_a_file_or_a_workload(terminal: Terminal) -> None:
+def test_template_save_requires_a_file_or_a_workload(terminal: Terminal) -> None:
     assert terminal.run("template", "set", "vision/x").exit_code == 2
     assert HERE.project == ""
 

@@ -34,7 +34,9 @@ def find_problem(data: dict[str, Any]) -> str:
         (f"ghcr.io/org/train:1@{DIGEST}", "ghcr.io/org/train", "1", DIGEST),
     ],
 )
-def test_image_has_a_registry_and_a_tag_or_a_digest(image: str, name: str, tag: str, digest: str) -> None:
+def test_image_reference_has_a_registry_and_a_tag_or_digest(
+    image: str, name: str, tag: str, digest: str
+) -> None:
     reference = parse_image(image)
     assert (reference.name, reference.tag, reference.digest) == (name, tag, digest)
     spec = parse_workload(document(image))
@@ -84,7 +86,7 @@ def test_error_for_an_invalid_image_states_the_allowed_form(image: str, message:
     assert "; allowed: REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST" in problem
 
 
-def test_image_is_pulled_if_it_is_not_present_by_default() -> None:
+def test_image_is_pulled_only_if_missing_by_default() -> None:
     assert parse_workload(document("ghcr.io/train")).image_pull_policy == "if_not_present"
     spec = parse_workload(document("ghcr.io/train", image_pull_policy="always"))
     assert spec.document()["image_pull_policy"] == "always"

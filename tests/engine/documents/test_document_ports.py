@@ -42,7 +42,7 @@ def test_port_names_and_numbers_must_be_unique() -> None:
     assert set(problems) == {"ports[0].name", "ports[1].name", "ports[0].port", "ports[2].port"}
 
 
-def test_only_sessions_declare_ports() -> None:
+def test_only_sessions_may_declare_ports() -> None:
     assert "kind: interactive" in find_problems(document({"name": "lab"}, kind="training"))["ports"]
 
 

@@ -21,7 +21,7 @@ def find_problems(data: object) -> dict[str, str]:
     return {problem.path: problem.message for problem in refused.value.problems}
 
 
-def test_role_gets_its_own_secrets_and_those_of_the_workload() -> None:
+def test_role_inherits_the_secrets_of_the_workload() -> None:
     spec = parse_workload(document(TOKEN, role=({"name": "key", "file": "key.pem"},)))
     uses = [(use.name, use.env, use.file) for use in spec.role_secrets(spec.all_roles[0])]
     assert uses == [("hf-token", "HF_TOKEN", None), ("key", None, "key.pem")]
@@ -45,7 +45,7 @@ def test_role_gets_its_own_secrets_and_those_of_the_workload() -> None:
         ({"name": "a", "value": "b"}, "secrets[0].value", "unknown key"),
     ],
 )
-def test_invalid_secret_is_refused(use: dict[str, Any], path: str, message: str) -> None:
+def test_invalid_secret_is_rejected(use: dict[str, Any], path: str, message: str) -> None:
     role = {"name": "r", "env": {"ROLE": "1"}}
     assert find_problems(document(use, env={"SET": "1"}, roles=[role])) == {path: message}
 
@@ -58,6 +58,6 @@ def test_two_secrets_cannot_share_a_variable_or_file() -> None:
     parse_workload(document(TOKEN, {"name": "hf-token", "file": "HF_TOKEN"}))
 
 
-def test_variable_in_env_cannot_also_be_a_secret() -> None:
+def test_secret_cannot_set_a_variable_that_env_also_sets() -> None:
     role = {"name": "r", "env": {"HF_TOKEN": "1"}, "secrets": [TOKEN]}
     assert find_problems(document(roles=[role])) == {"roles[0].secrets[0].env": "is also a variable in env"}

@@ -63,7 +63,7 @@ def test_trainer_becomes_an_elastic_role() -> None:
 
 
 @pytest.mark.shows("PAD-05", "PAD-09")
-def test_parameter_servers_stay_at_their_minimum() -> None:
+def test_parameter_servers_are_not_elastic() -> None:
     pserver = parse_workload(manifest()).all_roles[1]
     assert (pserver.name, pserver.min, pserver.max, pserver.gpu) == ("pserver", 2, 2, 0)
     assert (pserver.cpu, pserver.memory_mib) == (1, 1024)

@@ -26,7 +26,7 @@ def spec_shape(**role: Any) -> RoleShape:
     return shape
 
 
-def test_empty_role_is_one_replica_without_requests() -> None:
+def test_empty_role_has_one_replica_without_requests() -> None:
     shape = spec_shape()
     assert (shape.name, shape.min, shape.max, shape.amounts) == ("worker", 1, 1, Amounts())
 
@@ -96,7 +96,7 @@ def test_limits_default_to_requests() -> None:
         ({"env": {"X": "y" * 40_000, "Y": "y" * 40_000}}, "roles[0].env"),
     ],
 )
-def test_error_names_the_path_of_the_key(role: dict[str, Any], path: str) -> None:
+def test_error_names_the_path_of_the_invalid_key(role: dict[str, Any], path: str) -> None:
     assert list(find_problems(one_role(**role))) == [path]
 
 
@@ -158,7 +158,7 @@ def test_priorities_are_numbers_or_names(value: object, priority: int) -> None:
 
 @pytest.mark.parametrize(("kind", "priority"), [("training", 50), ("interactive", 50), ("service", 80)])
 @pytest.mark.parametrize("value", [{}, {"priority": None}])
-def test_omitted_priority_is_the_default_of_the_kind(
+def test_omitted_priority_defaults_to_that_of_the_workload_kind(
     value: dict[str, None], kind: str, priority: int
 ) -> None:
     spec = parse_workload(one_role() | {"kind": kind} | value)
@@ -185,7 +185,7 @@ def test_stored_document_parses_to_the_same_spec() -> None:
     assert spec.document()["submitted"] == "2026-01-01T09:00:00Z"
 
 
-def test_command_line_runs_in_a_shell_and_roles_may_override_it() -> None:
+def test_command_string_runs_in_a_shell_and_roles_may_override_it() -> None:
     roles = [{"name": "a"}, {"name": "b", "command": ["x", "y"], "env": {"K": "b"}}]
     spec = parse_workload({"name": "w", "command": "echo", "env": {"K": "w", "L": "w"}, "roles": roles})
     a, b = spec.all_roles
@@ -194,7 +194,7 @@ def test_command_line_runs_in_a_shell_and_roles_may_override_it() -> None:
     assert spec.role_env(b) == {"K": "b", "L": "w"}
 
 
-def test_engine_tree_matches_the_document() -> None:
+def test_engine_role_tree_matches_the_document() -> None:
     roles = [{"min": 1, "max": 3, "gpu": 2}]
     group = {"name": "g", "topology": {"required": "rack"}, "roles": roles}
     document = {"name": "w", "project": "vision", "need": 1, "groups": [group]}
@@ -207,5 +207,5 @@ def test_engine_tree_matches_the_document() -> None:
 
 
 @pytest.mark.parametrize("command", ["", []])
-def test_empty_command_is_reported_as_empty(command: object) -> None:
+def test_empty_command_error_says_that_the_command_is_empty(command: object) -> None:
     assert "is empty" in find_problems(one_role() | {"command": command})["command"]

@@ -50,7 +50,7 @@ def test_verb_agrees_with_missing_replicas(count: int, message: str) -> None:
     ({}, "Waiting for p/a, p/b to complete."),
     ({"unsubmitted": "p/b"}, "Waiting for p/a, p/b to complete; p/b has not been submitted."),
 ])  # fmt: skip
-def test_unsubmitted_dependency_is_named(unsubmitted: dict[str, str], message: str) -> None:
+def test_sentence_names_an_unsubmitted_dependency(unsubmitted: dict[str, str], message: str) -> None:
     assert blocker(Reason.DEPENDENCY_NOT_MET, {"depends_on": "p/a, p/b", **unsubmitted}).message == message
 
 
@@ -59,13 +59,13 @@ def test_unsubmitted_dependency_is_named(unsubmitted: dict[str, str], message: s
     (0, 2000, "No GPU can be reclaimed."),
     (2000, 0, "Reclaiming up to 2 GPUs would not make the workload fit."),
 ])  # fmt: skip
-def test_reclaimable_amount_is_stated(reclaimable: int, missing: int, message: str) -> None:
+def test_sentence_states_the_reclaimable_amount(reclaimable: int, missing: int, message: str) -> None:
     numbers = {"resource": "gpu", "reclaimable": reclaimable, "missing": missing}
     assert blocker(Reason.NO_RECLAIMABLE_RESOURCES, numbers).message == message
 
 
 @pytest.mark.parametrize(("count", "nodes"), [(1, "1 more node"), (2, "2 more nodes")])
-def test_missing_nodes_are_counted(count: int, nodes: str) -> None:
+def test_sentence_counts_missing_nodes(count: int, nodes: str) -> None:
     message = f"The pool can grow; {nodes} would serve its pending workloads."
     assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == message
 
@@ -83,7 +83,7 @@ def test_backoff_sentence_names_the_cause(numbers: dict[str, Any], message: str)
     assert blocker(Reason.BACKOFF, numbers).message == message
 
 
-def test_reservation_on_booting_nodes_does_not_wait_for_victims() -> None:
+def test_reservation_on_booting_nodes_is_not_explained_by_victims() -> None:
     message = blocker(Reason.WAITING_FOR_SCALE_UP, {"pods": 4, "nodes": 2, "booting": 2}).message
     assert message == "Capacity is reserved on 2 booting nodes."
 

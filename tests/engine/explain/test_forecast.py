@@ -20,12 +20,12 @@ def full_cluster(**more: int) -> World:
     return world.running("p/second", "p", "n0 n0 n0 n0", since=100, max_runtime=1300, **more)
 
 
-def test_first_workload_in_queue_starts_when_enough_workloads_have_ended() -> None:
+def test_first_queued_workload_is_expected_once_enough_running_workloads_end() -> None:
     assert expected_start(full_cluster().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, ASSUMPTIONS)}
     assert expected_start(full_cluster().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
 
 
-def test_later_workload_in_queue_starts_after_earlier_workloads() -> None:
+def test_later_queued_workload_is_expected_after_earlier_ones() -> None:
     world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
     assert {name: estimate.at for name, estimate in expected_start(world).items()} == {
         "p/a": NOON + 600, "p/b": NOON + 650,
@@ -45,7 +45,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     )
 
 
-def test_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None:
+def test_start_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None:
     """A constant estimate of "now" would be useless and would change in every cycle."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/late", "p", "n0 n0 n0 n0 n0 n0 n0 n0", since=5000, max_runtime=60)
@@ -60,12 +60,12 @@ def test_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None:
         ({"depends_on": ("p/first",)}, "the workload's dependencies have to complete first"),
     ],
 )
-def test_explanation_without_an_estimate_states_what_would_help(
+def test_explanation_without_a_start_estimate_suggests_a_remedy(
     more: dict[str, object], because: str
 ) -> None:
     assert expected_start(full_cluster().queued("p/a", "p", 1, **more))["p/a"] == Forecast(None, because)
 
 
-def test_estimate_includes_the_backoff() -> None:
+def test_start_estimate_includes_the_backoff() -> None:
     estimates = expected_start(full_cluster().queued("p/a", "p", 4, backoff_until=NOON + 900))
     assert estimates["p/a"].at == NOON + 900

@@ -142,12 +142,12 @@ def test_largest_request_that_fits_is_suggested(lowered: Role, clause: str) -> N
     assert sentence(world.queued("w", "p", roles=(lowered,))) == would_start(clause)
 
 
-def test_fraction_of_a_gpu_is_lowered_in_round_steps() -> None:
+def test_lower_gpu_fraction_is_suggested_in_round_steps() -> None:
     world = one_project(n=1).running("shares", "p", "n", 0.5).queued("w", "p", gpus=0.75)
     assert sentence(world) == would_start("each replica of role worker requested 0.5 GPUs instead of 0.75")
 
 
-def test_smallest_relative_decrease_is_preferred() -> None:
+def test_smallest_relative_decrease_of_a_request_is_preferred() -> None:
     """Giving up three of eight replicas is a smaller decrease than giving up one of two GPUs."""
     roles = (role("many", 8, ask=request(1)), role("few", 1, ask=request(2)))
     world = one_project(n=8).queued("w", "p", roles=roles)
@@ -159,7 +159,7 @@ def test_lowering_the_request_by_more_than_half_is_the_last_resort() -> None:
     assert sentence(world) == would_start("role worker needed 2 replicas instead of 40")
 
 
-def test_shorter_runtime_is_suggested_if_it_ends_before_held_nodes_are_needed() -> None:
+def test_maximum_runtime_that_ends_before_held_nodes_are_needed_is_suggested() -> None:
     pool = Pool("default", reservation_after=60)
     world = World(pool=pool, n=4).department("d", 4).project("p", "d", 4)
     world.running("runs", "p", "n", 2, max_runtime=3600 + 500, preemptible=False)
@@ -167,20 +167,20 @@ def test_shorter_runtime_is_suggested_if_it_ends_before_held_nodes_are_needed() 
     assert sentence(world) == would_start("its max_runtime were 500 s")
 
 
-def test_end_of_the_smallest_and_youngest_sufficient_own_workload_is_suggested() -> None:
+def test_ending_the_smallest_and_newest_sufficient_workload_is_suggested() -> None:
     world = one_project(n=8)
     for name, gpus, since in (("tiny", 1, 10), ("old", 2, 900), ("young", 2, 100), ("large", 3, 50)):
         world.running(name, "p", "n", gpus, since=since)
     assert sentence(world.queued("w", "p", gpus=2)) == would_start("young ended")
 
 
-def test_priority_just_above_that_of_enough_victims_is_suggested() -> None:
+def test_lowest_priority_that_preempts_enough_victims_is_suggested() -> None:
     world = one_project(n=2).running("a", "p", "n", priority=60).running("b", "p", "n", priority=70)
     expected = would_start("its priority were 71 instead of 50", "This would evict 2 workloads.")
     assert sentence(world.queued("w", "p", gpus=2)) == expected
 
 
-def test_preemptible_workload_is_not_raised_to_a_non_preemptible_priority() -> None:
+def test_non_preemptible_priority_is_not_suggested_for_a_preemptible_workload() -> None:
     world = one_project(n=2).running("a", "p", "n", priority=99).running("b", "p", "n", priority=99)
     assert "priority" not in sentence(world.queued("w", "p", gpus=2))
 
@@ -188,18 +188,18 @@ def test_preemptible_workload_is_not_raised_to_a_non_preemptible_priority() -> N
 # -- admins of the department or the platform
 
 
-def test_limit_of_a_project_is_raised_by_just_enough() -> None:
+def test_smallest_sufficient_project_limit_is_suggested() -> None:
     world = World(n=8).department("d", 8).project("p", "d", 8, limit=0.5).queued("w", "p")
     assert sentence(world) == would_start("project p had a limit of 1 GPU instead of 0.5")
 
 
-def test_limit_of_a_department_is_raised_by_just_enough() -> None:
+def test_smallest_sufficient_department_limit_is_suggested() -> None:
     world = World(n=8).department("d", 8, limit=4).project("p", "d", 4).project("other", "d", 4)
     world.running("theirs", "other", "n", 4, preemptible=False).queued("w", "p")
     assert sentence(world) == would_start("department d had a limit of 5 GPUs instead of 4")
 
 
-def test_quota_of_a_project_that_may_not_borrow_is_raised_by_just_enough() -> None:
+def test_smallest_sufficient_quota_is_suggested_for_a_project_that_cannot_borrow() -> None:
     world = World(n=8).department("d", 8).project("p", "d", 0, over_quota=False).queued("w", "p")
     assert sentence(world) == would_start("project p had a quota of 1 GPU instead of 0")
 
@@ -238,7 +238,7 @@ def test_uncordoning_a_node_with_room_is_suggested(state: NodeState, clause: str
     assert sentence(world.node("c", 2, state=state).queued("w", "p")) == would_start(clause)
 
 
-def test_consolidation_is_suggested_if_it_joins_two_free_halves() -> None:
+def test_consolidation_is_suggested_if_it_frees_a_whole_gpu() -> None:
     world = World(pool=Pool("default", consolidation=Consolidation(enabled=False)), a=1, b=1)
     world.department("d", 2).project("p", "d", 1).project("other", "d", 1)
     world.running("one", "other", "a", 0.5).running("two", "other", "b", 0.5)
@@ -261,7 +261,7 @@ def test_smallest_sufficient_number_of_nodes_is_suggested(gpus: int, nodes: str)
     assert sentence(full_node().queued("w", "p", roles=roles)) == would_start(f"pool default had {nodes}")
 
 
-def test_booting_node_does_not_count_as_a_start_now() -> None:
+def test_change_that_needs_a_booting_node_is_not_suggested() -> None:
     """With more quota, the workload would get a reservation on the booting node."""
     world = World().booting("m", 1).department("d", 1).project("p", "d", 0, over_quota=False)
     assert sentence(world.queued("w", "p")) == NONE
@@ -280,7 +280,7 @@ def two_tenants() -> World:
     return world.department("e", 4).project("far", "e", 4)
 
 
-def test_end_of_a_workload_in_the_same_department_is_suggested_first() -> None:
+def test_ending_a_workload_in_the_same_department_is_suggested_first() -> None:
     world = two_tenants().running("a-far", "far", "n", 2, preemptible=False)
     world.running("z-near", "near", "n", 2, preemptible=False).queued("w", "p")
     assert sentence(world) == would_start("z-near ended")
@@ -302,7 +302,7 @@ def test_no_change_is_suggested_if_two_are_needed() -> None:
     assert sentence(world.queued("w", "p")) == NONE
 
 
-def test_search_ends_at_the_limit_on_runs() -> None:
+def test_search_stops_at_the_maximum_number_of_simulations() -> None:
     snapshot = (
         full_node()
         .node("m", 1, labels={"zone": "b"}, taints=(Taint("special"),))
@@ -316,7 +316,7 @@ def test_search_ends_at_the_limit_on_runs() -> None:
     )
 
 
-def test_workloads_that_are_not_pending_need_no_change() -> None:
+def test_no_change_is_suggested_for_a_workload_that_is_not_pending() -> None:
     world = one_project(n=4).running("runs", "p", "n").queued("starts", "p").queued("reserved", "p")
     world.running("ended", "p", "n", state=PodState.COMPLETED)
     world.running("stops", "p", "n", state=PodState.STOPPING)

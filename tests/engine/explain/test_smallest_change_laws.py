@@ -55,7 +55,7 @@ def test_suggested_change_starts_the_workload(document: Document) -> None:
 
 @on_random_clusters(6)
 @given(document=clusters())
-def test_no_single_change_is_overlooked(document: Document) -> None:
+def test_every_sufficient_single_change_is_considered(document: Document) -> None:
     snapshot = load(document).snapshot
     for workload in snapshot.workloads:
         if smallest_change(snapshot, workload.name).outcome is Outcome.NO_CHANGE:

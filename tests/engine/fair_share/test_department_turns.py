@@ -58,14 +58,14 @@ def divided_departments(snapshot: Snapshot) -> set[str]:
 
 @on_random_clusters(150)
 @given(document=departments_of_mixed_sizes())
-def test_plan_does_not_change_which_departments_are_divided(document: Document) -> None:
+def test_department_division_does_not_depend_on_the_plan(document: Document) -> None:
     world = World(load(document).snapshot)
     before = divided_departments(world.snapshot())
     world.apply_plan(decide(world.snapshot()))
     assert divided_departments(world.snapshot()) == before
 
 
-def test_department_is_divided_only_by_workloads_above_and_within_its_share() -> None:
+def test_departments_turn_is_split_only_if_workloads_exceed_and_fit_its_share() -> None:
     def divided(one: tuple[int, ...], other: tuple[int, ...], **mode: Any) -> set[str]:
         sizes = {"a": one, "b": other, "c": (1,) * GPUS}
         document: Document = {

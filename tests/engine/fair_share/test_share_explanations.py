@@ -40,7 +40,7 @@ def test_explanation_adds_up_to_the_fair_share(
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_no_round_divides_more_than_remains(
+def test_no_round_distributes_more_than_the_remainder(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     for round_ in gpu_division(total, queues, **pool).rounds:
@@ -50,7 +50,7 @@ def test_no_round_divides_more_than_remains(
             assert sum(offer.offered for offer in round_.offers) == round_.left
 
 
-def test_weights_divide_the_remainder_after_quotas() -> None:
+def test_remainder_after_quotas_is_divided_by_weight() -> None:
     division = gpu_division(100, [queue(A, 10, 100, weight=3), queue(B, 10, 100, weight=1)])
     assert explain_share(division, A) == [
         "Total request (allocated and pending): 100 GPUs.",
@@ -73,7 +73,7 @@ def test_leftover_unit_goes_to_the_largest_remainder() -> None:
     assert "more than a's (0.4 GPUs), so the queue gets 1 GPU." in explain_share(division, B)[3]
 
 
-def test_older_queue_gets_the_odd_unit() -> None:
+def test_indivisible_unit_goes_to_the_older_queue() -> None:
     division = gpu_division(11, [queue(A, 2, 6, weight=2, created=2), queue(B, 2, 6, weight=2, created=1)])
     assert explain_share(division, A)[3].endswith("as much as b's, but b is older, so the queue gets none.")
     assert explain_share(division, B)[3].endswith(
@@ -81,7 +81,7 @@ def test_older_queue_gets_the_odd_unit() -> None:
     )
 
 
-def test_low_demand_leaves_more_for_the_other_queue() -> None:
+def test_unused_share_goes_to_queues_with_demand() -> None:
     division = gpu_division(20, [queue(A, 0, 20), queue(B, 0, 5)])
     assert explain_share(division, A)[2:] == [
         (
@@ -97,7 +97,7 @@ def test_low_demand_leaves_more_for_the_other_queue() -> None:
     )
 
 
-def test_lower_ranks_divide_the_rest_of_higher_ranks() -> None:
+def test_lower_ranks_divide_the_remainder_of_higher_ranks() -> None:
     queues = [queue(A, 0, 5, rank=2, created=2), queue(B, 0, 5, rank=2, created=1), queue("c", 0, 5, rank=1)]
     division = gpu_division(1, queues)
     assert explain_share(division, "c")[1:] == [
@@ -108,7 +108,7 @@ def test_lower_ranks_divide_the_rest_of_higher_ranks() -> None:
     assert "in rank 2" in explain_share(division, B)[2]
 
 
-def test_explanation_states_oversold_quotas() -> None:
+def test_explanation_mentions_oversubscribed_quotas() -> None:
     lines = explain_share(gpu_division(10, [queue(A, 8, 8), queue(B, 8, 8)]), A)
     assert lines[1] == (
         "The queue's quota is 8 GPUs, but quotas of rank 0 are oversold: "
@@ -117,7 +117,7 @@ def test_explanation_states_oversold_quotas() -> None:
     assert lines[2] == "Left to divide by quota: 10 GPUs. The queue's portion of 50 % is 5 GPUs."
 
 
-def test_explanation_states_decayed_usage() -> None:
+def test_explanation_mentions_decayed_usage() -> None:
     mode = {"fairshare": {"mode": "time_based", "k": 0.5}}
     lines = explain_share(gpu_division(10, [queue(A, 0, 10, usage=1.0), queue(B, 0, 10)], **mode), A)
     assert (
@@ -126,7 +126,7 @@ def test_explanation_states_decayed_usage() -> None:
     )
 
 
-def test_explanation_hides_names_from_readers_without_access() -> None:
+def test_explanation_hides_names_from_users_without_access() -> None:
     division = gpu_division(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
     lines = " ".join(explain_share(division, A, lambda name: "another project" if name == B else name))
     assert "another project's (0.6 GPUs)" in lines
@@ -135,7 +135,7 @@ def test_explanation_hides_names_from_readers_without_access() -> None:
 
 @settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(cluster=st.one_of(clusters(), clusters(time_based=True)))
-def test_reported_requests_reproduce_the_division(cluster: Any) -> None:
+def test_fair_shares_can_be_recomputed_from_the_reported_requests(cluster: Any) -> None:
     snapshot = load(cluster).snapshot
     reports = decide(snapshot).queues
     for pool in snapshot.pools:

@@ -23,7 +23,7 @@ def used(mode: FairShareMode, *stretches: tuple[int, Rates], since: int = 0) -> 
 
 
 @pytest.mark.shows("RAI-79")
-def test_usage_is_halved_after_one_half_life() -> None:
+def test_usage_halves_after_one_half_life() -> None:
     mode = FairShareMode(True, half_life=100)
     fresh = used(mode, (10, BUSY)).used[0]
     assert used(mode, (10, BUSY), (100, IDLE)).used[0] == pytest.approx(fresh / 2)
@@ -55,7 +55,7 @@ def test_tumbling_window_starts_at_zero() -> None:
     assert used(mode, (90, BUSY), (20, BUSY)).used[0] == 10_000
 
 
-def test_window_and_half_life_combine() -> None:
+def test_window_and_half_life_can_be_combined() -> None:
     mode = FairShareMode(True, half_life=100, window=100)
     history = History.start(mode, Usage((1.0, 0.0, 0.0), (2.0, 0.0, 0.0)), 1000)
     history.advance(1000, 1100, IDLE)
@@ -165,7 +165,7 @@ def test_turns_are_proportional_to_weights() -> None:
     "weights",
     [pytest.param({}, id="alike", marks=pytest.mark.heavy), pytest.param({"a": 3, "b": 1}, id="3 and 1")],
 )
-def test_departments_and_the_projects_within_them_take_turns(weights: dict[str, float]) -> None:
+def test_departments_and_their_projects_take_turns(weights: dict[str, float]) -> None:
     above = {"a": "one", "b": "one", "c": "two"}
     held, _ = allocation_by_cycle({"a": (16,), "b": (16,), "c": (16,)}, weights, departments=above)
     part_of_a = weights.get("a", 1) / (weights.get("a", 1) + weights.get("b", 1)) / 2
@@ -237,7 +237,7 @@ MIXED = [
 
 @pytest.mark.shows("RAI-78")
 @pytest.mark.parametrize("sizes", MIXED, ids=str)
-def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> None:
+def test_queues_with_uneven_workload_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> None:
     held, evicted = allocation_by_cycle(
         {f"q{number}": gpus for number, gpus in enumerate(sizes)}, half_lives=12
     )
@@ -248,7 +248,7 @@ def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> No
 
 
 @pytest.mark.heavy
-def test_rounded_up_unit_does_not_change_queues_in_every_cycle() -> None:
+def test_rounded_up_unit_does_not_change_queues_every_cycle() -> None:
     """Seventeen queues take turns on sixteen GPUs. Each turn must last a while, not just a second."""
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6

@@ -64,7 +64,7 @@ def trees(draw: st.DrawFn) -> Group:
 
 @settings(max_examples=250, deadline=None)
 @given(nodes(), trees(), st.sampled_from(("binpack", "spread", "fragmentation")))
-def test_gang_is_placed_wherever_an_arrangement_exists(
+def test_gang_is_placed_whenever_a_valid_placement_exists(
     where: tuple[Node, ...], tree: Group, word: str
 ) -> None:
     strategy = Strategy(word)
@@ -80,7 +80,7 @@ def test_cpu_bound_role_leaves_gpus_to_the_gpu_bound_role() -> None:
     assert placed(cluster.decide())["w"] == ["a", "a", "b", "b"]
 
 
-def test_two_groups_get_the_racks_that_fit_both() -> None:
+def test_two_groups_are_assigned_to_racks_that_fit_both() -> None:
     """The first group fits in either rack but must leave the only rack that fits the second group."""
     rack = TopologyConstraint(required="rack")
     small = Group("small", (role("s", 2, ask=request(1)),), 1, rack)
@@ -101,7 +101,7 @@ def test_spread_replicas_and_tolerations_are_solved_together() -> None:
     assert placed(cluster.decide())["w"] == ["a", "b", "c"]
 
 
-def test_multi_device_fractions_keep_enough_devices_for_the_next_replica() -> None:
+def test_multi_device_fractions_leave_enough_devices_for_the_next_replica() -> None:
     """Halves of the two fullest devices would leave the second replica only one device."""
     cluster = gangs("w", (role("pair", 2, ask=request(0.5, devices=2)),)).node("n", 3)
     cluster.running("x", "a", "n", 0.6).running("y", "a", "n", 0.5).running("z", "a", "n", 0.5)
@@ -113,7 +113,7 @@ def test_multi_device_fractions_keep_enough_devices_for_the_next_replica() -> No
 
 
 @pytest.mark.parametrize(("word", "device"), [("binpack", 1), ("spread", 2), ("fragmentation", 1)])
-def test_fraction_takes_the_fullest_device_with_binpack_and_the_emptiest_with_spread(
+def test_fraction_uses_the_fullest_device_with_binpack_and_the_emptiest_with_spread(
     word: str, device: int
 ) -> None:
     """The devices have free shares of 0.3, 0.5 and 1.0, and the request is 0.4."""
@@ -133,7 +133,7 @@ def test_memory_request_uses_a_device_with_enough_free_share() -> None:
     assert len(placed(plan)["w"]) == 3 and share.get("large") == 250 and share.get("small", 750) == 750
 
 
-def test_memory_requests_share_the_large_devices_to_leave_the_small_ones_whole() -> None:
+def test_memory_requests_share_large_devices_to_keep_small_ones_whole() -> None:
     """On the small devices alone, the replicas would take more GPUs than the nodes have."""
     small = request(gpu_memory=5000, cpu=0.5)
     first = Group("first", (role("f", 2, ask=small), role("pair", 1, ask=request(2, cpu=0.5))), 2)

@@ -22,7 +22,7 @@ def world(pool: Pool = BY_FRAGMENTATION, **nodes: int) -> World:
     return World(pool=pool, **nodes).department("d", None).project("a", "d", None)
 
 
-def test_workload_without_a_model_avoids_the_scarce_model() -> None:
+def test_workload_without_a_gpu_model_avoids_the_scarce_model() -> None:
     cluster = world().node("a-scarce", 2, gpu_model="H100").node("plain", 2, gpu_model="T4")
     picky = {"gpu_models": ("H100",)}
     cluster.queued("first", "a", gpus=2).queued("picky", "a", gpus=2, on_role=picky)
@@ -38,7 +38,7 @@ def test_cpu_heavy_workload_is_placed_on_the_node_with_most_cpu_per_gpu() -> Non
     assert nodes["hungry"] == ["rich"] and len(nodes) == 5
 
 
-def test_fraction_is_placed_on_the_device_least_useful_to_others() -> None:
+def test_fraction_is_placed_on_the_device_that_is_least_useful_to_other_workloads() -> None:
     cluster = world(n=2).running("there", "a", "n", 0.5)
     for number in range(3):
         cluster.queued(f"whole{number}", "a", gpus=1)
@@ -47,7 +47,7 @@ def test_fraction_is_placed_on_the_device_least_useful_to_others() -> None:
     assert step.devices == (0,)
 
 
-def test_fragmentation_loss_depends_on_the_usual_request_sizes() -> None:
+def test_fragmentation_loss_depends_on_the_common_request_sizes() -> None:
     """Large requests keep a whole node free. With small requests, using another node loses nothing."""
     cluster = world(a_wide=4, b_used=4).running("there", "a", "b_used", 1, up_to=1)
     for number in range(3):
@@ -64,7 +64,7 @@ def test_fragmentation_loss_depends_on_the_usual_request_sizes() -> None:
         (("T4", "T4"), (1, 0.5), Strategy.FRAGMENTATION),
     ],
 )
-def test_auto_strategy_uses_fragmentation_in_mixed_pools(
+def test_auto_strategy_minimizes_fragmentation_in_mixed_pools(
     nodes: tuple[str, ...], requests: tuple[float, ...], strategy: Strategy
 ) -> None:
     cluster = world(Pool("default", Strategy.AUTO, Strategy.AUTO))
@@ -76,7 +76,7 @@ def test_auto_strategy_uses_fragmentation_in_mixed_pools(
     assert (board.pool.node_strategy, board.pool.device_strategy) == (strategy, strategy)
 
 
-def test_scenario_placement_defaults_to_binpack() -> None:
+def test_placement_strategy_of_a_scenario_defaults_to_binpack() -> None:
     base = {
         "format": "berth.scenario/1",
         "nodes": [{"name": "n", "gpus": 2, "cpu": 8, "memory_mib": 8000}],
@@ -112,7 +112,7 @@ def mixed_cluster(
 
 @settings(max_examples=60, deadline=None)
 @given(NODES, st.lists(REQUESTS, min_size=1, max_size=14), st.randoms(use_true_random=False))
-def test_incremental_losses_equal_recomputed_losses(
+def test_incremental_fragmentation_losses_equal_recomputed_losses(
     nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]], chance: Random
 ) -> None:
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
@@ -132,7 +132,7 @@ def test_incremental_losses_equal_recomputed_losses(
 
 @settings(max_examples=60, deadline=None)
 @given(NODES, st.lists(REQUESTS, min_size=1, max_size=14))
-def test_fragmentation_places_every_workload_that_binpack_places(
+def test_fragmentation_strategy_places_every_workload_that_binpack_places(
     nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]]
 ) -> None:
     """Both strategies place the workloads one by one."""

@@ -85,7 +85,7 @@ def with_more_usage(queue: Queue) -> Queue:
 
 @on_random_clusters(30)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
-def test_reused_layout_leads_to_the_same_plan_as_a_fresh_layout(document: Any, other: Any, data: Any) -> None:
+def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Any, other: Any, data: Any) -> None:
     snapshot = load(document).snapshot
     if data.draw(st.booleans()):
         auto = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
@@ -120,7 +120,7 @@ def test_reused_layout_leads_to_the_same_plan_as_a_fresh_layout(document: Any, o
         assert plan == decide(seen)
 
 
-def test_pods_of_a_victim_are_listed_by_index_after_a_trial_was_rolled_back() -> None:
+def test_pods_of_a_victim_are_in_index_order_after_a_rolled_back_trial() -> None:
     cluster = Cluster(n=3).department("d", quota=3).project("a", "d", 3).running("gang", "a", "n n n")
     (board,) = Layout(cluster.snapshot()).boards.values()
     gang = board.gangs["gang"]
@@ -135,7 +135,7 @@ NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)
 
 
 @given(before=NAMES, now=NAMES, change_snapshot=st.sets(st.integers(0, 20)), anew=st.sets(st.integers(0, 20)))
-def test_differences_are_detected_at_every_position(
+def test_changed_items_are_detected_at_every_position(
     before: list[int], now: list[int], change_snapshot: set[int], anew: set[int]
 ) -> None:
     """`anew` holds the indices of workloads that are replaced with equal copies."""
@@ -173,7 +173,7 @@ def test_earlier_plan_is_unchanged_after_the_layout_advances() -> None:
     assert [refusal.workload for refusal in again.refusals] == ["c"]
 
 
-def test_backoffs_delays_and_reservations_end_without_other_changes() -> None:
+def test_backoffs_delays_and_reservations_expire_without_other_changes() -> None:
     cluster = Cluster(n1=2).department("d", 2).project("p", "d", 2)
     cluster.queued("a", "p", backoff_until=NOON + 10)
     cluster.queued("b", "p", pools=("default",))

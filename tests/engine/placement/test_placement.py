@@ -15,25 +15,25 @@ def test_binpack_fills_the_tightest_node() -> None:
     assert placed(one_project(wide=8, tight=2).queued("w", "a", gpus=2).decide()) == {"w": ["tight"]}
 
 
-def test_spread_takes_the_emptiest_node() -> None:
+def test_spread_selects_the_emptiest_node() -> None:
     world = World(pool=Pool("default", node_strategy=Strategy.SPREAD), n1=4, n2=4).department("d", None)
     world.project("a", "d", None).running("there", "a", "n1")
     assert placed(world.queued("w", "a").decide()) == {"w": ["n2"]}
 
 
-def test_fraction_uses_no_second_device_while_the_first_has_room() -> None:
+def test_fraction_shares_a_device_while_it_has_room() -> None:
     plan = one_project(n1=2, n2=2).queued("x", "a", gpus=0.5).queued("y", "a", gpus=0.5).decide()
     assert [step.devices for step in steps(plan)] == [(0,), (0,)] and placed(plan)["x"] == placed(plan)["y"]
 
 
-def test_fraction_of_each_of_two_devices_leaves_both_shared() -> None:
+def test_request_for_fractions_of_two_devices_uses_two_shared_devices() -> None:
     world = one_project(n=2).queued("two", "a", roles=(role(ask=request(0.5, devices=2)),)).queued("one", "a")
     plan = world.decide()
     assert find_bundle(plan, "two").steps[0].devices == (0, 1)
     assert Reason.FRAGMENTED in reasons(plan, "one")  # a device is never both whole and shared
 
 
-def test_memory_request_takes_its_share_of_the_chosen_device() -> None:
+def test_memory_request_allocates_its_share_of_the_chosen_device() -> None:
     world = World().node("n", 1, gpu_memory_mib=8000).department("d", None).project("a", "d", None)
     (step,) = steps(world.queued("w", "a", roles=(role(ask=request(gpu_memory=2001)),)).decide())
     assert step.milli == 251
@@ -53,7 +53,7 @@ def racks() -> World:
 
 
 @pytest.mark.shows("RAI-53")
-def test_gang_with_required_rack_is_placed_whole_in_one_rack() -> None:
+def test_gang_with_a_required_rack_is_placed_in_one_rack() -> None:
     inside = TopologyConstraint(required="rack")
     four = racks().queued("four", "a", replicas=4, topology=inside).decide()
     assert placed(four)["four"] == ["n1", "n1", "n2", "n2"]
@@ -67,7 +67,7 @@ def test_gang_leaves_a_preferred_rack_that_is_too_small() -> None:
 
 
 @pytest.mark.shows("RAI-16", "RAI-18")
-def test_tree_that_needs_one_group_starts_with_the_group_that_fits() -> None:
+def test_workload_that_needs_one_group_starts_with_the_group_that_fits() -> None:
     big, small = role("big", ask=request(8)), role("small", ask=request(1))
     tree = Group("w", (Group("g1", (big,), 1), Group("g2", (small,), 1)), need=1)
     assert [step.role for step in steps(one_project(n=4).queued("w", "a", tree=tree).decide())] == ["small"]

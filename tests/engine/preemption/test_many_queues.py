@@ -31,7 +31,7 @@ def queues_examined(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
     return examined
 
 
-def test_queue_at_its_limit_examines_no_other_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reclaim_for_a_queue_at_its_limit_examines_no_other_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (queues_examined(monkeypatch, count) for count in (16, 64))
     assert few > 0
     assert many <= 4 * few

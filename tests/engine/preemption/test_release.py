@@ -56,7 +56,7 @@ def test_node_with_least_work_to_lose_is_released_first() -> None:
     assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
 
 
-def test_neither_head_nor_unoffered_node_is_released() -> None:
+def test_only_offered_nodes_other_than_the_head_are_released() -> None:
     made = world(2).running("a", "p", "n0", 1, since=10).running("b", "p", "n1", 1, since=900)
     assert release_from(made, ("n0",)) is None
     assert release_from(made, ()) is None
@@ -101,7 +101,7 @@ def test_moving_one_replica_counts_the_work_of_the_whole_gang() -> None:
     assert release_from(made, ("n2",)) is None
 
 
-def test_no_node_is_released_while_a_workload_waits_for_capacity() -> None:
+def test_no_node_is_released_while_a_workload_is_pending_for_capacity() -> None:
     made = world().running("a", "p", "n1", 2, since=900).running("b", "p", "n2", 2, since=900)
     made.queued("big", "p", 4, 8)
     assert release_from(made) is None
@@ -179,7 +179,7 @@ def test_release_ignores_other_pools() -> None:
     assert release_from(made) is None
 
 
-def test_release_moves_cpu_only_roles() -> None:
+def test_release_moves_pods_of_cpu_only_roles() -> None:
     made = World(pool=Pool("default", nodes_max=8))
     for ordinal in range(3):
         made.node(f"n{ordinal}", 0, cpu=8, ordinal=ordinal)
@@ -200,7 +200,7 @@ def test_release_is_deterministic(enabled: bool) -> None:
 
 @on_random_clusters(100)
 @given(document=clusters())
-def test_next_plan_after_a_release_has_no_further_decisions(document: dict[str, Any]) -> None:
+def test_plan_after_a_release_is_empty(document: dict[str, Any]) -> None:
     snapshot = _without_pending(load(document).snapshot)
     for pool in snapshot.pools:
         offered = [node.name for node in snapshot.nodes if node.pool == pool.name]

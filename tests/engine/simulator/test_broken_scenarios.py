@@ -95,7 +95,7 @@ def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(document=broken_scenarios())
-def test_mutated_scenario_is_simulated_or_rejected_in_one_line(document: dict[str, Any]) -> None:
+def test_mutated_scenario_is_simulated_or_rejected_with_a_one_line_error(document: dict[str, Any]) -> None:
     try:
         answer = simulate(document, cycles=3)
     except ScenarioError as refused:

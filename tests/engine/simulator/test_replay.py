@@ -95,13 +95,13 @@ def test_pending_time_over_quota_does_not_count_as_pending_time_in_quota(tmp_pat
     assert summary["projects"]["red"]["in_quota"]["longest"] == 0
 
 
-def test_fifo_without_skipping_blocks_behind_the_first_job(tmp_path: Path) -> None:
+def test_strict_fifo_blocks_behind_the_first_job(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 100 8 red", "1 100 16 red", "2 10 1 blue")
     assert replay(trace, Policy.FIFO)[1]["projects"]["blue"]["queueing"]["longest"] == 198
     assert replay(trace, Policy.SKIP)[1]["projects"]["blue"]["queueing"]["longest"] == 0
 
 
-def test_static_partition_lends_no_gpus(tmp_path: Path) -> None:
+def test_static_partitions_lend_no_gpus(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 100 8 red", "0 100 8 red", "0 10 1 blue")
     for policy in (Policy.STATIC_FIFO, Policy.STATIC_SKIP):
         _, summary = replay(trace, policy)

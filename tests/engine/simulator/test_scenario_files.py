@@ -127,13 +127,13 @@ def test_circular_dependencies_are_rejected() -> None:
         ("", "not a scenario"),
     ],
 )
-def test_unsafe_yaml_and_wrong_formats_are_rejected(tmp_path: Path, text: str, words: str) -> None:
+def test_unsafe_yaml_and_unsupported_formats_are_rejected(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(text)
     assert words in rejection_message(path)
 
 
-def test_yaml_alias_is_resolved(tmp_path: Path) -> None:
+def test_yaml_aliases_are_resolved(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("{format: berth.scenario/1, nodes: [&n {name: a, gpus: 2}, {<<: *n, name: b}]}")
     assert [(node.name, node.gpus) for node in load(path).snapshot.nodes] == [("a", 2), ("b", 2)]
@@ -173,7 +173,7 @@ def test_weight_is_one_number_or_one_per_resource() -> None:
     assert entitlement({}).rank == 2
 
 
-def test_omitted_devices_are_assigned_around_named_ones() -> None:
+def test_omitted_devices_are_assigned_around_specified_ones() -> None:
     snapshot = load(
         scenario_with_workload(
             {"name": "any", "pods": [{"node": "n"}]},
@@ -226,7 +226,7 @@ def test_booting_node_may_declare_its_ready_time() -> None:
     assert (node.state, node.ready_at) == (NodeState.BOOTING, 1_767_225_660)
 
 
-def test_command_prints_text_or_json(tmp_path: Path) -> None:
+def test_simulate_command_prints_text_or_json(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(yaml.safe_dump(scenario_with_workload({"name": "w"})))
     status, text = run(path)
@@ -236,13 +236,13 @@ def test_command_prints_text_or_json(tmp_path: Path) -> None:
     assert (status, json.loads(text)["workloads"]["w"]["phase"]) == (0, "running")
 
 
-def test_command_rejects_an_invalid_file_with_status_2_and_one_line(tmp_path: Path) -> None:
+def test_invalid_file_exits_with_status_2_and_a_one_line_error(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("format: berth.scenario/1\nnodes: [{name: n, gpu: 1}]\n")
     assert run(path) == (2, "nodes[0].gpu: unknown key; received 'gpu'. Did you mean `gpus`?")
 
 
-def test_only_named_actions_run(tmp_path: Path) -> None:
+def test_only_listed_actions_run(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(yaml.safe_dump(scenario_with_workload({"name": "w"})))
     assert "No decisions." in run(path, actions=["stale_gangs"])[1]

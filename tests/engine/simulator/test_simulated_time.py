@@ -76,7 +76,7 @@ def test_reservation_starts_once_its_devices_are_free() -> None:
     assert phases(document, "o", 2) == ["reserved", "running"]
 
 
-def test_run_until_stable_ends_when_no_event_is_pending() -> None:
+def test_simulation_until_stable_ends_when_no_event_is_pending() -> None:
     document = cluster(job("a", runtime_seconds=50), job("b", runtime_seconds=50), job("c", gpus=8))
     answer = simulate(document, until_stable=True)
     assert {name: workload["phase"] for name, workload in answer["workloads"].items()} == {

@@ -87,7 +87,7 @@ def test_idle_cycles_are_listed_only_if_there_are_few() -> None:
     assert len(simulate(cluster(PENDING), cycles=UNLIMITED)["cycles"]) < 10
 
 
-def test_output_states_the_number_of_cycles(tmp_path: Path) -> None:
+def test_output_includes_the_number_of_cycles(tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(cluster(PENDING)))
     _, text = run(file, cycles=UNLIMITED)
@@ -98,7 +98,7 @@ def test_output_states_the_number_of_cycles(tmp_path: Path) -> None:
 
 @on_random_clusters(8)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), seconds=st.sampled_from([1, 60, 500]))
-def test_simulating_steady_cycles_gives_the_same_result(document: Document, seconds: int) -> None:
+def test_skipped_and_simulated_steady_cycles_have_the_same_result(document: Document, seconds: int) -> None:
     document["cycle_seconds"] = seconds
     skipped = simulate(deepcopy(document), cycles=60)
     with pytest.MonkeyPatch.context() as patch:

@@ -157,7 +157,7 @@ def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
     return slurm.run("sbatch", *options, "--wrap", "sleep infinity").strip()
 
 
-def test_random_kills_lose_double_and_leave_nothing(story: Story) -> None:
+def test_random_kills_neither_lose_nor_duplicate_nor_leak_work(story: Story) -> None:
     strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
     story.traffic.finish(story.admin.client(), story.describe)
     # Files of killed submissions and jobs are deleted an hour later by the next job.

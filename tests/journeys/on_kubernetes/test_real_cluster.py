@@ -115,7 +115,7 @@ def test_gang_is_reclaimed_with_a_grace_period_and_resumes_from_its_checkpoint(
     assert foreign["status"]["phase"] == "Running"
 
 
-def test_elastic_workload_scales_up_and_gets_its_secret(prod: Prod, users: Users) -> None:
+def test_elastic_workload_scales_up_and_receives_its_secret(prod: Prod, users: Users) -> None:
     client = users.dave.client()
     script = 'test "$TOKEN" = swordfish && echo "has the secret"; exec sleep 600'
     submit(
@@ -168,7 +168,7 @@ def test_service_runs_its_engines_and_scales_out(prod: Prod, users: Users) -> No
     reach(client, prod, "chat", "cancelled")
 
 
-def test_workload_that_kubernetes_cannot_run_is_refused_with_the_reason(prod: Prod, users: Users) -> None:
+def test_workload_that_kubernetes_cannot_run_fails_with_the_reason(prod: Prod, users: Users) -> None:
     client = users.dave.client()
     submit(users.dave, prod, "half", role={"replicas": 1, "gpu": 0.5})
     until(lambda: "assign only whole GPUs" in users.dave.berth("why", "half"))

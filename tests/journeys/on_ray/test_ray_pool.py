@@ -106,7 +106,7 @@ def test_borrower_on_ray_is_reclaimed_and_restarts_later(installation: RayInstal
 
 
 @pytest.mark.heavy
-def test_elastic_gang_scales_up_onto_free_gpus_and_down_for_an_in_quota_workload(
+def test_elastic_gang_uses_free_gpus_until_an_in_quota_workload_needs_them(
     installation: RayInstallation,
 ) -> None:
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 2, "cpu": 0.1, "memory_mib": 64}]
@@ -147,7 +147,7 @@ raise SystemExit(3)
 
 
 @pytest.mark.heavy
-def test_gang_starts_its_own_ray_cluster_isolated_from_the_pools_cluster(
+def test_ray_cluster_of_a_gang_is_isolated_from_the_pools_cluster(
     installation: RayInstallation,
 ) -> None:
     """Tasks and the joblib backend use exactly the gang's devices. The exit code comes from rank 0."""
@@ -202,7 +202,7 @@ def test_node_with_a_killed_raylet_is_lost_and_its_gang_recovers_elsewhere(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("part", ["gcs_server", "node"])
-def test_killed_head_ends_its_cluster_and_the_pool_recovers(installation: RayInstallation, part: str) -> None:
+def test_pool_recovers_after_its_head_is_killed(installation: RayInstallation, part: str) -> None:
     gang = installation.submit(installation.dave, f"headless-{part.partition('_')[0]}", replicas=3)
     installation.until(gang, "running")
     before = {node.instance_id for node in installation.nodes().values()}

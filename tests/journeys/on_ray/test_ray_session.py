@@ -62,7 +62,7 @@ def square(number: int) -> tuple[int, int, bool]:
     return number * number, node(), ray.get_runtime_context().get_actor_id() is not None
 
 
-def test_documented_example_runs_unchanged(client: Client, installation: RayInstallation) -> None:
+def test_documented_example_runs(client: Client, installation: RayInstallation) -> None:
     text = (ROOT / "docs/sdk.md").read_text()
     [program] = re.findall(r"## Ray\n.*?```python\n(.*?)```", text, re.DOTALL)
     with redirect_stdout(StringIO()) as output:
@@ -72,7 +72,7 @@ def test_documented_example_runs_unchanged(client: Client, installation: RayInst
     )
 
 
-def test_functions_use_a_ray_cluster_of_exactly_the_sessions_nodes(
+def test_ray_cluster_of_a_session_consists_of_exactly_its_nodes(
     session: Session, installation: RayInstallation
 ) -> None:
     def ray_view() -> tuple[bool, dict[str, float], set[str]]:
@@ -87,7 +87,7 @@ def test_functions_use_a_ray_cluster_of_exactly_the_sessions_nodes(
         assert seen == addresses
 
 
-def test_task_runs_on_the_other_node_with_its_devices(session: Session) -> None:
+def test_ray_task_runs_on_another_node_with_its_devices(session: Session) -> None:
     def run_on_the_other_node() -> tuple[int, int, str]:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -134,7 +134,7 @@ def test_joblib_inside_a_function_uses_the_ray_backend_on_both_nodes(session: Se
     assert all(in_an_actor for _, _, in_an_actor in results)
 
 
-def test_call_raises_its_task_error_and_a_dead_task_is_retried(session: Session) -> None:
+def test_ray_task_error_is_raised_and_a_crashed_task_is_retried(session: Session) -> None:
     def fails() -> Any:
         import ray
 
@@ -157,7 +157,7 @@ def test_restarted_worker_process_reconnects_to_ray(session: Session) -> None:
     assert [ray for _, _, ray in Parallel(n_jobs=-1)(delayed(square)(x) for x in range(4))] == [True] * 4
 
 
-def test_killed_raylet_of_a_session_restarts_its_nodes(session: Session, client: Client) -> None:
+def test_nodes_of_a_session_restart_after_a_raylet_is_killed(session: Session, client: Client) -> None:
     def kill_raylets() -> None:
         mark = os.environ["BERTH_SESSION_RAY"].encode()
         for entry in Path("/proc").glob("[0-9]*"):
@@ -172,7 +172,7 @@ def test_killed_raylet_of_a_session_restarts_its_nodes(session: Session, client:
     assert [(squared, ray) for squared, _, ray in results] == [(x * x, True) for x in range(4)]
 
 
-def test_thread_executor_uses_ray_and_ray_ends_with_the_session(
+def test_thread_executor_uses_ray_until_the_session_ends(
     client: Client, installation: RayInstallation
 ) -> None:
     options: dict[str, Any] = {"gpus": 0, "memory_mib": 1024, "project": "vision", "executor": "thread"}

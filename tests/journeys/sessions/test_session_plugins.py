@@ -80,7 +80,7 @@ def recording_plugin(file: Path, name: str) -> Plugin:
     "PLG-01", "PLG-13", "PLG-14", "PLG-17", "PLG-18", "PLG-19", "PLG-20", "PLG-21", "PLG-22", "PLG-25",
     "PLG-26", "PLG-27", "PLG-28", "PLG-29", "PLG-30", "PLG-46", "PLG-47",
 )  # fmt: skip
-def test_plugin_hooks_wrap_client_app_process_and_call(client: Client, tmp_path: Path) -> None:
+def test_plugin_hooks_wrap_the_client_app_processes_and_calls(client: Client, tmp_path: Path) -> None:
     file = file_of_pods(tmp_path)
     plugins = [recording_plugin(file, "first"), recording_plugin(file, "second")]
     env = {"SET_FOR_ALL": "yes"}
@@ -109,7 +109,7 @@ def installing_plugin(index: Path, package: str, *operations: Operation, **env: 
 
 @pytest.mark.shows("PLG-04", "PLG-05", "PLG-10", "PLG-11", "PLG-46")
 @pytest.mark.parametrize("executor", ["process", "thread"])
-def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
+def test_session_plugin_installs_its_packages_and_runs_its_bootstrap(
     client: Client, tmp_path: Path, executor: Any
 ) -> None:
     index = fill_index(tmp_path / "index", ("shipped", "3.0", ""))
@@ -175,7 +175,7 @@ def test_session_fails_if_its_pool_cannot_provide_the_environment(
         pytest.fail("the session must not open")
 
 
-def test_error_for_a_plugin_without_its_package_explains_how_to_install_it(client: Client) -> None:
+def test_error_for_a_missing_plugin_package_explains_how_to_install_it(client: Client) -> None:
     @contextmanager
     def around_app(info: InstanceInfo) -> Iterator[None]:
         import nothing_installs_this  # type: ignore[import-not-found]

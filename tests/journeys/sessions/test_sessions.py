@@ -117,7 +117,7 @@ def test_error_names_an_unpicklable_function_or_argument_before_sending(session:
     assert session.submit(node).result(60) in (0, 1)
 
 
-def test_unpicklable_or_oversized_result_is_an_error(session: Session) -> None:
+def test_unpicklable_or_oversized_result_raises_an_error(session: Session) -> None:
     with pytest.raises(CallFailed, match="of type generator, cannot be pickled"):
         session.submit(lambda: (x for x in ())).result(60)
     with pytest.raises(CallTooLarge, match="the maximum is 33554432"):
@@ -127,7 +127,7 @@ def test_unpicklable_or_oversized_result_is_an_error(session: Session) -> None:
     assert session.submit(node).result(60) in (0, 1)
 
 
-def test_call_is_retried_when_its_process_dies_and_fails_after_three_attempts(
+def test_call_whose_process_dies_is_retried_and_fails_after_three_attempts(
     session: Session, tmp_path: Path
 ) -> None:
     def dies_twice() -> str:
@@ -174,7 +174,7 @@ def test_async_client_runs_calls_broadcasts_and_joblib(dave_on_shared_berth: Ter
     assert asyncio.run(use()) == ["dave", squares, [0, [0]], squares, True]
 
 
-def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) -> None:
+def test_unknown_plugin_unknown_pool_and_invalid_node_range_are_rejected(client: Client) -> None:
     with pytest.raises(SessionError, match=r"There is no plugin named 'pytorch'\. Available: accelerate, "):
         client.session("local", plugins=["pytorch"])
     with pytest.raises(SessionError, match="The plugin torch is set twice"):
@@ -188,7 +188,7 @@ def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) 
         pytest.fail("the session must not open")
 
 
-def test_documented_quick_start_runs_unchanged(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
+def test_documented_quick_start_runs(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "sdk.md").read_text()
     [program] = re.findall(r"## Quick start.*?```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "quick.py").write_text(program)

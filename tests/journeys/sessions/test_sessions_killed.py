@@ -144,7 +144,7 @@ time.sleep(1000)
 """
 
 
-def test_session_of_a_killed_client_ends_and_leaves_no_process(
+def test_session_of_a_killed_client_ends_with_all_its_processes(
     berth: Installation, dave: Client, terminal: Terminal
 ) -> None:
     env: dict[str, Any] = {

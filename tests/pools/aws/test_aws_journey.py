@@ -78,7 +78,7 @@ def joined(place: Ec2Account, node: Node) -> str:
     return services.join(pool_name="small", token=token[1], measured=report, at=START)
 
 
-def test_installation_name_is_stable_unless_configured(settings: Any) -> None:
+def test_generated_installation_name_is_stable_and_can_be_configured(settings: Any) -> None:
     first = selectors.installation()
     assert first
     assert selectors.installation() == first

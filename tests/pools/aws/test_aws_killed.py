@@ -101,7 +101,7 @@ def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(
 
 
 @shows("SKY-61", "SKY-62")
-def test_launch_at_the_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Account) -> None:
+def test_launch_beyond_the_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     place.proxy.capacity["on-demand"], place.proxy.short_of = 0, "VcpuLimitExceeded"
     stage.resize(2)
@@ -188,7 +188,7 @@ def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Account) 
 
 @pytest.mark.heavy
 @shows("SKY-69")
-def test_termination_is_repeated_until_ec2_ends_the_machine(place: Ec2Account) -> None:
+def test_termination_is_retried_until_ec2_has_terminated_the_machine(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     stage.resize(2)
     stage.settle()
@@ -210,7 +210,7 @@ def test_termination_is_repeated_until_ec2_ends_the_machine(place: Ec2Account) -
 
 
 @pytest.mark.heavy
-def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Account) -> None:
+def test_manually_stopped_machine_is_marked_lost_and_terminated(place: Ec2Account) -> None:
     """The volumes of a stopped machine would keep costing money."""
     stage = ec2_stage(place)
     stage.resize(1)

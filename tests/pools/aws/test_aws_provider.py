@@ -188,7 +188,7 @@ def test_failed_launch_is_not_retried_and_is_classified(place: Ec2Account, code:
     assert place.proxy.count("CreateFleet") == 1, "the SDK must not repeat launches"
 
 
-def test_throttled_listing_is_repeated_by_the_sdk(place: Ec2Account) -> None:
+def test_throttled_listing_is_retried_by_the_sdk(place: Ec2Account) -> None:
     place.proxy.next("DescribeInstances", Fault("RequestLimitExceeded"))
     assert place.provider().list_instances("small") == ()
     assert place.proxy.count("DescribeInstances") == 2
@@ -202,7 +202,7 @@ def test_missing_credentials_are_reported(place: Ec2Account, monkeypatch: pytest
     assert raised.value.kind == Kind.CREDENTIALS
 
 
-def test_outcome_is_uncertain_without_a_response(place: Ec2Account) -> None:
+def test_launch_outcome_is_uncertain_without_a_response(place: Ec2Account) -> None:
     provider = place.provider()
     provider.clients.launch_client = Clients(REGION, "http://127.0.0.1:9").launch_client
     with pytest.raises(ProviderError) as failure:
@@ -228,7 +228,7 @@ def test_lost_response_causes_no_duplicate_launch(place: Ec2Account) -> None:
     assert len(place.proxy.living()) == 2
 
 
-def test_order_is_fulfilled_after_its_settings_change(place: Ec2Account) -> None:
+def test_order_is_completed_after_the_pool_settings_change(place: Ec2Account) -> None:
     place.proxy.next("CreateFleet", Fault(after=True))
     with pytest.raises(ProviderError):
         place.provider().provision(order())
@@ -303,7 +303,7 @@ def test_error_names_the_invalid_setting(change: dict[str, Any], path: str) -> N
     assert [problem.path for problem in raised.value.problems] == [path]
 
 
-def test_prices_come_from_the_table_or_are_unknown() -> None:
+def test_price_of_an_instance_type_outside_the_table_is_unknown() -> None:
     priced = VALID_SETTINGS | {"region": "us-east-1", "instance_types": ["g6.12xlarge", "g5.12xlarge"]}
     assert str(price_per_gpu_hour(aws_settings(priced))) == "1.4180"
     assert price_per_gpu_hour(aws_settings(priced | {"region": "eu-central-1"})) is None
@@ -311,6 +311,6 @@ def test_prices_come_from_the_table_or_are_unknown() -> None:
     assert price_per_gpu_hour(aws_settings(priced | {"instance_types": ["x1.large"]})) is None
 
 
-def test_unknown_error_code_leaves_the_outcome_uncertain() -> None:
+def test_unknown_error_code_makes_the_launch_outcome_uncertain() -> None:
     assert classify("SomethingNew") == Kind.BROKEN
     assert classify("InvalidParameterCombination") == Kind.SETTINGS

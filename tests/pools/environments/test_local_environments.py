@@ -81,7 +81,7 @@ def python(here: LocalEnvironments, of: Recipe, code: str) -> str:
     return subprocess.run([program, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_environment_has_the_python_that_the_pool_declares(
+def test_environment_has_the_declared_python_version(
     here: LocalEnvironments, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpreter = find_python("3.10")
@@ -120,7 +120,7 @@ def test_script_installs_packages_and_runs_plugin_operations(here: LocalEnvironm
     assert {path.name for path in leaked} <= {"script"}, "only this test's own operation contains the secret"
 
 
-def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments, wheels: Path) -> None:
+def test_second_node_reuses_the_first_nodes_environment(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
     node_recipe = recipe(Image(pip=("lib",)), Operation('echo run >> "$VIRTUAL_ENV/runs"', "note"))
     for name in ("node-0", "node-1"):  # on both nodes at the same time
@@ -134,7 +134,7 @@ def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments
     )
 
 
-def test_package_from_its_own_index_is_not_replaced(
+def test_package_from_a_scoped_index_is_not_replaced(
     here: LocalEnvironments, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     special = tmp_path / "special" / "torchy"
@@ -186,7 +186,7 @@ def test_failed_build_is_reported_with_its_last_output(
     )
 
 
-def test_missing_network_is_reported_as_such(
+def test_missing_network_is_reported_as_the_cause(
     here: LocalEnvironments, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
@@ -219,7 +219,7 @@ def test_crash_during_a_build_leaves_no_partial_environment(here: LocalEnvironme
     assert python(here, node_recipe, "import lib; print(lib.VERSION)") == "2.0"
 
 
-def test_unused_environments_are_deleted_and_used_ones_stay(here: LocalEnvironments, wheels: Path) -> None:
+def test_only_unused_environments_are_deleted(here: LocalEnvironments, wheels: Path) -> None:
     used, unused = recipe(Image(env={"A": "1"})), recipe(Image(env={"A": "2"}))
     for node_recipe in (used, unused):
         here.begin(node_recipe.digest[:8], node_recipe)
@@ -231,7 +231,7 @@ def test_unused_environments_are_deleted_and_used_ones_stay(here: LocalEnvironme
     assert (here.root / used.digest / ".ready").exists()
 
 
-def test_script_is_valid_shell_and_deterministic(tmp_path: Path) -> None:
+def test_installation_script_is_valid_shell_and_deterministic(tmp_path: Path) -> None:
     image = Image(pip=("torch==2.9.1", "numpy"), apt=("git",), env={"A": "$(reboot)"}, secrets=("HF_TOKEN",),
                   indexes=(Index("https://example.org/whl/cu128", ("torch",)),))  # fmt: skip
     text = bootstrap_script(image, (Operation("echo done", "last thing"),))

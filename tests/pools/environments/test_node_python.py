@@ -86,11 +86,11 @@ def has_unevaluated_annotations(source: str) -> bool:
     "source",
     ["from enum import StrEnum\n", "import datetime\ndatetime.UTC\n", "list(zip(a, b, strict=True))\n"],
 )
-def test_check_finds_names_that_python_3_9_does_not_have(source: str) -> None:
+def test_compatibility_check_detects_names_missing_in_python_3_9(source: str) -> None:
     assert find_newer_parts(source)
 
 
-def test_check_finds_syntax_and_annotations_that_python_3_9_cannot_read() -> None:
+def test_compatibility_check_detects_syntax_and_annotations_unsupported_by_python_3_9() -> None:
     with pytest.raises(SyntaxError):
         find_newer_parts("match x:\n    case 1:\n        pass\n")
     assert not has_unevaluated_annotations("def f(x: int | None) -> None: ...\n")
@@ -165,7 +165,7 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
         agent.wait()
 
 
-def test_error_on_a_machine_with_an_older_python_states_the_required_version(tmp_path: Path) -> None:
+def test_error_on_an_older_python_states_the_required_version(tmp_path: Path) -> None:
     """The test runs the real script on a machine with an older Python and no network."""
     served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"
     served.mkdir(parents=True)

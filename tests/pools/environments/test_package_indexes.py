@@ -93,7 +93,7 @@ def configure(other: str, links: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.shows("PLG-05", "PLG-37")
-def test_scoped_package_comes_from_its_index_despite_pip_settings(
+def test_scoped_package_is_installed_from_its_index_despite_pip_settings(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(index("other", CUDA), fill_index(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
@@ -131,7 +131,7 @@ def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
     assert "are never taken from another index" in boot.failure
 
 
-def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: MakeIndex) -> None:
+def test_scoped_dependency_is_installed_from_its_index(here: LocalEnvironments, index: MakeIndex) -> None:
     """No requirement names the dependency. Only another package needs it."""
     vision = ("torch_vision", "2.0", "torchy==1.0")
     usual = index("usual", ("model_zoo", "1.0", "torch-vision"), vision, CUDA)
@@ -144,7 +144,7 @@ def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: 
     )
 
 
-def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
+def test_bootstrap_fails_if_an_index_cannot_serve_a_scoped_dependency(
     here: LocalEnvironments, index: MakeIndex
 ) -> None:
     usual = index("usual", ("model_zoo", "1.0", "torchy"), CUDA)

@@ -87,7 +87,7 @@ def test_environment_name_depends_on_its_content(cast: Cast) -> None:
     assert (pool.environment, pool.built_environment_id) == ({}, None)
 
 
-def test_edit_keeps_unnamed_parts_of_an_environment(cast: Cast) -> None:
+def test_edit_preserves_omitted_parts_of_an_environment(cast: Cast) -> None:
     pool = create(cast, environment={"python": "3.12", "apt": ["git"]})
     pool = edit(cast, pool, environment={"pip": ["numpy"]})
     assert pool.environment == {"python": "3.12", "apt": ["git"], "pip": ["numpy"]}
@@ -169,7 +169,7 @@ def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     assert TOKEN not in audit
 
 
-def test_token_stays_until_it_is_replaced_or_removed(cast: Cast) -> None:
+def test_token_is_kept_until_it_is_replaced_or_removed(cast: Cast) -> None:
     def token_env(pool: NodePool) -> dict[str, str]:
         return environment_secrets(pool, pool.built_environment)
 

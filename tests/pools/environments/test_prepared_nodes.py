@@ -95,7 +95,7 @@ def test_node_shows_progress_and_is_ready_once_its_environment_is_built(
     assert node(stage).prepared_at is not None
 
 
-def test_node_with_a_failed_environment_is_lost_and_replaced_later(
+def test_node_with_a_failed_environment_is_marked_lost_and_replaced_later(
     stage: Stage, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_ticks(stage)
@@ -130,7 +130,7 @@ def test_existing_nodes_keep_their_environment(stage: Stage, scripts: Scripts) -
     assert not Environment.objects.filter(pk=after).exists()
 
 
-def test_node_with_a_slow_installation_exceeds_the_boot_timeout(stage: Stage, scripts: Scripts) -> None:
+def test_slow_installation_counts_towards_the_boot_timeout(stage: Stage, scripts: Scripts) -> None:
     run_ticks(stage)
     scripts.now = InstallStatus(PIP_RUNS)
     stage.pass_time(901)

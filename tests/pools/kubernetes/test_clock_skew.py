@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-def test_pod_that_does_not_fit_is_given_up_after_30_seconds_of_the_clusters_clock(
+def test_unplaceable_pod_fails_after_30_seconds_by_the_clusters_clock(
     tmp_path: Path, ahead: timedelta
 ) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
@@ -41,7 +41,7 @@ def make_older(stage: FakeKubernetesStage, name: str, age: timedelta) -> None:
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-def test_node_is_gone_after_two_minutes_of_the_clusters_clock(tmp_path: Path, ahead: timedelta) -> None:
+def test_node_is_lost_after_two_minutes_by_the_clusters_clock(tmp_path: Path, ahead: timedelta) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
         stage.cluster.clock_ahead = ahead
         stage.cluster.set_ready("node-1", "Unknown", "Kubelet stopped posting node status.")
@@ -52,7 +52,7 @@ def test_node_is_gone_after_two_minutes_of_the_clusters_clock(tmp_path: Path, ah
             assert inventory.nodes["node-1"].is_gone(inventory.at) is is_gone
 
 
-def test_end_of_a_pod_is_never_in_the_future(tmp_path: Path) -> None:
+def test_end_time_of_a_pod_is_never_in_the_future(tmp_path: Path) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
         stage.cluster.clock_ahead = HOUR
         stage.runtime.start(stage.long("p-1"))

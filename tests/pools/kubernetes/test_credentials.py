@@ -30,7 +30,7 @@ def problems(text: str, context: str = "") -> list[tuple[str, str]]:
     return [(problem.path, problem.message) for problem in raised.value.problems]
 
 
-def test_context_names_the_server_and_the_token() -> None:
+def test_kubeconfig_context_selects_the_server_and_the_token() -> None:
     connection = parse_kubeconfig(kubeconfig(**{"certificate-authority-data": PEM}))
     assert (connection.server, connection.token) == ("https://10.0.0.1:6443", "t")
     assert connection.ca.startswith("-----BEGIN")
@@ -50,7 +50,7 @@ def test_kubeconfig_cannot_make_the_server_run_programs_or_read_files(user: dict
     assert (path, message) == (f"kubeconfig.users.{key}", "is not supported on the server")
 
 
-def test_certificate_authority_in_a_file_is_refused() -> None:
+def test_certificate_authority_in_a_file_is_rejected() -> None:
     path, message = problems(kubeconfig(**{"certificate-authority": "/etc/hostname"}))[0]
     assert (path, message) == ("kubeconfig.clusters.certificate-authority", "refers to a file")
 

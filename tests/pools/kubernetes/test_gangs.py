@@ -39,7 +39,7 @@ def stage(k8s: FakeKubernetesStage) -> Stage:
 
 
 @pytest.mark.parametrize("has_address", [True, False])
-def test_gang_whose_first_pod_ends_before_it_is_seen_running_starts_whole(
+def test_gang_starts_completely_although_its_first_pod_ends_immediately(
     stage: Stage, k8s: FakeKubernetesStage, has_address: bool
 ) -> None:
     k8s.cluster.short, k8s.cluster.short_has_address = {"train-1-worker-0"}, has_address

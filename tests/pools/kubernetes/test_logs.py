@@ -14,7 +14,7 @@ from pools.runtimes.shim.podlog import read_gap
 STAMP = b"2026-01-01T00:00:0%d.000000000Z "
 
 
-def test_endless_line_is_copied_in_parts(tmp_path: Path) -> None:
+def test_very_long_line_is_copied_in_parts(tmp_path: Path) -> None:
     copies, line = LogCopies(tmp_path), STAMP % 1 + b"x" * PENDING_MAX
     sizes = []
 
@@ -31,7 +31,7 @@ def test_endless_line_is_copied_in_parts(tmp_path: Path) -> None:
     assert copies.path("p-1").read_bytes() == expected + b"last\n"
 
 
-def test_gap_is_recorded_if_one_second_of_log_exceeds_the_fetch_size(
+def test_gap_is_recorded_if_one_second_of_output_exceeds_the_fetch_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_copies, "FETCH_BYTES", 100)
@@ -48,7 +48,7 @@ def test_gap_is_recorded_if_one_second_of_log_exceeds_the_fetch_size(
         assert "2026-01-01T00:00:01 is missing" in record
 
 
-def test_copy_beyond_the_limit_keeps_its_start_its_end_and_its_offsets(tmp_path: Path) -> None:
+def test_log_copy_above_its_limit_preserves_its_beginning_end_and_offsets(tmp_path: Path) -> None:
     copies, line = LogCopies(tmp_path / "copies", limit=65536), b"x" * 1023 + b"\n"
     for part in range(10):
         stamp = b"2026-01-01T00:00:%02d.000000000Z " % part

@@ -42,12 +42,12 @@ STEPS: dict[tuple[str, str], Step] = {
 }
 
 
-def test_each_required_permission_has_a_step() -> None:
+def test_every_required_permission_is_tested() -> None:
     assert set(STEPS) == {(each.verb, each.resource) for each in PERMISSIONS if each.is_required}
 
 
 @pytest.mark.parametrize("permission", STEPS, ids=" ".join)
-def test_missing_permission_is_named_and_work_continues_once_it_is_granted(
+def test_missing_permission_is_reported_until_it_is_granted(
     tmp_path: Path, permission: tuple[str, str]
 ) -> None:
     verb, resource = permission

@@ -40,20 +40,20 @@ def test_capacity_equals_the_allocatable_resources() -> None:
         ({"key": "gpu", "effect": "PreferNoSchedule"}, [], ""),
     ],
 )  # fmt: skip
-def test_taint_closes_a_node_unless_the_pool_tolerates_it(
+def test_tainted_node_is_excluded_unless_the_pool_tolerates_the_taint(
     taint: dict[str, str], tolerations: list[dict[str, str]], obstacle: str
 ) -> None:
     assert read_node(node(taint), kubernetes_settings({"tolerations": tolerations})).obstacle == obstacle
 
 
-def test_cordoned_and_unready_nodes_are_closed_with_a_reason() -> None:
+def test_cordoned_and_unready_nodes_are_excluded_with_a_reason() -> None:
     settings = kubernetes_settings({})
     assert read_node(node(unschedulable=True), settings).obstacle == "the node is cordoned in Kubernetes"
     unready = read_node(node(ready="Unknown"), settings).obstacle
     assert unready == "the node is not ready: kubelet stopped posting status"
 
 
-def test_pod_usage_matches_the_accounting_of_the_scheduler() -> None:
+def test_pod_usage_matches_the_kubernetes_schedulers_accounting() -> None:
     def container(cpu: str, memory: str, **limits: str) -> dict[str, Any]:
         return {"resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}}
 
@@ -66,7 +66,7 @@ def test_pod_usage_matches_the_accounting_of_the_scheduler() -> None:
     assert pod_usage({"spec": spec, "status": {"phase": "Succeeded"}}, GPU) == Usage()
 
 
-def test_quantities_are_rounded_up() -> None:
+def test_resource_quantities_are_rounded_up() -> None:
     assert [milli(text) for text in ("1", "250m", "1n", "1.5", "2k")] == [1000, 250, 1, 1500, 2_000_000]
     assert mebibytes("1Gi") == 1024
     with pytest.raises(ValueError, match="is not a Kubernetes quantity"):

@@ -35,7 +35,7 @@ def report(stage: FakeKubernetesStage, pod_id: str) -> PodReport | None:
         return None
 
 
-def test_pod_ends_during_an_outage_are_reported_afterwards(stage: FakeKubernetesStage) -> None:
+def test_pods_that_end_during_an_outage_are_reported_afterwards(stage: FakeKubernetesStage) -> None:
     for pod_id in ("done", "deleted", "goes-on"):
         stage.runtime.start(stage.long(pod_id))
         running(stage.runtime, pod_id)
@@ -57,7 +57,7 @@ def test_pod_ends_during_an_outage_are_reported_afterwards(stage: FakeKubernetes
     running(stage.runtime, "later")
 
 
-def test_expired_watch_misses_no_pod_end(stage: FakeKubernetesStage) -> None:
+def test_pod_that_ends_while_the_watch_is_expired_is_reported(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.cluster.is_down = True
@@ -93,7 +93,7 @@ def test_pods_without_records_are_found_and_can_be_stopped(
     assert (restored.list_pods(), stage.cluster.store.of_kind("pods")) == ((), [])
 
 
-def test_installations_on_one_cluster_do_not_touch_each_others_pods(
+def test_installation_does_not_touch_pods_of_other_installations(
     stage: FakeKubernetesStage, tmp_path: Path
 ) -> None:
     stage.runtime.start(stage.long("p-1"))

@@ -25,7 +25,7 @@ class Time:
         return Pace(per_second=10, burst=3, clock=lambda: self.now, sleep=self.sleep)
 
 
-def test_requests_beyond_the_burst_are_spread() -> None:
+def test_requests_beyond_the_burst_limit_are_spread_over_time() -> None:
     time = Time()
     pace = time.pace()
     time.now += 60  # an idle time permits no more than the burst
@@ -34,7 +34,7 @@ def test_requests_beyond_the_burst_are_spread() -> None:
     assert time.delays == [0.1, 0.1, 0.1]
 
 
-def test_pause_delays_all_requests_for_a_limited_time() -> None:
+def test_retry_pause_delays_all_requests_up_to_a_maximum() -> None:
     time = Time()
     pace = time.pace()
     pace.pause(2)
@@ -44,7 +44,7 @@ def test_pause_delays_all_requests_for_a_limited_time() -> None:
     assert time.delays == [2.0, PAUSE_MAX]
 
 
-def test_overloaded_server_is_left_alone_for_the_time_that_it_asks_for(
+def test_retry_after_header_of_an_overloaded_server_is_respected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []

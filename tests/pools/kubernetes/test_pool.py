@@ -73,7 +73,7 @@ def fleet() -> Iterator[Fleet]:
         clusters.close()
 
 
-def test_pool_claims_the_selected_nodes_with_their_own_capacity(fleet: Fleet) -> None:
+def test_pool_claims_the_selected_nodes_with_their_individual_capacity(fleet: Fleet) -> None:
     fleet.cluster.add_node("x" * 63 + "." + "y" * 180, gpus=4, cpu="16", labels={"gpus": "yes"})
     pool = fleet.create(nodes=3)
     fleet.settle(pool, state="ready", cpu_milli=8000, gpus=2, max_pods=110)
@@ -104,7 +104,7 @@ def test_cordoned_node_accepts_no_pods_until_it_is_uncordoned(fleet: Fleet) -> N
     fleet.settle(pool, obstacle="")
 
 
-def test_removed_node_is_lost_and_another_node_is_claimed(fleet: Fleet) -> None:
+def test_removed_node_is_marked_lost_and_another_node_is_claimed(fleet: Fleet) -> None:
     pool = fleet.create(nodes=1)
     fleet.settle(pool, state="ready")
     fleet.cluster.remove_node("gpu-0")
@@ -127,7 +127,7 @@ def test_node_belongs_to_only_one_pool(fleet: Fleet) -> None:
     assert "2 nodes of the cluster selected, 0 free, 0 large enough" in second.last_error
 
 
-def test_pods_of_another_installation_are_foreign(fleet: Fleet) -> None:
+def test_pods_of_another_installation_count_as_foreign(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready", foreign_devices=[])
     fleet.cluster.add_foreign_pod("theirs", "gpu-0", gpus=1)
@@ -207,7 +207,7 @@ def test_error_for_an_invalid_pool_names_the_field(fleet: Fleet, values: dict[st
         ({"client-certificate-data": PEM, "client-key-data": PEM}, {}, "users.client-certificate-data"),
     ],
 )
-def test_kubeconfig_that_no_client_can_use_is_refused(
+def test_unusable_kubeconfig_is_rejected(
     fleet: Fleet, user: dict[str, Any] | None, cluster: dict[str, Any], path: str
 ) -> None:
     with pytest.raises(Invalid) as raised:
@@ -215,7 +215,7 @@ def test_kubeconfig_that_no_client_can_use_is_refused(
     assert [problem.path for problem in raised.value.problems] == [f"kubeconfig.{path}"]
 
 
-def test_stored_kubeconfig_that_cannot_be_used_leaves_other_pools_usable(fleet: Fleet) -> None:
+def test_unusable_stored_kubeconfig_does_not_affect_other_pools(fleet: Fleet) -> None:
     fleet.create()
     pool = fleet.create("second")
     pool.kubeconfig_sealed = seal(kubeconfig(**{"certificate-authority-data": PEM}))
@@ -225,7 +225,7 @@ def test_stored_kubeconfig_that_cannot_be_used_leaves_other_pools_usable(fleet: 
     assert "certificate-authority-data" in getattr(pools["second"], "reason", "")
 
 
-def test_connection_with_former_credentials_is_closed(fleet: Fleet) -> None:
+def test_connection_with_replaced_credentials_is_closed(fleet: Fleet) -> None:
     pool = fleet.create()
     former = fleet.access.for_pool(pool).cluster
     former.mirror.pods()
@@ -244,7 +244,7 @@ def test_connection_with_former_credentials_is_closed(fleet: Fleet) -> None:
     assert fleet.access.for_pool(NodePool.objects.get()).cluster is access.cluster
 
 
-def test_kubernetes_runtime_needs_its_provider(fleet: Fleet) -> None:
+def test_kubernetes_runtime_requires_the_kubernetes_provider(fleet: Fleet) -> None:
     with pytest.raises(Invalid, match="need each other"):
         services.create_pool(actor=SYSTEM, name="prod", provider="local", runtime="kubernetes")
     pool = fleet.create(nodes=1)

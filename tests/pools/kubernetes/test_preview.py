@@ -38,7 +38,7 @@ def stage() -> Iterator[Stage]:
         yield Stage(cluster, url)
 
 
-def test_preview_shows_devices_foreign_pods_and_why_nodes_are_excluded(stage: Stage) -> None:
+def test_preview_shows_devices_foreign_pods_and_reasons_for_excluded_nodes(stage: Stage) -> None:
     model = {"nvidia.com/gpu.product": "H100"}
     for name in ("busy", "claimed", "cordoned", "free", "tainted"):
         stage.cluster.add_node(name, gpus=4, labels=model)
@@ -82,7 +82,7 @@ def test_each_missing_permission_is_named_with_the_rule_that_grants_it(stage: St
     assert '{apiGroups: [""], resources: [pods/log], verbs: [get]}' in findings[1].remedy
 
 
-def test_missing_permission_to_list_nodes_is_a_finding_instead_of_an_error(stage: Stage) -> None:
+def test_missing_permission_to_list_nodes_is_reported_in_the_preview(stage: Stage) -> None:
     stage.cluster.forbid("list", "nodes")
     shown = stage.preview()
     assert shown.nodes == ()
@@ -91,7 +91,7 @@ def test_missing_permission_to_list_nodes_is_a_finding_instead_of_an_error(stage
     ]
 
 
-def test_missing_permission_to_check_permissions_is_a_warning(stage: Stage) -> None:
+def test_missing_permission_to_check_permissions_causes_a_warning(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2)
     stage.cluster.forbid("create", "selfsubjectaccessreviews")
     (finding,) = stage.preview().findings
@@ -99,7 +99,7 @@ def test_missing_permission_to_check_permissions_is_a_warning(stage: Stage) -> N
     assert "authorization.k8s.io" in finding.remedy
 
 
-def test_foreign_namespace_with_a_name_of_this_installation_is_reported(stage: Stage) -> None:
+def test_foreign_namespace_with_a_conflicting_name_is_reported(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2)
     stage.cluster.store.put("namespaces", {"metadata": {"name": "berth-test-vision"}})
     labels = {"berth.dev/installation": "test"}
@@ -129,7 +129,7 @@ def test_nodes_excluded_by_the_selector_are_counted(stage: Stage) -> None:
     ]
 
 
-def test_clock_skew_is_a_warning(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_skew_causes_a_warning(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.cluster.add_node("n", gpus=2)
     monkeypatch.setattr(api, "parsedate_to_datetime", lambda text: datetime.now(UTC) + timedelta(seconds=90))
     (finding,) = stage.preview().findings

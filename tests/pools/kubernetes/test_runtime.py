@@ -19,7 +19,7 @@ def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
         yield stage
 
 
-def test_pod_missing_from_a_late_watch_has_not_ended(
+def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
     stage: FakeKubernetesStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.runtime.start(stage.long("p-1"))

@@ -59,7 +59,7 @@ def k8s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentStage
         stage.close()
 
 
-def test_calls_return_immediately_and_take_effect_later(k8s: SilentStage) -> None:
+def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_later(k8s: SilentStage) -> None:
     k8s.runtime.start(k8s.long("old"))
     running(k8s.runtime, "old")
     k8s.fall_silent()
@@ -84,7 +84,7 @@ def test_calls_return_immediately_and_take_effect_later(k8s: SilentStage) -> Non
     assert sorted(pods) == names
 
 
-def test_pod_stopped_during_its_start_is_removed(k8s: SilentStage) -> None:
+def test_pod_stopped_while_starting_is_removed(k8s: SilentStage) -> None:
     k8s.fall_silent()
     with pytest.raises(RuntimeFailure):
         k8s.runtime.start(k8s.long("p-1"))
@@ -97,7 +97,7 @@ def test_pod_stopped_during_its_start_is_removed(k8s: SilentStage) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_other_pools_start_workloads_while_a_cluster_is_silent(k8s: SilentStage) -> None:
+def test_unresponsive_cluster_does_not_block_other_pools(k8s: SilentStage) -> None:
     stage = Stage(make_cast())
     stage.node(0)
     remote = factories.pool("prod", provider="kubernetes", runtime="kubernetes")

@@ -8,7 +8,7 @@ import pytest
 from pools.kubernetes.worker import StillRunning, Worker
 
 
-def test_second_caller_does_not_discard_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker("cluster", 30, lambda: None)
     go_on = threading.Event()
     has_finished = worker._has_finished

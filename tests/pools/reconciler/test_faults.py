@@ -37,7 +37,7 @@ def test_surplus_instances_are_terminated() -> None:
 
 
 @shows("SKY-61", "SKY-62", "SKY-76")
-def test_error_is_reported_and_retried_at_the_next_tick() -> None:
+def test_provider_error_is_reported_and_the_call_is_retried_at_the_next_tick() -> None:
     stage = Stage(pool(2))
     raised = Fail(ProviderErrorKind.QUOTA, "the account may have 0 more")
     stage.provider.next("provision", raised, raised)
@@ -58,7 +58,7 @@ def test_error_is_reported_and_retried_at_the_next_tick() -> None:
     stage.check()
 
 
-def test_error_is_cleared_once_nothing_is_ordered() -> None:
+def test_provider_error_is_cleared_once_nothing_is_ordered() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(2)
     stage.provider.next("provision", *[Fail(ProviderErrorKind.CAPACITY, "none is free")] * 9)
@@ -87,7 +87,7 @@ def test_successful_listing_clears_the_error_of_a_failed_one() -> None:
 
 
 @shows("SKY-75", "SKY-77")
-def test_call_with_a_lost_response_is_repeated_without_duplicates() -> None:
+def test_provider_call_with_a_lost_response_is_retried_without_duplicates() -> None:
     stage = Stage(pool(3))
     stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))
     stage.reconcile()
@@ -115,7 +115,7 @@ def test_unneeded_instances_are_terminated_after_a_lost_response() -> None:
 
 
 @shows("SKY-69")
-def test_failed_termination_is_repeated() -> None:
+def test_failed_termination_is_retried() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(2)
     stage.reconcile()
@@ -167,7 +167,7 @@ def test_unknown_instances_are_not_terminated_while_paused() -> None:
 
 
 @pytest.mark.parametrize("nodes_desired", [1, 3])
-def test_lost_head_is_replaced_although_enough_nodes_remain(nodes_desired: int) -> None:
+def test_lost_head_is_replaced_even_if_enough_nodes_remain(nodes_desired: int) -> None:
     """Some pools cannot run any workload without node 0."""
     stage = Stage(pool((0, 8)))
     stage.resize(4)
@@ -184,7 +184,7 @@ def test_lost_head_is_replaced_although_enough_nodes_remain(nodes_desired: int) 
     stage.check()
 
 
-def test_missing_head_is_ordered_until_it_joins() -> None:
+def test_missing_head_is_reordered_until_it_joins() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(3)
     stage.reconcile()
@@ -279,7 +279,7 @@ def test_failed_listing_does_not_mark_nodes_lost() -> None:
     assert stage.history()[-1] == "error"
 
 
-def test_setting_the_clock_back_stops_no_node() -> None:
+def test_clock_set_back_stops_no_node() -> None:
     stage = Stage(pool(2))
     stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY))
     stage.reconcile()

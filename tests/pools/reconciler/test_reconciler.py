@@ -119,7 +119,7 @@ def test_pressure_scales_up_an_elastic_pool() -> None:
 
 
 @shows("SKY-42", "SKY-43", "SKY-66", "SKY-68", "SKY-86")
-def test_idle_pool_shrinks_without_further_reports() -> None:
+def test_idle_pool_shrinks_without_further_demand_reports() -> None:
     stage = Stage(pool((2, 6)))
     stage.report(queued=12)
     stage.reconcile()
@@ -142,7 +142,7 @@ def test_idle_pool_shrinks_without_further_reports() -> None:
 
 
 @shows("SKY-44")
-def test_missing_report_does_not_change_the_desired_nodes() -> None:
+def test_missing_demand_report_does_not_change_the_desired_nodes() -> None:
     stage = Stage(pool((2, 6)))
     stage.reconcile()
     stage.pass_time(3600)
@@ -152,7 +152,7 @@ def test_missing_report_does_not_change_the_desired_nodes() -> None:
 
 
 @shows("SKY-40", "SKY-46")
-def test_report_without_effect_writes_no_event_and_starts_no_cooldown() -> None:
+def test_demand_report_without_effect_writes_no_event_and_starts_no_cooldown() -> None:
     stage = Stage(pool((1, 6)))
     stage.report(queued=4)
     stage.reconcile()
@@ -171,7 +171,7 @@ def test_report_without_effect_writes_no_event_and_starts_no_cooldown() -> None:
 
 
 @shows("SKY-27", "SKY-45")
-def test_pool_follows_desired_nodes_set_by_any_writer() -> None:
+def test_pool_is_scaled_to_desired_nodes_set_by_another_process() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(5)
     stage.reconcile()
@@ -182,7 +182,7 @@ def test_pool_follows_desired_nodes_set_by_any_writer() -> None:
 
 
 @shows("SKY-39")
-def test_expired_pool_ends_all_its_nodes() -> None:
+def test_all_nodes_of_an_expired_pool_are_terminated() -> None:
     stage = Stage(pool(2, expires_at="2026-01-01T01:00:00Z"))
     stage.settle()
     assert len(stage.states()) == 2
@@ -226,7 +226,7 @@ def test_query_count_does_not_grow_with_the_number_of_drained_nodes() -> None:
     assert counts[0] == counts[1]
 
 
-def test_pass_over_a_settled_pool_only_reads_the_pool_and_its_nodes() -> None:
+def test_reconcile_pass_over_a_settled_pool_reads_only_the_pool_and_its_nodes() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(3)
     stage.settle()
@@ -237,7 +237,7 @@ def test_pass_over_a_settled_pool_only_reads_the_pool_and_its_nodes() -> None:
 
 
 @shows("SKY-71", "SKY-72", "SKY-73")
-def test_late_response_to_a_reverted_drain_is_ignored() -> None:
+def test_late_completion_of_a_reverted_drain_is_ignored() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(4)
     stage.reconcile()

@@ -82,7 +82,7 @@ def test_joined_node_is_current() -> None:
 
 
 @shows("SKY-58")
-def test_higher_demand_during_a_call_orders_the_rest_afterwards() -> None:
+def test_demand_added_during_a_provider_call_is_ordered_afterwards() -> None:
     in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
     assert commands(in_flight) == ()
     assert commands(after_provisioning(in_flight, [1, 2])) == (Order(3, 3),)
@@ -105,7 +105,7 @@ def test_partial_delivery_is_followed_by_an_order_for_the_rest() -> None:
 
 
 @shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
-def test_failed_call_is_retried_only_at_the_next_tick() -> None:
+def test_failed_provider_call_is_retried_only_at_the_next_tick() -> None:
     failed = after_failed_order(next_step(fleet(4, [0, 1])).fleet)
     assert failed.phase == Phase.WATCHING
     assert commands(failed) == ()
@@ -128,7 +128,7 @@ def test_lost_head_is_replaced_with_ordinal_0() -> None:
 
 
 @shows("SKY-51", "SKY-63", "SKY-65", "SKY-86")
-def test_surplus_is_drained_highest_ordinal_first() -> None:
+def test_surplus_nodes_are_drained_highest_ordinal_first() -> None:
     step = next_step(fleet(2, range(6)))
     assert step.commands == (Drain((5, 4, 3, 2)),)
     assert step.fleet.phase == Phase.DRAINING
@@ -146,7 +146,7 @@ def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     assert next_step(fleet(3, range(4)), work_by_ordinal(n3=9, n2=9, n1=9)).commands == (Drain((3,)),)
 
 
-def test_non_preemptible_work_is_drained_last_and_cpu_work_counts() -> None:
+def test_nodes_with_non_preemptible_workloads_are_drained_last_and_cpu_work_counts() -> None:
     work = {
         3: Work(non_preemptible=1, pods=1),
         2: Work(gpu_seconds=9000, pods=1),
@@ -169,7 +169,7 @@ def test_head_is_drained_last_when_no_node_is_desired() -> None:
 
 
 @shows("SKY-70")
-def test_phase_is_watching_again_after_the_drain() -> None:
+def test_phase_returns_to_watching_after_a_drain() -> None:
     draining = next_step(fleet(1, range(3))).fleet
     done = after_drain(after_drain(draining, 2), 1)
     assert done.phase == Phase.WATCHING
@@ -196,7 +196,7 @@ def test_no_more_drains_are_reverted_than_needed() -> None:
 
 
 @shows("SKY-73")
-def test_late_drain_response_does_not_remove_the_node() -> None:
+def test_late_completion_of_a_drain_does_not_remove_the_node() -> None:
     reverted = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
     assert after_drain(reverted, 1) == reverted
 
@@ -208,13 +208,13 @@ def test_lost_node_is_neither_current_nor_pending_nor_draining(group: int) -> No
     assert without_node(fleet(3, current, pending, draining, retiring), 7).ordinals_in_use == frozenset()
 
 
-def test_manually_drained_node_is_replaced_and_its_drain_not_reverted() -> None:
+def test_manual_drain_is_not_reverted_and_the_node_is_replaced() -> None:
     retiring = fleet(3, [0, 1], retiring=[2])
     assert commands(retiring) == (Order(1, 3),)
 
 
 @shows("SKY-79", "SKY-82", "SKY-83")
-def test_desired_number_is_the_target_from_the_start() -> None:
+def test_desired_nodes_are_the_initial_target() -> None:
     """The fleet state does not contain the pool's ready threshold."""
     assert commands(fleet(8)) == (Order(8, 0),)
     assert commands(fleet(8, range(4), range(4, 7))) == (Order(1, 7),)
@@ -349,7 +349,7 @@ def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[
         (fleet(0, [1]), (Drain((1,)),)),
     ],
 )
-def test_missing_head_is_ordered_although_enough_nodes_exist(
+def test_missing_head_is_ordered_even_if_enough_nodes_exist(
     state: Fleet, expected: tuple[object, ...]
 ) -> None:
     """The order waits for the current call and the drain of the old head. Nodes must be desired."""

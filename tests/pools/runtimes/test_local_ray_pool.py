@@ -77,7 +77,9 @@ def local_pool(tmp_path: Path, transactional_db: None) -> Iterator[LocalRayPool]
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(local_pool: LocalRayPool) -> None:
+def test_local_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(
+    local_pool: LocalRayPool,
+) -> None:
     local_pool.resize(2)
     local_pool.until(lambda: local_pool.states() == ["ready", "ready"])
     head, worker = local_pool.node(0), local_pool.node(1)

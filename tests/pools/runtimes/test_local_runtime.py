@@ -84,7 +84,7 @@ def test_pods_of_a_workload_share_a_persistent_directory(stage: LocalStage) -> N
     assert not (stage.root / "workspaces" / "train-1").exists()
 
 
-def test_arguments_are_passed_unchanged(stage: LocalStage) -> None:
+def test_command_arguments_are_passed_unchanged(stage: LocalStage) -> None:
     arguments = ["two words", "", "ünï→\U0001f600", "$HOME;`x`", "line\nbreak", "a=b"]
     stage.runtime.start(order("p-1", "python", "-c", "import sys; print(sys.argv[1:])", *arguments))
     ended(stage.runtime, "p-1")
@@ -114,7 +114,7 @@ def test_failed_start_is_reported_with_the_reason(
 # --- processes that end with the pod
 
 
-def test_stop_ends_grandchildren_outside_the_process_group(stage: LocalStage) -> None:
+def test_stop_kills_grandchildren_outside_the_process_group(stage: LocalStage) -> None:
     script = "sleep 1000 & echo $!; setsid sleep 1000 & sleep 0.1; pgrep -P $$ | tr '\\n' ' '; echo; wait"
     shell(stage, script, grace_seconds=30)
     lines = log_lines(stage, lines=2)
@@ -136,7 +136,7 @@ def test_daemons_that_ignore_sigterm_are_killed_after_the_grace_period(stage: Lo
     assert not alive(pid)
 
 
-def test_leftover_processes_end_with_the_command(stage: LocalStage) -> None:
+def test_leftover_processes_are_killed_when_the_command_ends(stage: LocalStage) -> None:
     shell(stage, 'mkfifo "$BERTH_POD_DIR/go"; setsid sleep 1000 & echo $!; . "$BERTH_POD_DIR/go"')
     (pid,) = machine_pids(stage.pid("p-1"), {int(log_lines(stage)[0])})
     (stage.root / "pods" / "p-1" / "work" / "go").write_text("exit 5")
@@ -180,7 +180,7 @@ def start_in_another_process(
     return subprocess.Popen([sys.executable, "-c", code, str(root), script], env=env)
 
 
-def test_order_is_resumed_if_the_starting_process_was_killed(stage: LocalStage) -> None:
+def test_pod_order_is_resumed_if_the_starting_process_was_killed(stage: LocalStage) -> None:
     dying = f"runtime._spawn_shim = lambda *_: exec({KILL_STARTER!r})"
     assert start_in_another_process(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
     assert stage.runtime.list_pods() == ("p-1",)
@@ -197,7 +197,7 @@ def test_pod_outlives_the_process_that_started_it(stage: LocalStage) -> None:
     assert ended(stage.runtime, "p-1").exit_code == 9
 
 
-def test_concurrent_starts_run_one_pod(stage: LocalStage) -> None:
+def test_concurrent_start_requests_run_one_pod(stage: LocalStage) -> None:
     starters = [start_in_another_process(stage.root, "echo ran; sleep 1000; :") for _ in range(4)]
     assert [starter.wait() for starter in starters] == [0, 0, 0, 0]
     running(stage.runtime, "p-1")
@@ -233,13 +233,13 @@ def test_pod_ends_with_its_anchor_process(tmp_path: Path, stage: LocalStage) -> 
     assert ended(stage.runtime, "p-2").cause == PodCause.HOST_STOPPED
 
 
-def test_reused_process_id_is_not_the_anchor(stage: LocalStage) -> None:
+def test_reused_process_id_is_not_mistaken_for_the_anchor_process(stage: LocalStage) -> None:
     tied = LocalRuntime(stage.root, anchor=f"{os.getpid()}:1")
     tied.start(order("p-1", "true"))
     assert ended(stage.runtime, "p-1").cause == PodCause.HOST_STOPPED
 
 
-def test_pod_of_an_earlier_boot_is_lost_despite_a_live_process_id(
+def test_pod_from_before_a_reboot_is_lost_despite_a_reused_process_id(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pools.runtimes.pod_dir.boot_id", lambda: "an earlier boot")
@@ -262,7 +262,9 @@ def test_pod_whose_order_was_emptied_by_a_power_failure_is_lost(stage: LocalStag
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 
-def test_command_waits_until_its_order_is_durable(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_starts_only_after_its_order_is_durable(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A shim that cannot sync the pod's directory does not run the command."""
     monkeypatch.setattr(shims, "SERVER_CODE", FAILING_DISK + shims.SERVER_CODE)
     shell(stage, "echo never")
@@ -284,7 +286,7 @@ def test_shim_start_failure_is_reported(stage: LocalStage, monkeypatch: pytest.M
 # --- logs
 
 
-def test_log_above_its_limit_keeps_its_beginning_and_end(stage: LocalStage) -> None:
+def test_log_above_its_size_limit_keeps_its_beginning_and_end(stage: LocalStage) -> None:
     stage.runtime = LocalRuntime(stage.root, anchor="", log_limit=1 << 20)
     count = 400_000
     shell(stage, f"seq {count}")
@@ -330,7 +332,7 @@ def test_invalid_checkpoint_time_is_clamped(stage: LocalStage, claimed: float, c
         assert checkpoint.year == int(counts_as)
 
 
-def test_tail_of_an_endless_line_is_bounded(tmp_path: Path) -> None:
+def test_tail_of_a_very_long_line_is_bounded(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as file:
         file.truncate(64 * 1024 * 1024)
@@ -372,7 +374,7 @@ def test_start_fails_with_a_reason_if_the_workspace_cannot_be_created(tmp_path: 
     assert "File name too long" in report.message
 
 
-def test_shim_ends_if_its_node_is_deleted_while_the_pod_runs(tmp_path: Path) -> None:
+def test_shim_exits_if_its_node_is_deleted_while_the_pod_runs(tmp_path: Path) -> None:
     runtime = LocalRuntime(tmp_path / "run", anchor="")
     runtime.start(order("p-1", "sleep", "600"))
     running(runtime, "p-1")

@@ -38,7 +38,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path / "run")
 
 
-def test_node_is_ready_after_its_probe_pod_which_leaves_no_trace(node: Node) -> None:
+def test_node_is_ready_after_its_probe_pod_has_run_and_been_cleaned_up(node: Node) -> None:
     first = node.probes()
     poll_until(lambda: first.obstacles(NODE), lambda obstacles: obstacles == {})
     assert node.runtime.list_pods() == ()
@@ -48,7 +48,7 @@ def test_node_is_ready_after_its_probe_pod_which_leaves_no_trace(node: Node) -> 
     assert list((node.root / "pods").iterdir()) == []
 
 
-def test_failed_probe_states_the_reason_and_is_repeated(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_probe_reports_the_reason_and_is_retried(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     (node.root / "workspaces/probe").write_text("in the way")
     first = node.probes()
     [reason] = first.obstacles(NODE).values()
@@ -67,9 +67,7 @@ def test_failed_probe_states_the_reason_and_is_repeated(node: Node, monkeypatch:
 
 
 @pytest.mark.parametrize(("devices", "exit_code"), [("GPU-a", 9), ("", 0)])
-def test_probe_with_gpus_fails_if_the_driver_does_not_respond(
-    tmp_path: Path, devices: str, exit_code: int
-) -> None:
+def test_gpu_probe_fails_if_the_driver_does_not_respond(tmp_path: Path, devices: str, exit_code: int) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho the driver is not loaded\nexit 9\n")
     tool.chmod(0o755)
@@ -81,7 +79,7 @@ def test_probe_with_gpus_fails_if_the_driver_does_not_respond(
     assert done.returncode == exit_code
 
 
-def test_probe_that_hangs_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_probe_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "COMMAND", "sleep 600")
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.1)
     monkeypatch.setattr(probes, "TIMEOUT_SECONDS", 0.2)
@@ -90,7 +88,7 @@ def test_probe_that_hangs_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch
     poll_until(lambda: first.obstacles(NODE) and node.runtime.list_pods() == ())
 
 
-def test_restarted_scheduler_continues_running_probes_and_deletes_those_of_ended_nodes(
+def test_restarted_scheduler_resumes_probes_and_deletes_those_of_ended_nodes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.0)

@@ -25,7 +25,7 @@ from tests.pools.stage import START, SYSTEM, pool
 
 
 @pytest.mark.django_db
-def test_local_pool_may_run_ray() -> None:
+def test_local_pool_can_run_ray() -> None:
     assert pool(provider="local", runtime="ray").runtime == "ray"
 
 
@@ -104,7 +104,7 @@ def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path:
 
 
 @pytest.mark.django_db
-def test_cluster_nodes_share_a_secret_and_lost_nodes_are_skipped() -> None:
+def test_nodes_of_a_cluster_share_a_secret_and_lost_nodes_are_skipped() -> None:
     metal = pool(provider="static", runtime="ray")
     for ordinal, state in enumerate(("ready", "draining", "lost", "requested")):
         Node.objects.create(

@@ -116,7 +116,7 @@ def test_server_and_other_shims_never_contain_a_pods_secret(stage: LocalStage) -
 # --- crashes
 
 
-def test_pods_survive_the_end_of_the_server_and_the_next_pod_starts(stage: LocalStage) -> None:
+def test_pods_survive_the_loss_of_the_shim_server_and_new_pods_start(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     shim(stage, "p-1")
     first = server(stage)
@@ -130,7 +130,7 @@ def test_pods_survive_the_end_of_the_server_and_the_next_pod_starts(stage: Local
         assert ended(stage.runtime, pod_id).exit_code == code
 
 
-def test_pod_requested_from_a_killed_server_starts_once_when_it_is_requested_again(stage: LocalStage) -> None:
+def test_pod_requested_again_after_the_server_was_killed_starts_once(stage: LocalStage) -> None:
     stage.runtime.start(order("p-0", "true"))
     ended(stage.runtime, "p-0")
     os.kill(server(stage), signal.SIGSTOP)
@@ -142,7 +142,7 @@ def test_pod_requested_from_a_killed_server_starts_once_when_it_is_requested_aga
     assert stage.runtime.read_log("p-1", 0, 100).data == b"ran\n"
 
 
-def test_server_that_does_not_respond_is_replaced(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_shim_server_is_replaced(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.runtime.start(order("p-0", "true"))
     ended(stage.runtime, "p-0")
     hanging = server(stage)
@@ -157,14 +157,14 @@ def test_server_that_does_not_respond_is_replaced(stage: LocalStage, monkeypatch
     assert ended(stage.runtime, "p-1").exit_code == 0
 
 
-def test_pod_starts_without_a_server(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_starts_without_a_shim_server(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shims, "SERVER_CODE", "raise SystemExit('broken')")
     stage.runtime.start(order("p-1", "sh", "-c", "exit 3"))
     assert ended(stage.runtime, "p-1").exit_code == 3
     assert stage.runtime._starter.server_pid is None
 
 
-def test_pod_can_be_started_again_after_forks_fail(
+def test_pod_start_can_be_retried_after_forks_fail(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
@@ -183,7 +183,7 @@ def test_pod_can_be_started_again_after_forks_fail(
     assert ended(stage.runtime, "p-1").exit_code == 3
 
 
-def test_server_ends_when_the_runtime_is_killed_and_its_pods_continue(stage: LocalStage) -> None:
+def test_shim_server_exits_when_the_runtime_is_killed_and_its_pods_continue(stage: LocalStage) -> None:
     starter = start_in_another_process(stage.root, LocalStage.SHELL, after=KILL_STARTER)
     assert starter.wait() == -signal.SIGKILL
     running(stage.runtime, "p-1")
@@ -192,7 +192,7 @@ def test_server_ends_when_the_runtime_is_killed_and_its_pods_continue(stage: Loc
     assert ended(stage.runtime, "p-1").exit_code == 9
 
 
-def test_server_ends_with_the_runtime_and_reaps_its_shims(stage: LocalStage) -> None:
+def test_shim_server_exits_with_the_runtime_and_reaps_its_shims(stage: LocalStage) -> None:
     for number in range(5):
         stage.runtime.start(order(f"p-{number}", "true"))
     for number in range(5):

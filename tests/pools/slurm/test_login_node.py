@@ -62,7 +62,7 @@ def test_jobs_are_submitted_and_cancelled_through_the_login_node(slurm: FakeSlur
     assert slurm.queue() == []
 
 
-def test_preview_uses_a_key_that_is_not_stored_yet(slurm: FakeSlurm, server: SshServer) -> None:
+def test_preview_uses_an_unsaved_key(slurm: FakeSlurm, server: SshServer) -> None:
     login = {
         "address": server.address, "port": server.port, "user": "root", "host_key": server.host_key,
     }  # fmt: skip
@@ -89,7 +89,7 @@ def test_login_node_with_an_unexpected_host_key_is_rejected(
     assert slurm.jobs == []
 
 
-def test_unreachable_login_node_is_a_timeout(slurm: FakeSlurm, server: SshServer) -> None:
+def test_unreachable_login_node_raises_a_timeout_error(slurm: FakeSlurm, server: SshServer) -> None:
     provider = make_provider(login_pool(slurm, server, port=1))
     with pytest.raises(ProviderError) as raised:
         provider.list_instances("small")
@@ -97,7 +97,7 @@ def test_unreachable_login_node_is_a_timeout(slurm: FakeSlurm, server: SshServer
     assert "cannot be reached" in raised.value.message
 
 
-def test_missing_ssh_client_is_explained(
+def test_error_for_a_missing_ssh_client_states_the_remedy(
     slurm: FakeSlurm, server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = make_provider(login_pool(slurm, server))
@@ -107,7 +107,9 @@ def test_missing_ssh_client_is_explained(
     assert raised.value.kind is ProviderErrorKind.SETTINGS
 
 
-def test_key_is_stored_as_a_secret_and_not_in_the_settings(slurm: FakeSlurm, server: SshServer) -> None:
+def test_private_key_is_stored_as_a_secret_and_not_in_the_settings(
+    slurm: FakeSlurm, server: SshServer
+) -> None:
     pool = login_pool(slurm, server)
     assert "PRIVATE KEY" not in str(pool.provider_settings)
     [secret] = pool.secrets.all()

@@ -109,7 +109,7 @@ def stage(
     stage.wait(lambda: slurm.leftovers() == [])
 
 
-def test_node_has_the_part_of_the_machine_that_slurm_allocated(stage: RealPool, slurm: SlurmCluster) -> None:
+def test_node_has_the_resources_that_slurm_allocated(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(2)
     stage.wait_for("ready", "ready")
     node = Node.objects.get(ordinal=1)
@@ -120,7 +120,7 @@ def test_node_has_the_part_of_the_machine_that_slurm_allocated(stage: RealPool, 
     assert not ScalingEvent.objects.filter(kind__in=["lost", "boot_failed"]).exists()
 
 
-def test_other_users_cannot_see_the_token(stage: RealPool, slurm: SlurmCluster) -> None:
+def test_other_users_of_the_cluster_cannot_read_the_token(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(1)
     stage.wait_for("ready")
     job = stage.find_job(0)
@@ -133,7 +133,7 @@ def test_other_users_cannot_see_the_token(stage: RealPool, slurm: SlurmCluster) 
     assert order not in slurm.command_lines()
 
 
-def test_nodes_outlive_a_controller_that_does_not_respond(stage: RealPool, slurm: SlurmCluster) -> None:
+def test_nodes_survive_an_unresponsive_slurm_controller(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(1)
     stage.wait_for("ready")
     slurm.stop_controller()
@@ -148,7 +148,7 @@ def test_nodes_outlive_a_controller_that_does_not_respond(stage: RealPool, slurm
     assert len(slurm.queue()) == 2
 
 
-def test_end_of_the_allocation_is_announced_in_time(stage: RealPool, slurm: SlurmCluster) -> None:
+def test_end_of_an_allocation_is_announced_in_advance(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(2)
     stage.wait_for("ready", "ready")
     job = stage.find_job(1)
@@ -172,7 +172,7 @@ def test_job_cancelled_by_an_administrator_is_replaced(stage: RealPool, slurm: S
     assert "the cluster ends the allocation now" in reasons or f"Slurm job {former} has ended" in reasons
 
 
-def test_failed_machine_is_a_lost_node(stage: RealPool, slurm: SlurmCluster) -> None:
+def test_node_on_a_failed_machine_is_lost(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(2)
     stage.wait_for("ready", "ready")
     job = stage.find_job(1)
@@ -184,7 +184,7 @@ def test_failed_machine_is_a_lost_node(stage: RealPool, slurm: SlurmCluster) -> 
     stage.wait_for("ready", "ready")
 
 
-def test_job_whose_setup_fails_is_a_failed_boot(stage: RealPool) -> None:
+def test_job_with_a_failed_setup_counts_as_a_failed_boot(stage: RealPool) -> None:
     stage.provider.settings = slurm_settings({**stage.settings, "setup": ["false"]})
     stage.resize(1)
     stage.wait(lambda: stage.reconcile() or NodePool.objects.filter(boot_failures__gt=0).exists())

@@ -50,7 +50,7 @@ def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> l
     return created
 
 
-def test_repeated_order_finds_its_ended_jobs_in_the_database(slurm: SlurmCluster) -> None:
+def test_repeated_order_finds_its_ended_jobs_in_the_accounting_database(slurm: SlurmCluster) -> None:
     provider = provider_of(slurm)
     created = end_and_purge(slurm, provider, "a123456789ab")
     again = provider.provision(order("a123456789ab")).instances
@@ -59,7 +59,7 @@ def test_repeated_order_finds_its_ended_jobs_in_the_database(slurm: SlurmCluster
     assert slurm.queue() == []
 
 
-def test_outage_of_the_database_stops_only_orders_that_may_have_been_submitted(slurm: SlurmCluster) -> None:
+def test_accounting_outage_blocks_only_orders_that_may_have_been_submitted(slurm: SlurmCluster) -> None:
     provider = provider_of(slurm)
     end_and_purge(slurm, provider, "b123456789ab")
     slurm.stop_daemon("slurmdbd")
@@ -75,7 +75,7 @@ def test_outage_of_the_database_stops_only_orders_that_may_have_been_submitted(s
     assert {instance.state for instance in again} == {InstanceState.GONE}
 
 
-def test_unknown_account_and_qos_are_errors_of_the_preview(slurm: SlurmCluster) -> None:
+def test_unknown_account_and_qos_are_reported_in_the_preview(slurm: SlurmCluster) -> None:
     for settings in ({"account": "nobody"}, {"qos": "nothing"}):
         [finding] = provider_of(slurm, **settings).preview("small", order().shape).findings
         assert finding.message.startswith("Slurm refuses the pool's jobs: ")
@@ -83,7 +83,7 @@ def test_unknown_account_and_qos_are_errors_of_the_preview(slurm: SlurmCluster) 
     assert provider_of(slurm, account="research").preview("small", order().shape).findings == ()
 
 
-def test_submission_limit_of_a_qos_is_a_partly_filled_order(slurm: SlurmCluster) -> None:
+def test_order_beyond_a_qos_submit_limit_is_partly_filled(slurm: SlurmCluster) -> None:
     provider = provider_of(slurm, qos="small")
     result = provider.provision(order("d123456789ab", count=2))
     assert len(result.instances) == 1

@@ -40,7 +40,7 @@ def listed(**fields: str) -> tuple[InstanceState, str]:
     return instance.state, instance.message
 
 
-def test_recorded_jobs_are_parsed() -> None:
+def test_recorded_squeue_and_sacct_output_is_parsed() -> None:
     parsed = list(parse_jobs(RECORDED))
     assert [job.job_id for job in parsed] == ["1", "2", "7", "8", "9"]
     assert [job.gpus for job in parsed] == [2, 2, 2, 0, 1]
@@ -51,7 +51,7 @@ def test_recorded_jobs_are_parsed() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "berth", "train.py", "berth.here.hpc.t1", "berth.here.hpc.x.t1"])
-def test_names_of_other_jobs_are_ignored(name: str) -> None:
+def test_jobs_with_other_names_are_ignored(name: str) -> None:
     assert parse_name(name) is None
 
 
@@ -103,14 +103,14 @@ def test_slurm_times_are_parsed(text: str, seconds: int | None) -> None:
          "before. Set time_limit, or lower notice_lead")),
     ],
 )  # fmt: skip
-def test_job_state_is_described_in_words(fields: dict[str, str], state: str, message: str) -> None:
+def test_job_state_is_described_in_plain_text(fields: dict[str, str], state: str, message: str) -> None:
     assert listed(**fields) == (state, message)
 
 
 @pytest.mark.parametrize(
     ("left", "seconds"), [("10:01", None), ("10:00", 600), ("0:30", 30), ("UNLIMITED", None)]
 )
-def test_end_of_the_allocation_is_announced_in_time(left: str, seconds: int | None) -> None:
+def test_end_of_an_allocation_is_announced_in_advance(left: str, seconds: int | None) -> None:
     row = {**ROW, "TimeLeft": left}
     [job] = parse_jobs("".join(f"{row[name]}|" for name in FIELDS))
     interruption = to_instance(job, 600, START).interruption

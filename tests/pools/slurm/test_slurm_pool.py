@@ -44,7 +44,7 @@ def test_reconciler_killed_at_any_step_of_a_slurm_order_recovers(tmp_path: Path)
     assert {"before provision", "after provision", "before a commit", "after a commit"} <= places
 
 
-def test_job_in_slurms_queue_is_a_requested_node_with_slurms_reason(slurm: FakeSlurm) -> None:
+def test_queued_slurm_job_is_shown_as_a_requested_node_with_slurms_reason(slurm: FakeSlurm) -> None:
     """The boot timeout counts from the time at which Slurm starts the job."""
     slurm.set(machines=["n0"])
     stage = slurm_stage(slurm)
@@ -70,7 +70,7 @@ def test_job_in_slurms_queue_is_a_requested_node_with_slurms_reason(slurm: FakeS
     assert "not ready within 900 s" in ScalingEvent.objects.filter(kind="lost").latest("pk").reason
 
 
-def test_queued_jobs_are_cancelled_when_the_pool_no_longer_needs_them(slurm: FakeSlurm) -> None:
+def test_queued_slurm_jobs_are_cancelled_when_no_longer_needed(slurm: FakeSlurm) -> None:
     slurm.set(machines=["n0", "n1"])
     stage = slurm_stage(slurm)
     stage.resize(4)
@@ -86,7 +86,7 @@ def test_queued_jobs_are_cancelled_when_the_pool_no_longer_needs_them(slurm: Fak
     assert slurm.queue() == []
 
 
-def test_end_of_the_allocation_drains_the_node_and_orders_another(slurm: FakeSlurm) -> None:
+def test_node_with_an_expiring_allocation_is_drained_and_replaced(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm, time_limit="2h", notice_lead="15m")
     stage.resize(2)
     stage.settle()
@@ -109,7 +109,7 @@ def test_end_of_the_allocation_drains_the_node_and_orders_another(slurm: FakeSlu
         ("CANCELLED", "it was cancelled"),
     ],
 )
-def test_job_that_slurm_ended_is_a_lost_node_and_is_replaced(
+def test_node_whose_slurm_job_was_ended_is_lost_and_replaced(
     slurm: FakeSlurm, state: str, reason: str
 ) -> None:
     stage = slurm_stage(slurm)
@@ -124,7 +124,7 @@ def test_job_that_slurm_ended_is_a_lost_node_and_is_replaced(
     stage.check()
 
 
-def test_nodes_are_kept_while_slurm_does_not_respond(slurm: FakeSlurm) -> None:
+def test_nodes_are_kept_while_slurm_is_unresponsive(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(2)
     stage.settle()
@@ -157,7 +157,7 @@ def test_job_without_a_node_is_cancelled_after_the_grace_period(slurm: FakeSlurm
     assert len(slurm.queue()) == 3
 
 
-def test_job_submitted_twice_for_one_order_is_cancelled(slurm: FakeSlurm) -> None:
+def test_duplicate_job_of_an_order_is_cancelled(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)
     stage.settle()
@@ -168,7 +168,7 @@ def test_job_submitted_twice_for_one_order_is_cancelled(slurm: FakeSlurm) -> Non
     assert [job["State"] for job in slurm.jobs] == ["RUNNING", "CANCELLED"]
 
 
-def test_allocation_shorter_than_the_notice_is_a_failed_boot(slurm: FakeSlurm) -> None:
+def test_allocation_shorter_than_the_notice_period_counts_as_a_failed_boot(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)
     stage.reconcile()
@@ -180,7 +180,7 @@ def test_allocation_shorter_than_the_notice_is_a_failed_boot(slurm: FakeSlurm) -
     assert "the time limit of Slurm job 1 is 5m, which leaves no time for work" in stage.pool.boot_error
 
 
-def test_allocation_that_ends_before_its_node_has_booted_is_a_failed_boot(slurm: FakeSlurm) -> None:
+def test_allocation_that_ends_before_its_node_has_booted_counts_as_a_failed_boot(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)
     stage.reconcile()
@@ -193,7 +193,7 @@ def test_allocation_that_ends_before_its_node_has_booted_is_a_failed_boot(slurm:
     assert slurm.queue() == [], "the next job is not ordered at once"
 
 
-def test_time_limit_within_the_boot_and_the_notice_is_refused() -> None:
+def test_time_limit_shorter_than_boot_and_notice_period_is_rejected() -> None:
     with pytest.raises(Invalid) as raised:
         pool(provider="slurm", runtime="ray", provider_settings={"time_limit": "20m"})
     [problem] = raised.value.problems

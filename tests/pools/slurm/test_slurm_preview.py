@@ -34,14 +34,14 @@ def test_preview_shows_the_machines_of_the_partition(slurm: FakeSlurm) -> None:
     assert len(preview.usable) == 3
 
 
-def test_unknown_partition_suggests_the_nearest_and_lists_all(slurm: FakeSlurm) -> None:
+def test_error_for_an_unknown_partition_suggests_the_nearest_and_lists_all(slurm: FakeSlurm) -> None:
     [finding] = slurm_provider(slurm, partition="gpuu").preview("small", SHAPE).findings
     assert finding.severity is Severity.ERROR
     assert finding.message == "The cluster has no partition gpuu that this user may see."
     assert finding.remedy == "Did you mean `gpu`? Allowed: gpu, short, debug."
 
 
-def test_refused_account_is_reported_in_slurms_words(slurm: FakeSlurm) -> None:
+def test_rejected_account_is_reported_with_slurms_message(slurm: FakeSlurm) -> None:
     slurm.set(refusal="Invalid account or account/partition combination specified")
     [finding] = slurm_provider(slurm, account="nope").preview("small", SHAPE).findings
     assert "Invalid account or account/partition combination specified" in finding.message
@@ -55,7 +55,7 @@ def test_refused_account_is_reported_in_slurms_words(slurm: FakeSlurm) -> None:
         ({"partition": "debug"}, "Partition debug is down."),
     ],
 )
-def test_limits_that_keep_jobs_from_running_are_errors(
+def test_limits_that_prevent_jobs_from_running_are_reported_as_errors(
     slurm: FakeSlurm, settings: dict[str, str], message: str
 ) -> None:
     finding = slurm_provider(slurm, **settings).preview("small", SHAPE).findings[0]
@@ -63,7 +63,7 @@ def test_limits_that_keep_jobs_from_running_are_errors(
     assert finding.message.startswith(message)
 
 
-def test_machines_that_are_too_small_are_left_out(slurm: FakeSlurm) -> None:
+def test_too_small_machines_are_omitted(slurm: FakeSlurm) -> None:
     preview = slurm_provider(slurm).preview("small", Shape(64_000, 8192, gpus=8))
     assert preview.nodes[0].obstacle == "too small: 2 of 8 GPUs, 8 of 64 cores"
     assert [finding.message for finding in preview.findings] == [
@@ -71,7 +71,7 @@ def test_machines_that_are_too_small_are_left_out(slurm: FakeSlurm) -> None:
     ]
 
 
-def test_preview_of_an_unreachable_cluster_is_an_error(slurm: FakeSlurm) -> None:
+def test_preview_of_an_unreachable_cluster_reports_an_error(slurm: FakeSlurm) -> None:
     slurm.set(down=True)
     with pytest.raises(ProviderError, match="Unable to contact slurm controller"):
         slurm_provider(slurm).preview("small", SHAPE)

@@ -23,7 +23,7 @@ def slurm(tmp_path: Path) -> FakeSlurm:
     return make_slurm(tmp_path)
 
 
-def test_job_requests_what_the_pool_offers(slurm: FakeSlurm) -> None:
+def test_slurm_job_requests_the_resources_of_a_pool_node(slurm: FakeSlurm) -> None:
     provider = slurm_provider(
         slurm, account="research", qos="high", constraint="a100&ib", gres="gpu:a100", time_limit="24h",
         options=["--reservation=gpu-week"],
@@ -49,7 +49,7 @@ def test_token_is_stored_only_in_a_private_file(slurm: FakeSlurm) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-def test_berths_environment_is_not_passed_to_programs(
+def test_berths_environment_is_not_passed_to_slurm_commands(
     slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTH_SECRET_KEY", "s3cret-key")
@@ -70,12 +70,12 @@ def test_pilot_file_is_deleted_with_a_job_that_never_started(slurm: FakeSlurm) -
 
 
 @pytest.mark.parametrize("option", ["--export=ALL", "--exp=ALL", "--output=/tmp/log", "--help", "--version"])
-def test_options_that_would_break_the_link_to_the_job_are_refused(slurm: FakeSlurm, option: str) -> None:
+def test_sbatch_options_that_would_break_job_tracking_are_rejected(slurm: FakeSlurm, option: str) -> None:
     with pytest.raises(Invalid, match="is set by Berth"):
         slurm_provider(slurm, options=[option])
 
 
-def test_pilot_file_of_a_long_pending_job_is_kept(slurm: FakeSlurm) -> None:
+def test_pilot_file_of_a_long_pending_job_is_not_deleted(slurm: FakeSlurm) -> None:
     slurm.set(machines=[])
     provider = slurm_provider(slurm)
     provider.provision(order(count=1))
@@ -91,7 +91,7 @@ def test_pilot_file_of_a_long_pending_job_is_kept(slurm: FakeSlurm) -> None:
     assert not abandoned.exists()
 
 
-def test_later_submission_deletes_the_file_of_a_killed_one(slurm: FakeSlurm) -> None:
+def test_next_submission_deletes_the_pilot_file_of_an_interrupted_one(slurm: FakeSlurm) -> None:
     slurm.set(machines=[])
     provider = slurm_provider(slurm)
     provider.provision(order(count=1))
@@ -105,7 +105,7 @@ def test_later_submission_deletes_the_file_of_a_killed_one(slurm: FakeSlurm) -> 
     assert (waiting.exists(), abandoned.exists(), foreign.exists()) == (True, False, True)
 
 
-def test_job_whose_submission_lost_its_response_keeps_its_file(slurm: FakeSlurm) -> None:
+def test_pilot_file_is_kept_if_the_submission_response_is_lost(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     slurm.set(loses_response=True)
     with pytest.raises(ProviderError) as raised:
@@ -118,7 +118,7 @@ def test_job_whose_submission_lost_its_response_keeps_its_file(slurm: FakeSlurm)
     assert file.name == slurm.jobs[0]["Name"]
 
 
-def test_setup_runs_only_in_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
+def test_setup_commands_run_only_in_slurm_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     setup = ["BERTH_PILOT_SCRIPT", ")", f"touch {tmp_path}/ran", "BERTH_PILOT_FILE", "echo 'it'\"'\"'s'"]
     slurm_provider(slurm, setup=setup).provision(order(count=1))
     assert not (tmp_path / "ran").exists()
@@ -126,7 +126,7 @@ def test_setup_runs_only_in_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     assert "\n".join(setup) in job["script"]
 
 
-def test_rejected_job_is_explained_in_slurms_words_and_leaves_no_file(slurm: FakeSlurm) -> None:
+def test_rejected_job_reports_slurms_message_and_leaves_no_pilot_file(slurm: FakeSlurm) -> None:
     slurm.set(refusal="Invalid account or account/partition combination specified")
     with pytest.raises(ProviderError) as raised:
         slurm_provider(slurm, account="nope").provision(order())
@@ -136,7 +136,7 @@ def test_rejected_job_is_explained_in_slurms_words_and_leaves_no_file(slurm: Fak
     assert list((slurm.root / "shared" / "pilots").iterdir()) == []
 
 
-def test_order_beyond_a_submit_limit_is_partly_filled_and_explained(slurm: FakeSlurm) -> None:
+def test_order_beyond_a_submit_limit_is_partly_filled_with_a_reason(slurm: FakeSlurm) -> None:
     slurm.set(accepts=3)
     provider = slurm_provider(slurm)
     result = provider.provision(order(count=5))
@@ -159,7 +159,7 @@ def test_repeated_order_queries_the_accounting_database_for_ended_jobs(slurm: Fa
     assert len(slurm.jobs) == 2
 
 
-def test_repeated_order_is_not_submitted_while_the_accounting_database_is_down(slurm: FakeSlurm) -> None:
+def test_repeated_order_is_not_submitted_during_an_accounting_database_outage(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     slurm.set(accounting="down")
     with pytest.raises(ProviderError, match="Problem talking to the database") as raised:
@@ -169,7 +169,7 @@ def test_repeated_order_is_not_submitted_while_the_accounting_database_is_down(s
     assert len(provider.provision(replace(order(), is_repeated=False)).instances) == 2
 
 
-def test_hanging_program_does_not_outlive_its_time_limit(tmp_path: Path) -> None:
+def test_hanging_slurm_command_is_killed_at_its_time_limit(tmp_path: Path) -> None:
     """The shell's child would keep the pipes open."""
     script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
     with pytest.raises(ProviderError, match="did not end within") as raised:
@@ -204,7 +204,7 @@ def test_unreachable_slurm_raises_timeout_and_creates_no_duplicate_jobs(slurm: F
     assert len(provider.provision(order()).instances) == len(slurm.jobs) == 2
 
 
-def test_missing_programs_are_named_with_the_remedy(slurm: FakeSlurm) -> None:
+def test_missing_slurm_commands_are_named_with_the_remedy(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     (slurm.root / "bin" / "squeue").unlink()
     (slurm.root / "bin" / "sh").symlink_to("/bin/sh")
@@ -213,13 +213,15 @@ def test_missing_programs_are_named_with_the_remedy(slurm: FakeSlurm) -> None:
         provider.list_instances("small")
 
 
-def test_programs_are_found_in_the_configured_directory(slurm: FakeSlurm) -> None:
+def test_slurm_commands_are_found_in_the_configured_directory(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm, bin=str(slurm.root / "bin"))
     provider.commands = LocalCommands({"PATH": "/usr/bin:/bin", "HOME": str(slurm.root)})
     assert len(provider.provision(order()).instances) == len(slurm.jobs) == 2
 
 
-def test_hanging_command_is_abandoned(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_of_a_hanging_command_raises_a_timeout(
+    slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pools.providers.slurm.provider.QUERY_SECONDS", 0.2)
     (slurm.root / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(ProviderError) as raised:

@@ -27,7 +27,7 @@ async def refusal(endpoint: Endpoint, timeouts: Timeouts | None = None) -> SshEr
     return raised.value
 
 
-async def test_command_gets_its_input_and_reports_output_and_exit_code(server: SshServer) -> None:
+async def test_command_receives_its_input_and_returns_output_and_exit_code(server: SshServer) -> None:
     async with connect(server.endpoint()) as connection:
         finished = await connection.run("cat; echo problem >&2; exit 3", b"input")
     assert (finished.exit_code, finished.output, finished.errors) == (3, "input", "problem\n")
@@ -46,7 +46,7 @@ async def test_uploaded_file_is_complete_and_private(server: SshServer, tmp_path
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-async def test_command_that_does_not_end_is_abandoned(server: SshServer) -> None:
+async def test_command_that_does_not_end_times_out(server: SshServer) -> None:
     async with connect(server.endpoint()) as connection:
         with pytest.raises(SshError, match=r"did not finish a command within 0\.2 s") as raised:
             await connection.run("read forever", timeout=0.2)
@@ -60,7 +60,7 @@ async def test_endless_output_is_truncated(server: SshServer) -> None:
     assert len(finished.output) == 1 << 20
 
 
-async def test_changed_host_key_is_refused_before_the_login(server: SshServer, tmp_path: Path) -> None:
+async def test_changed_host_key_is_rejected_before_authentication(server: SshServer, tmp_path: Path) -> None:
     _, other = generate_key(tmp_path / "other")
     logins = server.log.count("Accepted publickey")
     error = await refusal(server.endpoint(host_key=other))
@@ -71,13 +71,13 @@ async def test_changed_host_key_is_refused_before_the_login(server: SshServer, t
     assert server.log.count("Accepted publickey") == logins
 
 
-async def test_server_without_a_key_of_the_pinned_type_is_refused(server: SshServer, tmp_path: Path) -> None:
+async def test_server_without_a_key_of_the_pinned_type_is_rejected(server: SshServer, tmp_path: Path) -> None:
     _, other = generate_key(tmp_path / "other", "ecdsa")
     error = await refusal(server.endpoint(host_key=other))
     assert (error.kind, error.presented) == (SshErrorKind.HOST_KEY, server.host_key)
 
 
-async def test_scan_returns_the_host_key_without_a_login(server: SshServer) -> None:
+async def test_key_scan_returns_the_host_key_without_authentication(server: SshServer) -> None:
     scanned = await scan_host_key(server.endpoint(private_key="", host_key=""))
     assert scanned == server.host_key
 
@@ -87,7 +87,7 @@ async def test_connection_requires_a_pinned_key(server: SshServer) -> None:
     assert (error.kind, "is not pinned" in error.message) == (SshErrorKind.HOST_KEY, True)
 
 
-async def test_unusable_address_or_key_is_explained(server: SshServer) -> None:
+async def test_error_explains_an_unusable_address_or_key(server: SshServer) -> None:
     error = await refusal(server.endpoint(host_key="ssh-foo AAAAB3NzaC1mb28AAAAEYWJjZA=="))
     assert error.kind is SshErrorKind.HOST_KEY
     assert error.message.startswith("the pinned host key of 127.0.0.2 port")
@@ -107,7 +107,7 @@ async def test_error_for_a_wrong_key_or_user_names_the_fingerprint(server: SshSe
     assert (await refusal(server.endpoint(user="not-a-user"))).kind is SshErrorKind.LOGIN
 
 
-async def test_unusable_private_key_is_explained(server: SshServer, tmp_path: Path) -> None:
+async def test_error_explains_an_unusable_private_key(server: SshServer, tmp_path: Path) -> None:
     protected, _ = generate_key(tmp_path / "protected", passphrase="a passphrase")
     for private_key, expected in ((protected, "ssh-keygen -p"), ("no key", "format of OpenSSH")):
         error = await refusal(server.endpoint(private_key=private_key))
@@ -130,7 +130,7 @@ async def test_unreachable_and_silent_servers_cause_different_errors(server: Ssh
             await scan_host_key(replace(server.endpoint(), port=port), SHORT)
 
 
-async def test_connection_passes_through_a_bastion(server: SshServer, tmp_path: Path) -> None:
+async def test_connection_through_a_bastion_succeeds(server: SshServer, tmp_path: Path) -> None:
     with ssh_server(tmp_path / "bastion", "127.0.0.3") as bastion:
         endpoint = server.endpoint(bastion=bastion.endpoint())
         async with connect(endpoint) as connection:

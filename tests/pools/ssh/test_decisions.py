@@ -42,18 +42,18 @@ SUITABLE = HostFacts(root="root", python="3.11.2", cpus=8)
         (Host(is_removed=True), Task.FORGET, HostState.REMOVING),
     ],
 )
-def test_next_task_follows_from_the_state(host: Host, task: Task | None, state: HostState) -> None:
+def test_next_task_is_derived_from_the_host_state(host: Host, task: Task | None, state: HostState) -> None:
     assert next_task(host, NOW, watched_for=LONG) is task
     assert host_state(host) is state
 
 
-def test_silence_from_before_a_restart_of_berth_does_not_count() -> None:
+def test_missing_reports_before_a_restart_of_berth_do_not_count() -> None:
     silent = replace(JOINED, silent_for=LONG)
     assert next_task(silent, NOW, watched_for=timedelta(seconds=10)) is None
     assert next_task(silent, NOW, watched_for=SILENT_AFTER) is Task.INSTALL
 
 
-def test_retry_delay_is_capped_and_not_prolonged_by_setting_the_clock_back() -> None:
+def test_retry_delay_is_capped_and_unaffected_by_a_clock_set_back() -> None:
     assert [retry_delay(failures) for failures in (1, 2, 3)] == [
         RETRY_FIRST,
         2 * RETRY_FIRST,
@@ -79,13 +79,13 @@ def test_retry_delay_is_capped_and_not_prolonged_by_setting_the_clock_back() -> 
         ),
     ],
 )
-def test_unsuitable_hosts_are_explained(facts: HostFacts, expected: str) -> None:
+def test_unsuitable_hosts_are_reported_with_the_reason(facts: HostFacts, expected: str) -> None:
     problems = facts.problems("ours")
     assert len(problems) == bool(expected)
     assert expected in "".join(problems)
 
 
-def test_probe_measures_this_machine_and_finds_an_agent(tmp_path: Path) -> None:
+def test_probe_script_reports_hardware_and_an_installed_agent(tmp_path: Path) -> None:
     home = tmp_path / "it's here" / "berth-machine"
     home.mkdir(parents=True)
     settings = {"BERTH_INSTALLATION": "it's ours", "BERTH_POOL": "metal", "BERTH_URL": "https://b"}
@@ -104,7 +104,7 @@ def test_probe_measures_this_machine_and_finds_an_agent(tmp_path: Path) -> None:
         assert facts.agent_installation == "it's ours"
 
 
-def test_malformed_facts_are_ignored() -> None:
+def test_malformed_host_facts_are_ignored() -> None:
     facts = parse_facts(
         "cpus=many\nmemory_mib=\x1b[31m9\nwelcome to this host\ngpu=NVIDIA L4\ngpu=NVIDIA L4\n"
     )

@@ -51,7 +51,7 @@ def stage(
     stage.wait(lambda: stage.kill_agents() or not stage.agent_pids())
 
 
-def test_agents_are_installed_join_and_are_uninstalled_with_their_files(
+def test_installed_agents_join_and_are_completely_uninstalled(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     first = host_entry(server, "box-1", tmp_path)
@@ -74,7 +74,7 @@ def test_agents_are_installed_join_and_are_uninstalled_with_their_files(
     assert stage.agent_pids() == []
 
 
-def test_lost_agent_is_restarted_and_keeps_its_place(
+def test_lost_agent_is_restarted_and_keeps_its_node(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     stage.edit(host_entry(server, "box-1", tmp_path), **ENV)
@@ -91,7 +91,7 @@ def test_lost_agent_is_restarted_and_keeps_its_place(
     assert (stage.host("box-1").failures, stage.host("box-1").message) == (0, "")
 
 
-def test_killing_berth_during_an_installation_duplicates_nothing(
+def test_killing_berth_during_an_installation_creates_no_duplicates(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     stage.edit(host_entry(server, "box-1", tmp_path), **ENV)
@@ -105,7 +105,7 @@ def test_killing_berth_during_an_installation_duplicates_nothing(
     stage.wait(lambda: len(stage.agents()) == 1)
 
 
-def test_host_with_an_unexpected_key_is_rejected_and_not_touched(
+def test_host_with_an_unexpected_key_is_rejected_and_left_unchanged(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     _, other = generate_key(tmp_path / "other")
@@ -140,7 +140,9 @@ def test_hanging_host_does_not_delay_other_hosts(stage: SshPool, server: SshServ
         assert stage.state("hangs") is HostState.INSTALLING
 
 
-def test_host_problems_are_explained(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
+def test_host_problems_are_reported_with_the_reason(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
     stage.edit(
         host_entry(server, "no-user", tmp_path, user="not-a-user"),
         {**host_entry(server, "no-key", tmp_path), "address": "127.0.0.4", "key": "secret:other"},
@@ -154,7 +156,7 @@ def test_host_problems_are_explained(stage: SshPool, server: SshServer, tmp_path
     )
 
 
-def test_agent_of_another_installation_is_not_touched(
+def test_agent_of_another_installation_is_left_unchanged(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     entry = host_entry(server, "box-1", tmp_path)
@@ -168,7 +170,7 @@ def test_agent_of_another_installation_is_not_touched(
     assert sorted(path.name for path in environment.parent.iterdir()) == ["environment", "machine-id"]
 
 
-def test_hosts_behind_a_bastion_are_installed_and_uninstalled(
+def test_agents_behind_a_bastion_are_installed_and_uninstalled(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     with ssh_server(tmp_path / "bastion", "127.0.0.3") as bastion:
@@ -182,7 +184,7 @@ def test_hosts_behind_a_bastion_are_installed_and_uninstalled(
     assert not (tmp_path / "box-1/berth-machine").exists()
 
 
-def test_changed_variables_are_installed_without_a_new_machine(
+def test_changed_variables_are_applied_without_a_new_registration(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     entry = host_entry(server, "box-1", tmp_path)
@@ -199,7 +201,7 @@ def test_changed_variables_are_installed_without_a_new_machine(
 
 
 @pytest.mark.heavy
-def test_killing_berth_at_random_times_leaves_nothing_behind(
+def test_killing_berth_at_random_times_leaves_no_agent_behind(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     """The host is added and removed while Berth is killed. Visits of killed processes continue."""

@@ -8,7 +8,7 @@ from tests.scheduler.stage import Stage
 
 
 @pytest.mark.shows("RAI-15")
-def test_gang_is_bound_to_nodes_devices_storage_and_one_address(stage: Stage) -> None:
+def test_gang_is_bound_to_nodes_devices_storage_and_a_rendezvous_address(stage: Stage) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     stage.tick()
     pods = stage.pods(workload)
@@ -40,7 +40,7 @@ def test_ranks_on_several_machines_rendezvous_at_rank_0(
 
 
 @pytest.mark.shows("RAI-15")
-def test_gang_is_bound_completely_or_not_at_all(stage: Stage) -> None:
+def test_gang_binding_is_atomic(stage: Stage) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 5, "gpu": 1}])
     stage.tick()
     assert list(stage.pods(workload)) == []

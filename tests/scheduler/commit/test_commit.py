@@ -120,7 +120,7 @@ def test_many_workloads_are_committed_in_few_statements(
     assert len(outcome.applied) == 8
 
 
-def test_observe_statement_count_does_not_grow_with_workloads(
+def test_statement_count_of_an_observation_does_not_grow_with_workloads(
     stage: Stage, django_assert_num_queries: Any
 ) -> None:
     stage.submit("first")
@@ -132,7 +132,7 @@ def test_observe_statement_count_does_not_grow_with_workloads(
         observe(stage.clock.now(), SpecCache())
 
 
-def test_workloads_in_two_pools_start_in_one_commit(stage: Stage) -> None:
+def test_workloads_of_two_pools_start_in_one_commit(stage: Stage) -> None:
     other = NodePool.objects.create(
         name="other",
         provider="fake",
@@ -165,7 +165,7 @@ def pods_taken(stage: Stage, seen: ClusterView) -> None:
 
 @pytest.mark.parametrize("race", [cpu_taken, memory_taken, pods_taken])
 @pytest.mark.parametrize("judged", [True, False])
-def test_lost_capacity_drops_only_the_bundle_that_needs_it(
+def test_only_the_bundle_that_needs_lost_capacity_is_dropped(
     stage: Stage, race: Callable[[Stage, ClusterView], None], judged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both Berth's check and the database constraint detect the lost capacity."""
@@ -196,7 +196,7 @@ def test_lost_capacity_drops_only_the_bundle_that_needs_it(
     assert (stage.phase(late), stage.phase(small)) == (Phase.PENDING, Phase.STARTING)
 
 
-def test_deadlock_drops_bundles_and_does_not_count_as_a_database_outage(
+def test_deadlock_drops_bundles_without_counting_as_a_database_outage(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.submit("first")

@@ -34,7 +34,7 @@ def test_borrowed_gpus_are_reclaimed_for_a_project_within_quota(stage: Stage) ->
     assert borrowed.backoff_until > stage.clock.now()
 
 
-def test_eviction_records_victim_preemptor_rule_and_numbers(stage: Stage) -> None:
+def test_eviction_record_includes_victim_preemptor_rule_and_numbers(stage: Stage) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     stage.tick(2)
     stage.clock.advance(100)
@@ -126,7 +126,7 @@ def test_moved_workload_restarts_on_another_node_without_backoff(stage: Stage) -
     ] == []
 
 
-def test_elastic_victim_is_scaled_down_before_any_victim_is_stopped(stage: Stage) -> None:
+def test_elastic_victim_is_scaled_down_before_other_victims_are_stopped(stage: Stage) -> None:
     growing = [{"name": "worker", "min": 1, "max": 4, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=growing)
     stage.tick(4)
@@ -143,7 +143,7 @@ def test_elastic_victim_is_scaled_down_before_any_victim_is_stopped(stage: Stage
         assert not Eviction.objects.filter(entire_workload=True).exists()
 
 
-def test_reservation_is_dropped_when_a_limit_is_set_later(stage: Stage) -> None:
+def test_reservation_that_exceeds_a_new_limit_is_dropped(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())
@@ -157,7 +157,7 @@ def test_reservation_is_dropped_when_a_limit_is_set_later(stage: Stage) -> None:
     assert high.reason == "ProjectLimit"
 
 
-def test_workload_with_higher_priority_does_not_take_reserved_resources(stage: Stage) -> None:
+def test_higher_priority_workload_cannot_use_reserved_resources(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())

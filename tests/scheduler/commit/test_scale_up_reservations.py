@@ -132,7 +132,7 @@ def test_moved_workload_keeps_its_reservation(stage: Stage) -> None:
     assert (pod.run, pod.node_id, pod.allocation.devices) == (2, promise.node_id, promise.devices)
 
 
-def test_cancelled_workload_loses_the_reservation_of_its_move(stage: Stage) -> None:
+def test_cancelled_workload_loses_its_reservation_for_a_move(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
     stage.cast.pool.save()
     one = [{"name": "worker", "replicas": 1, "gpu": 1}]

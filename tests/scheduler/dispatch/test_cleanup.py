@@ -71,7 +71,7 @@ def test_scheduler_loop_cleans_up_deleted_workloads(stage: Stage) -> None:
     assert not Leftover.objects.exists()
 
 
-def test_workspace_deletion_is_queued_again_only_if_it_was_lost(stage: Stage) -> None:
+def test_workspace_deletion_is_requeued_only_if_it_was_lost(stage: Stage) -> None:
     control.delete(actor=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
     assert [sum(queue_workspaces(now, stage.loop.context)) for _ in range(2)] == [1, 0]
@@ -81,13 +81,13 @@ def test_workspace_deletion_is_queued_again_only_if_it_was_lost(stage: Stage) ->
     assert sum(queue_workspaces(now + 2 * RETRY_INTERVAL, stage.loop.context)) == 0
 
 
-def test_workspace_deletion_may_run_twice(stage: Stage) -> None:
+def test_workspace_deletion_is_idempotent(stage: Stage) -> None:
     control.delete(actor=stage.cast.alice, workload=ended(stage))
     left = Leftover.objects.get(kind="workspace")
     assert [tasks.clear_workspace(left.pk) for _ in range(2)] == [True, False]
 
 
-def test_failed_cleanup_is_repeated_later(stage: Stage) -> None:
+def test_failed_cleanup_is_retried_later(stage: Stage) -> None:
     workload = ended(stage)
     control.delete(actor=stage.cast.alice, workload=workload)
     stage.runtime.next("drop_workspace", RuntimeFailure("the disk is unavailable"))
@@ -99,7 +99,7 @@ def test_failed_cleanup_is_repeated_later(stage: Stage) -> None:
     assert not Leftover.objects.filter(name=str(workload.pk)).exists()
 
 
-def test_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
+def test_workload_that_never_ran_needs_no_cleanup(stage: Stage) -> None:
     workload = control.cancel(actor=stage.cast.alice, workload=stage.submit())
     control.delete(actor=stage.cast.alice, workload=workload)
     assert not Leftover.objects.exists()

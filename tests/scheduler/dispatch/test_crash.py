@@ -77,7 +77,7 @@ def expire_lease() -> None:
         cursor.execute("UPDATE berth_db_lease SET expires_at = clock_timestamp() - interval '1 second'")
 
 
-def test_replaced_leader_writes_nothing(stage: Stage) -> None:
+def test_replaced_leader_cannot_write(stage: Stage) -> None:
     old = stage.loop
     workload = stage.submit()
     held_lease = old.context.held_lease

@@ -47,7 +47,7 @@ def failure(fault: RegistryFault) -> RegistryError:
     return RegistryError(fault, f"{fault} happened.")
 
 
-def test_gang_starts_with_its_digest_once_the_tag_is_resolved(stage: Stage) -> None:
+def test_gang_starts_with_the_image_digest_once_the_tag_is_resolved(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE, image_pull_policy="always", roles=GANG)
     other = stage.submit("other", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     stage.tick(2)
@@ -66,7 +66,7 @@ def test_gang_starts_with_its_digest_once_the_tag_is_resolved(stage: Stage) -> N
     assert stage.registries.requests == [(IMAGE, "")]
 
 
-def test_all_pods_of_a_run_use_the_digest_of_the_run(stage: Stage) -> None:
+def test_all_pods_of_a_run_use_the_same_image_digest(stage: Stage) -> None:
     roles = [{"name": "worker", "min": 1, "max": 2, "gpu": 1}]
     workload = started(stage, roles=roles, kind="elastic", restart_policy={"kind": "on_failure"})
     assert len(orders(stage, workload)) == 2
@@ -83,7 +83,7 @@ def test_all_pods_of_a_run_use_the_digest_of_the_run(stage: Stage) -> None:
     assert list(RunImage.objects.values_list("run", "digest")) == [(1, FIRST), (2, SECOND)]
 
 
-def test_reference_by_digest_needs_no_registry(stage: Stage) -> None:
+def test_image_reference_with_a_digest_needs_no_registry_lookup(stage: Stage) -> None:
     workload = stage.submit(image=f"{IMAGE}@{FIRST}")
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
@@ -91,7 +91,7 @@ def test_reference_by_digest_needs_no_registry(stage: Stage) -> None:
     assert (stage.registries.requests, RunImage.objects.get().digest) == ([], FIRST)
 
 
-def test_transient_failure_is_shown_and_the_lookup_is_retried_later(stage: Stage) -> None:
+def test_transient_lookup_failure_is_shown_and_retried_later(stage: Stage) -> None:
     fault = RegistryFault.UNREACHABLE
     stage.registries.digests[IMAGE] = failure(fault)
     workload = stage.submit(image=IMAGE)
@@ -115,7 +115,7 @@ def test_transient_failure_is_shown_and_the_lookup_is_retried_later(stage: Stage
     assert (RunImage.objects.get().digest, RunImage.objects.get().error) == (FIRST, "")
 
 
-def test_permanent_failure_ends_the_workload_with_its_reason(stage: Stage) -> None:
+def test_permanent_lookup_failure_fails_the_workload_with_its_reason(stage: Stage) -> None:
     fault = RegistryFault.NOT_FOUND
     stage.registries.digests[IMAGE] = failure(fault)
     workload = stage.submit(image=IMAGE, restart_policy={"kind": "always"})
@@ -125,7 +125,7 @@ def test_permanent_failure_ends_the_workload_with_its_reason(stage: Stage) -> No
     assert (workload.gpu_milli_now, orders(stage, workload)) == (0, [])
 
 
-def test_silent_registry_fails_the_workload_after_the_start_timeout(stage: Stage) -> None:
+def test_unresponsive_registry_fails_the_workload_after_the_start_timeout(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
     stage.clock.advance(300)
@@ -146,7 +146,7 @@ def test_digest_that_arrives_after_cancellation_is_discarded(stage: Stage) -> No
 
 
 @pytest.mark.heavy
-def test_next_run_looks_up_its_own_digest_after_an_eviction(stage: Stage) -> None:
+def test_next_run_after_an_eviction_looks_up_its_own_digest(stage: Stage) -> None:
     whole = [{"name": "worker", "replicas": 4, "gpu": 1}]
     workload = stage.submit(image=IMAGE, roles=whole, priority=10)
     stage.tick(2)
@@ -161,7 +161,7 @@ def test_next_run_looks_up_its_own_digest_after_an_eviction(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("name", ["dispatch.images", "dispatch.before_start", "dispatch.started"])
-def test_killed_scheduler_neither_loses_nor_duplicates_the_digest(stage: Stage, name: str) -> None:
+def test_scheduler_crash_neither_loses_nor_duplicates_the_digest(stage: Stage, name: str) -> None:
     stage.registries.digests[IMAGE] = FIRST
     workload = stage.submit(image=IMAGE, roles=GANG)
     stage.tick()
@@ -185,7 +185,7 @@ def test_killed_scheduler_neither_loses_nor_duplicates_the_digest(stage: Stage, 
     assert len(stage.registries.requests) == 1
 
 
-def test_lookup_lost_by_a_killed_scheduler_is_repeated(stage: Stage) -> None:
+def test_digest_lookup_lost_in_a_scheduler_crash_is_repeated(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
     stage.registries = type(stage.registries)()
@@ -195,7 +195,7 @@ def test_lookup_lost_by_a_killed_scheduler_is_repeated(stage: Stage) -> None:
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_lookup_and_pull_use_the_credentials_of_the_project(stage: Stage) -> None:
+def test_digest_lookup_and_pull_use_the_projects_credentials(stage: Stage) -> None:
     content = SecretContent(value="pass", registry="ghcr.io", username="robot")
     set_project_secret(
         actor=stage.cast.alice, project=stage.cast.vision, name="ghcr", content=content, at=stage.clock.now()
@@ -206,14 +206,14 @@ def test_lookup_and_pull_use_the_credentials_of_the_project(stage: Stage) -> Non
     assert stage.registries.requests == [(IMAGE, order.registry_auth)]
 
 
-def test_pods_of_an_idle_role_run_without_the_image(stage: Stage) -> None:
+def test_pods_of_an_idle_role_need_no_image(stage: Stage) -> None:
     roles = [{"name": "worker", "gpu": 1}, {"name": "ps", "cpu": 1, "idle": True}]
     workload = started(stage, roles=roles)
     assert sorted(bool(order.image) for order in orders(stage, workload)) == [False, True]
 
 
 @pytest.mark.heavy
-def test_progress_of_a_pull_is_shown_at_most_once_a_second(stage: Stage) -> None:
+def test_pull_progress_is_updated_at_most_once_a_second(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     stage.registries.digests[IMAGE] = FIRST
     workload = stage.submit(image=IMAGE, roles=GANG)
@@ -240,7 +240,7 @@ def test_progress_of_a_pull_is_shown_at_most_once_a_second(stage: Stage) -> None
     assert workload.message == "All required pods of the gang are running."
 
 
-def test_pull_that_makes_progress_may_exceed_the_start_timeout(stage: Stage) -> None:
+def test_progressing_pull_may_exceed_the_start_timeout(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     stage.registries.digests[IMAGE] = FIRST
     workload = stage.submit(image=IMAGE, roles=[{"name": "worker", "gpu": 1}])

@@ -78,7 +78,7 @@ def test_no_node_is_released_without_a_policy_or_while_paused(stage: PoolStage) 
     assert stage.nodes() == dict.fromkeys(range(3), "ready")
 
 
-def test_underutilized_node_is_emptied_and_released(stage: PoolStage) -> None:
+def test_underutilized_node_is_drained_and_released(stage: PoolStage) -> None:
     a, b, c = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
@@ -178,14 +178,14 @@ def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
     assert stage.pool().nodes_desired == 2
 
 
-def test_non_preemptible_workload_keeps_its_node(stage: PoolStage) -> None:
+def test_node_with_a_non_preemptible_workload_is_not_released(stage: PoolStage) -> None:
     submit_one_per_node(stage, preemptible=False)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(HOUR / 2)
     assert stage.pool().nodes_desired == 3
 
 
-def test_pending_workload_keeps_all_nodes(stage: PoolStage) -> None:
+def test_no_node_is_released_while_a_workload_is_pending(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised", nodes=(1, 3))
     stage.submit("big", roles=[{"name": "worker", "replicas": 2, "gpu": 2}])
@@ -201,7 +201,7 @@ def _kill_at(name: str) -> Callable[[str], None]:
     return listener
 
 
-def test_crash_during_a_release_leaves_no_partial_release(stage: PoolStage) -> None:
+def test_crash_during_a_release_leaves_no_partial_state(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
@@ -218,7 +218,7 @@ def test_crash_during_a_release_leaves_no_partial_release(stage: PoolStage) -> N
     assert stage.nodes() == {0: "ready", 1: "ready"}
 
 
-def test_lost_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
+def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolStage) -> None:
     """The move is checked again under a lock, so a node cordoned since the decision accepts no workload."""
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")

@@ -7,7 +7,7 @@ from tests.scheduler.dispatch.test_workload_endings import ONE, running
 from tests.scheduler.stage import Stage
 
 
-def test_warning_about_a_running_pod_is_recorded_once_as_an_event_of_its_workload(stage: Stage) -> None:
+def test_warning_about_a_running_pod_creates_one_workload_event(stage: Stage) -> None:
     workload = running(stage)
     (pod, *_) = stage.pods(workload)
     text = "1 process was killed at the memory limit: limit 64 MiB, peak 64 MiB"
@@ -22,7 +22,7 @@ def test_warning_about_a_running_pod_is_recorded_once_as_an_event_of_its_workloa
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_workload_with_a_full_workspace_fails_with_that_reason(stage: Stage) -> None:
+def test_workload_with_a_full_workspace_fails_with_the_reason(stage: Stage) -> None:
     NodePool.objects.update(workspace_limit_mib=20)
     workload = running(stage, roles=ONE)
     (pod,) = stage.pods(workload)

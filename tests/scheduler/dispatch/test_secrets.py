@@ -33,7 +33,7 @@ def workload(stage: Stage) -> Workload:
     return stage.submit(secrets=USES, restart_policy={"kind": "on_failure"})
 
 
-def test_pod_gets_the_secrets_of_its_document(stage: Stage, workload: Workload) -> None:
+def test_pod_receives_the_secrets_of_its_document(stage: Stage, workload: Workload) -> None:
     stage.tick(2)
     order = find_order(stage, workload)
     assert order.secret_env["HF_TOKEN"] == "first"
@@ -41,7 +41,7 @@ def test_pod_gets_the_secrets_of_its_document(stage: Stage, workload: Workload) 
     assert "first" not in str(order), "a log of the order contains no secret"
 
 
-def test_next_run_gets_the_changed_secret(stage: Stage, workload: Workload) -> None:
+def test_next_run_receives_the_changed_secret(stage: Stage, workload: Workload) -> None:
     stage.tick(2)
     set_token(stage, "second")
     assert find_order(stage, workload).secret_env["HF_TOKEN"] == "first"

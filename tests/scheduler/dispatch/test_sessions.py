@@ -100,7 +100,7 @@ def test_session_starts_as_a_gang_once_all_its_nodes_fit(stage: Stage) -> None:
     assert len(stage.pods(session.workload, "running")) == 5
 
 
-def test_session_pods_get_an_address_and_a_secret_outside_the_spec(play: SessionPlay) -> None:
+def test_session_pods_receive_an_address_and_a_secret_outside_the_spec(play: SessionPlay) -> None:
     [order, _] = [play.stage.runtime.order(str(pod.pk)) for pod in play.pods]
     assert order.env["BERTH_URL"] == "http://testserver"
     assert session_workers.authenticate_pod(order.secret_env["BERTH_SESSION_SECRET"]).rank == 0
@@ -109,7 +109,7 @@ def test_session_pods_get_an_address_and_a_secret_outside_the_spec(play: Session
 
 
 @pytest.mark.shows("SKY-07")
-def test_calls_are_spread_over_ready_nodes(play: SessionPlay) -> None:
+def test_calls_are_distributed_across_ready_nodes(play: SessionPlay) -> None:
     play.add(b"a", b"b", b"c")
     first, second = play.take(0), play.take(1)
     assert (list(first), list(second)) == ([b"a"], [b"b"])
@@ -117,7 +117,7 @@ def test_calls_are_spread_over_ready_nodes(play: SessionPlay) -> None:
     assert list(play.take(1)) == [b"c"]
 
 
-def test_call_with_a_lost_response_is_sent_again_but_counts_once(play: SessionPlay) -> None:
+def test_call_with_a_lost_response_is_redelivered_but_counts_as_one_attempt(play: SessionPlay) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     assert play.take(0) == {b"a": number}
@@ -126,7 +126,7 @@ def test_call_with_a_lost_response_is_sent_again_but_counts_once(play: SessionPl
     assert [one.attempts for one in play.ended()] == [1]
 
 
-def test_returned_call_may_be_sent_to_the_same_node(play: SessionPlay) -> None:
+def test_call_returned_by_a_node_may_be_sent_to_it_again(play: SessionPlay) -> None:
     """The call is sent again even while the node's last poll, which contains the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]
@@ -135,7 +135,7 @@ def test_returned_call_may_be_sent_to_the_same_node(play: SessionPlay) -> None:
     assert play.take(0, having=(number,)) == {b"a": number}
 
 
-def test_call_sent_twice_is_stored_once(play: SessionPlay) -> None:
+def test_call_submitted_twice_is_stored_once(play: SessionPlay) -> None:
     new = [NewCall(uuid.uuid4(), b"a")]
     calls.add(session=play.session, calls=new)
     calls.add(session=play.session, calls=new)
@@ -151,7 +151,7 @@ def test_results_are_deleted_after_the_client_received_them(play: SessionPlay) -
     assert not Call.objects.filter(session=play.session).exists()
 
 
-def test_first_result_ends_the_call(play: SessionPlay) -> None:
+def test_first_result_completes_the_call(play: SessionPlay) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     play.accept_results(1, number, result=b"first")
@@ -159,7 +159,7 @@ def test_first_result_ends_the_call(play: SessionPlay) -> None:
     assert [(one.outcome, one.result) for one in play.ended()] == [("value", b"first")]
 
 
-def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: SessionPlay) -> None:
+def test_call_of_a_lost_worker_is_retried_up_to_its_limit(play: SessionPlay) -> None:
     play.add(b"a")
     for ended in (0, 0, 1):
         assert {**play.take(0), **play.take(1)}.keys() == {b"a"}
@@ -173,7 +173,7 @@ def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: SessionPlay) ->
     assert "3 times" in end.error["message"]
 
 
-def test_worker_accepts_calls_again_after_a_long_silence(play: SessionPlay) -> None:
+def test_unresponsive_worker_receives_calls_again_once_it_polls(play: SessionPlay) -> None:
     play.stage.clock.advance(100)
     assert play.ended() == []
     assert play.session.workers.filter(state="ready").count() == 0
@@ -182,7 +182,7 @@ def test_worker_accepts_calls_again_after_a_long_silence(play: SessionPlay) -> N
     assert list(play.take(0)) == [b"a"]
 
 
-def test_interrupted_calls_of_an_evicted_session_run_again(play: SessionPlay) -> None:
+def test_interrupted_calls_of_an_evicted_session_are_rerun(play: SessionPlay) -> None:
     play.add(b"a", b"b")
     assert (list(play.take(0)), list(play.take(1))) == ([b"a"], [b"b"])
     for pod in play.pods:
@@ -223,7 +223,7 @@ def test_broadcast_without_a_node_is_rejected(stage: Stage) -> None:
     assert not play.session.calls.exists()
 
 
-def test_open_calls_fail_with_the_reason_when_the_session_ends(play: SessionPlay) -> None:
+def test_open_calls_of_an_ended_session_fail_with_the_reason(play: SessionPlay) -> None:
     play.add(b"a", b"b", b"c")
     workloads.cancel(actor=play.stage.cast.carol, workload=play.session.workload)
     play.stage.tick(3)
@@ -314,7 +314,7 @@ def test_stored_bytes_of_a_session_are_limited(play: SessionPlay, settings: obje
     assert refused.value.extra["reason"] == "full"
 
 
-def test_dropped_calls_are_not_started(play: SessionPlay) -> None:
+def test_cancelled_calls_are_not_started(play: SessionPlay) -> None:
     keys = play.add(b"a", b"b", b"c")
     calls.cancel_calls(session=play.session, keys=keys[2:])
     for node, payload in ((0, b"a"), (1, b"b")):
@@ -323,7 +323,7 @@ def test_dropped_calls_are_not_started(play: SessionPlay) -> None:
     assert sorted(one.outcome for one in play.ended()) == ["cancelled", "value", "value"]
 
 
-def test_payloads_are_loaded_only_when_calls_are_delivered(play: SessionPlay) -> None:
+def test_call_payloads_are_loaded_only_on_delivery(play: SessionPlay) -> None:
     play.add(b"a", b"b")
     keys = play.add(b"c")
     number = play.take(0)[b"a"]
@@ -337,7 +337,7 @@ def test_payloads_are_loaded_only_when_calls_are_delivered(play: SessionPlay) ->
     assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))
 
 
-def test_deleting_the_workload_deletes_its_calls(play: SessionPlay) -> None:
+def test_calls_are_deleted_with_their_workload(play: SessionPlay) -> None:
     play.add(b"a")
     sessions.end_session(actor=play.stage.cast.dave, session=play.session)
     play.stage.tick(2)

@@ -59,7 +59,7 @@ def test_signal_is_reported_as_a_shell_exit_code() -> None:
         ("always", 1, 0, "pending"),
     ],
 )
-def test_restart_policy_determines_what_follows_a_failure(
+def test_restart_policy_determines_the_outcome_of_a_failure(
     kind: str, most: int | None, restarts: int, leads_to: str
 ) -> None:
     policy = RestartPolicy(kind=kind, max_restarts=most)  # type: ignore[arg-type]
@@ -69,13 +69,13 @@ def test_restart_policy_determines_what_follows_a_failure(
     assert step.counts_as_restart is (leads_to == "pending")
 
 
-def test_always_policy_restarts_a_succeeded_gang() -> None:
+def test_restart_policy_always_restarts_a_succeeded_gang() -> None:
     step = verdict(gang("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
     assert step is not None
     assert (step.next_phase, step.counts_as_restart) == ("pending", True)
 
 
-def test_lost_pod_makes_the_gang_stale_without_counting_as_failure() -> None:
+def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
     step = verdict(gang("running", "lost"))
     assert step is not None
     assert (step.to, step.stale) == ("", True)
@@ -93,7 +93,7 @@ def test_complete_gang_is_not_stale() -> None:
     assert (step.to, step.stale) == ("", False)
 
 
-def test_stopping_gang_reaches_its_next_phase_once_no_pod_is_left() -> None:
+def test_stopping_gang_enters_its_next_phase_once_all_pods_have_ended() -> None:
     assert verdict(gang("stopped", "stopping", phase="stopping", next_phase="pending")) is None
     step = verdict(gang("stopped", "stopped", phase="stopping", next_phase="pending", reason="Reclaimed"))
     assert step is not None
@@ -109,7 +109,7 @@ def test_gang_that_succeeded_before_it_stopped_counts_as_completed_unless_cancel
     assert step.to == to
 
 
-def test_tree_runs_when_enough_children_run() -> None:
+def test_role_tree_runs_when_enough_children_run() -> None:
     tree = Group("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
     pods = [PodFact("a", 0, "running"), PodFact("b", 0, "starting"), PodFact("c", 0, "running")]
     step = verdict(gang(pods=pods, tree=tree, phase="starting"))
@@ -134,7 +134,7 @@ def gang_with_idle_role(*work: str, idle: str = "running", **more: object) -> Ga
     return gang(pods=pods, tree=tree, idle_roles=frozenset({"pserver"}), **more)
 
 
-def test_idle_replicas_stop_once_all_others_succeeded() -> None:
+def test_idle_replicas_stop_once_all_others_have_succeeded() -> None:
     assert verdict(gang_with_idle_role("succeeded", "running")) is None
     step = verdict(gang_with_idle_role("succeeded", "succeeded"))
     assert step is not None

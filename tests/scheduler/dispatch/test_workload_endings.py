@@ -58,7 +58,7 @@ def test_failure_reason_names_a_pod_killed_at_its_memory_limit(stage: Stage) -> 
     assert stage.pods(workload)[0].stop_reason == "OutOfMemory"
 
 
-def test_failed_gang_restarts_as_often_as_its_policy_allows(stage: Stage) -> None:
+def test_failed_gang_restarts_up_to_its_restart_limit(stage: Stage) -> None:
     workload = running(stage, restart_policy={"kind": "on_failure", "max_restarts": 1})
     stage.finish(workload, exit_code=1)
     stage.tick(2)
@@ -84,7 +84,7 @@ def test_each_run_has_its_own_rendezvous_address(stage: Stage) -> None:
     assert workload.rendezvous != first
 
 
-def test_unstartable_command_is_reported(stage: Stage) -> None:
+def test_command_that_cannot_be_started_is_reported(stage: Stage) -> None:
     workload = stage.submit(roles=ONE)
     stage.runtime.runs_immediately = False
     stage.tick()
@@ -95,7 +95,7 @@ def test_unstartable_command_is_reported(stage: Stage) -> None:
     assert "no such program" in workload.message
 
 
-def test_pods_lost_with_their_host_do_not_count_as_failure(stage: Stage) -> None:
+def test_pods_lost_with_their_host_do_not_count_as_failures(stage: Stage) -> None:
     workload = running(stage)
     for pod in stage.pods(workload):
         stage.runtime.end(str(pod.pk), signal=15, cause=PodCause.HOST_STOPPED, message="the host was stopped")
@@ -117,7 +117,7 @@ def test_stale_gang_is_stopped_after_its_grace_period(stage: Stage) -> None:
     assert Eviction.objects.get().kind == "stale_gang"
 
 
-def test_gang_with_a_replaced_pod_keeps_running(stage: Stage) -> None:
+def test_gang_keeps_running_after_a_lost_pod_is_replaced(stage: Stage) -> None:
     workload = running(stage)
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
     stage.tick()
@@ -140,7 +140,7 @@ def test_run_that_exceeds_max_runtime_fails_with_the_reason(stage: Stage) -> Non
     assert workload.reason == "MaxRuntimeExceeded"
 
 
-def test_unstartable_gang_releases_its_devices(stage: Stage) -> None:
+def test_gang_that_cannot_start_releases_its_devices(stage: Stage) -> None:
     stage.runtime.next("start", *[RuntimeFailure("no space left on device")] * 500)
     workload = stage.submit()
     stage.tick()
@@ -183,7 +183,7 @@ def test_gang_that_never_reached_its_node_can_be_cancelled(stage: Stage, tmp_pat
     assert stage.phase(workload) == Phase.CANCELLED
 
 
-def test_failed_start_reason_is_cleared_once_the_pod_runs(stage: Stage) -> None:
+def test_start_failure_reason_is_cleared_once_the_pod_runs(stage: Stage) -> None:
     stage.runtime.next("start", RuntimeFailure("no space left on device"))
     workload = stage.submit(roles=ONE)
     stage.tick()
@@ -233,7 +233,7 @@ def test_drain_timeout_evicts_workloads_from_the_node(stage: Stage) -> None:
 
 
 @pytest.mark.shows("SKY-67")
-def test_non_preemptible_workload_may_finish_on_a_draining_node(stage: Stage) -> None:
+def test_draining_node_lets_non_preemptible_workloads_finish(stage: Stage) -> None:
     workload = running(stage, roles=ONE, preemptible=False)
     node = stage.pods(workload)[0].node
     drain_node(actor=stage.cast.alice, node=node, reason="new disks")
@@ -286,7 +286,7 @@ def test_broken_runtime_does_not_block_other_pools(stage: Stage) -> None:
     assert stage.phase(other) == Phase.STARTING
 
 
-def test_dependent_workload_starts_after_its_dependency_completed(stage: Stage) -> None:
+def test_dependent_workload_starts_after_its_dependency_has_completed(stage: Stage) -> None:
     first = running(stage, "first", roles=ONE)
     second = stage.submit("second", roles=ONE, depends_on=["first"])
     third = stage.submit("third", roles=ONE, depends_on=["nobody"])
@@ -300,7 +300,7 @@ def test_dependent_workload_starts_after_its_dependency_completed(stage: Stage) 
     assert third.reason == "DependencyNotMet"
 
 
-def test_missing_dependency_is_reported_until_its_submission(stage: Stage) -> None:
+def test_missing_dependency_is_reported_until_it_is_submitted(stage: Stage) -> None:
     waits = stage.submit("second", roles=ONE, depends_on=["first"])
     stage.tick()
     waits.refresh_from_db()
@@ -315,7 +315,7 @@ def test_missing_dependency_is_reported_until_its_submission(stage: Stage) -> No
     assert waits.message == "Waiting for vision/first to complete."
 
 
-def test_pod_without_a_row_is_stopped_and_ended_pods_are_forgotten(stage: Stage) -> None:
+def test_stray_and_ended_pods_are_removed_from_the_runtime(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     stray = "11111111-2222-4333-8444-555555555555"
     order = stage.runtime.order(str(stage.pods(workload)[0].pk))
@@ -341,7 +341,7 @@ def test_pod_of_a_lost_node_is_stopped_before_its_devices_are_reused(stage: Stag
     assert str(pod.pk) not in stage.runtime.running()
 
 
-def test_pod_that_outlives_its_row_is_stopped(stage: Stage) -> None:
+def test_pod_with_a_deleted_database_row_is_stopped(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
     stage.runtime.next("stop", RuntimeFailure("the disk is full"))
@@ -353,7 +353,7 @@ def test_pod_that_outlives_its_row_is_stopped(stage: Stage) -> None:
     assert str(pod.pk) not in stage.runtime.running()
 
 
-def test_run_without_rendezvous_address_gets_one_before_it_starts(stage: Stage) -> None:
+def test_run_without_a_rendezvous_address_is_assigned_one_before_it_starts(stage: Stage) -> None:
     workload = stage.submit()
     stage.loop.tick(reconcile=False)
     Workload.objects.filter(pk=workload.pk).update(rendezvous=None)

@@ -28,7 +28,7 @@ def cloud(stage: Stage) -> NodePool:
     return pool
 
 
-def test_workload_bursts_to_the_last_pool_only_after_the_stated_time(stage: Stage, cloud: NodePool) -> None:
+def test_workload_bursts_to_the_last_pool_only_after_its_burst_delay(stage: Stage, cloud: NodePool) -> None:
     workload = stage.submit(**BURST)
     stage.tick(2)
     assert stage.phase(workload) == Phase.PENDING
@@ -40,14 +40,16 @@ def test_workload_bursts_to_the_last_pool_only_after_the_stated_time(stage: Stag
     assert {pod.node.pool.name for pod in stage.pods(workload)} == {"cloud"}
 
 
-def test_workload_uses_its_other_pools_before_that_time(stage: Stage, cloud: NodePool) -> None:
+def test_workload_uses_only_its_other_pools_before_the_burst_delay_ends(
+    stage: Stage, cloud: NodePool
+) -> None:
     Node.objects.filter(pool=stage.cast.pool).update(state="ready")
     workload = stage.submit(**BURST)
     stage.tick(2)
     assert {pod.node.pool.name for pod in stage.pods(workload)} == {"local"}
 
 
-def test_submission_prediction_and_explanation_state_the_burst_time_and_price(
+def test_submission_prediction_and_explanation_include_burst_time_and_price(
     stage: Stage, cloud: NodePool
 ) -> None:
     sentence = (
@@ -67,7 +69,7 @@ def test_submission_prediction_and_explanation_state_the_burst_time_and_price(
     assert explain(actor, stored.workload, stage.clock.now()).burst == ""
 
 
-def test_preempted_workload_waits_again_before_it_bursts(stage: Stage, cloud: NodePool) -> None:
+def test_burst_delay_restarts_after_a_preemption(stage: Stage, cloud: NodePool) -> None:
     Node.objects.filter(pool=stage.cast.pool).update(state="ready")
     workload = stage.submit(**BURST)
     stage.tick(2)
@@ -79,9 +81,7 @@ def test_preempted_workload_waits_again_before_it_bursts(stage: Stage, cloud: No
     assert {pod.node.pool.name for pod in stage.pods(workload, "running")} == {"cloud"}
 
 
-def test_dropped_reservation_does_not_restart_the_wait_for_the_last_pool(
-    stage: Stage, cloud: NodePool
-) -> None:
+def test_dropped_reservation_does_not_restart_the_burst_delay(stage: Stage, cloud: NodePool) -> None:
     own = Node.objects.filter(pool=stage.cast.pool)
     own.update(state="booting", ready_at=NOON + timedelta(hours=2))
     workload = stage.submit(**BURST)
@@ -98,7 +98,7 @@ def test_dropped_reservation_does_not_restart_the_wait_for_the_last_pool(
     assert {pod.node.pool.name for pod in stage.pods(workload)} == {"cloud"}
 
 
-def test_burst_needs_two_pools(stage: Stage) -> None:
+def test_burst_requires_at_least_two_pools(stage: Stage) -> None:
     with pytest.raises(Invalid) as error:
         stage.submit(pools=["local"], burst_after=1800)
     assert "burst_after" in str(error.value) and "two or more pools" in str(error.value)

@@ -153,7 +153,7 @@ class Day:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 20))])
-def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_does_not_depend_on_caches(stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []  # collect the differences, because the loop continues after an error
     used_cache: list[bool] = []
 
@@ -181,7 +181,7 @@ def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pyte
     assert Workload.objects.filter(run__gt=0).exists()
 
 
-def test_changes_read_by_a_failed_observation_are_not_lost(
+def test_changes_read_in_a_failed_observation_are_not_lost(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both a new and an ended workload are in the view after the database has interrupted an observation."""

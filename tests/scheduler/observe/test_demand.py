@@ -49,7 +49,7 @@ def test_workload_without_gpus_scales_up_an_empty_pool(stage: Stage, empty_pool:
         ({"replicas": 3, "gpu": 1}, 2, "gpu"),
     ],
 )
-def test_binding_resource_decides_the_number_of_nodes(
+def test_binding_resource_determines_the_number_of_nodes(
     stage: Stage, empty_pool: NodePool, role: dict[str, object], nodes: int, binding: str
 ) -> None:
     stage.submit(roles=[role])
@@ -57,7 +57,7 @@ def test_binding_resource_decides_the_number_of_nodes(
     assert (nodes_desired(empty_pool), empty_pool.pressure["binding"]) == (nodes, binding)
 
 
-def test_node_that_runs_work_without_gpus_is_not_idle(stage: Stage, empty_pool: NodePool) -> None:
+def test_node_that_runs_cpu_only_workloads_is_not_idle(stage: Stage, empty_pool: NodePool) -> None:
     stage.node(0)
     NodePool.objects.update(nodes_desired=1)
     workload = stage.submit(roles=[{"cpu": 1}])
@@ -78,7 +78,7 @@ def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty
     assert nodes_desired(empty_pool) == 4
 
 
-def test_elastic_workload_scales_up_onto_nodes_that_the_pool_adds(stage: Stage, empty_pool: NodePool) -> None:
+def test_elastic_workload_scales_up_onto_added_nodes(stage: Stage, empty_pool: NodePool) -> None:
     stage.node(0)
     NodePool.objects.update(nodes_desired=1)
     workload = stage.submit(roles=[{"name": "trainer", "min": 2, "max": 6, "gpu": 1}])

@@ -42,7 +42,7 @@ def test_raised_priority_moves_a_workload_to_the_front(stage: Stage) -> None:
     assert queued(stage) == ["third", "first", "second"]
 
 
-def test_larger_request_loses_its_place_and_a_smaller_one_keeps_it(stage: Stage) -> None:
+def test_only_an_edit_to_a_larger_request_loses_the_queue_position(stage: Stage) -> None:
     fill(stage)
     for name in ("first", "second", "third"):
         stage.submit(name)
@@ -53,7 +53,7 @@ def test_larger_request_loses_its_place_and_a_smaller_one_keeps_it(stage: Stage)
     assert queued(stage) == ["second", "third", "first"]
 
 
-def test_next_decision_uses_the_edited_document(stage: Stage) -> None:
+def test_next_cycle_uses_the_edited_document(stage: Stage) -> None:
     blocker = fill(stage)
     waiting = stage.submit("waiting", roles=roles(1, 2))
     stage.tick()
@@ -68,7 +68,7 @@ def test_next_decision_uses_the_edited_document(stage: Stage) -> None:
     assert "echo edited" in " ".join(order.command)
 
 
-def test_edit_during_a_decision_is_never_started_as_decided(
+def test_decision_made_before_a_concurrent_edit_is_dropped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = stage.submit("waiting", roles=roles(1, 2))
@@ -87,7 +87,7 @@ def test_edit_during_a_decision_is_never_started_as_decided(
     assert len(pod.allocation.devices) == 2
 
 
-def test_mirror_sees_an_edit_of_the_document_alone(stage: Stage) -> None:
+def test_mirror_detects_an_edit_of_only_the_document(stage: Stage) -> None:
     workload = stage.submit("waiting")
     mirror = WorkloadMirror()
     mirror.read()

@@ -47,23 +47,25 @@ def test_expected_runtime_is_the_80th_percentile_of_the_projects_completed_runs(
     assert expected(stage)["ads"] is None
 
 
-def test_only_the_last_fifty_runs_count(stage: Stage) -> None:
+def test_runtime_estimate_uses_only_the_last_fifty_runs(stage: Stage) -> None:
     complete(stage, *[9000] * 5, *[60] * 50)
     assert expected(stage)["vision"] == 60
 
 
 @pytest.mark.parametrize("columns", [{"phase": "failed"}, {"kind": "interactive"}, {"kind": "service"}])
-def test_failed_runs_sessions_and_services_do_not_count(stage: Stage, columns: dict[str, str]) -> None:
+def test_runtime_estimate_excludes_failed_runs_sessions_and_services(
+    stage: Stage, columns: dict[str, str]
+) -> None:
     complete(stage, 100, 100, 100, 100, 100, **columns)
     assert expected(stage)["vision"] is None
 
 
-def test_four_runs_are_too_few_for_an_estimate(stage: Stage) -> None:
+def test_four_runs_are_too_few_for_a_runtime_estimate(stage: Stage) -> None:
     complete(stage, 100, 100, 100, 100)
     assert expected(stage)["vision"] is None
 
 
-def test_pool_that_never_holds_nodes_needs_no_history(stage: Stage) -> None:
+def test_pool_that_never_holds_nodes_reads_no_run_history(stage: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
     complete(stage, 100, 100, 100, 100, 100)
     assert expected(stage)["vision"] is None
@@ -78,7 +80,7 @@ def test_expected_runtimes_are_refreshed_after_a_few_minutes(stage: Stage) -> No
     assert expected(stage, cache)["vision"] == 100
 
 
-def test_small_workload_waits_behind_held_nodes_after_ten_minutes(small: Stage) -> None:
+def test_nodes_are_held_for_a_large_workload_after_ten_minutes(small: Stage) -> None:
     small.submit("first", roles=ONE)
     small.tick(2, seconds=10)
     large = small.submit("large", roles=BOTH)
@@ -94,7 +96,7 @@ def test_small_workload_waits_behind_held_nodes_after_ten_minutes(small: Stage) 
     assert small.phase(late) in ("starting", "running"), "the nodes are free for others after half an hour"
 
 
-def test_pool_can_disable_holding_nodes(small: Stage) -> None:
+def test_holding_nodes_can_be_disabled_per_pool(small: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
     small.submit("first", roles=ONE)
     small.tick(2, seconds=10)
@@ -105,7 +107,7 @@ def test_pool_can_disable_holding_nodes(small: Stage) -> None:
     assert small.phase(late) in ("starting", "running")
 
 
-def test_workload_of_a_project_with_short_runs_uses_held_nodes(small: Stage) -> None:
+def test_workload_with_a_short_expected_runtime_uses_held_nodes(small: Stage) -> None:
     """The node is held until the first workload has run as long as it declared."""
     complete(small, 60, 60, 60, 60, 60)
     small.submit("first", roles=ONE, max_runtime=7200)

@@ -24,7 +24,7 @@ def forbid_images(stage: Stage, pool: NodePool) -> None:
     edit_pool(actor=stage.cast.alice, pool=pool, changes=FORBID)
 
 
-def test_pending_workload_does_not_start_in_a_pool_that_no_longer_accepts_it(stage: Stage) -> None:
+def test_pending_workload_does_not_start_in_a_pool_that_now_rejects_its_image(stage: Stage) -> None:
     workload = stage.submit(image="ghcr.io/org/train:1")
     forbid_images(stage, stage.cast.pool)
     stage.tick(2)
@@ -36,7 +36,7 @@ def test_pending_workload_does_not_start_in_a_pool_that_no_longer_accepts_it(sta
     assert stage.phase(workload) != Phase.PENDING
 
 
-def test_pending_workload_starts_in_another_pool_that_accepts_it(stage: Stage) -> None:
+def test_pending_workload_starts_in_another_pool_that_accepts_its_image(stage: Stage) -> None:
     other = make.pool("other")
     stage.node(0, pool=other)
     for owner in (stage.cast.research, stage.cast.vision):

@@ -149,7 +149,7 @@ def test_mirror_equals_a_full_read_while_transactions_overlap(writers: list[Writ
     assert len(sizes) > 3, "the writers did not change anything"
 
 
-def test_change_to_any_column_that_is_read_is_noted(template: Workload) -> None:
+def test_change_to_any_mirrored_column_is_detected(template: Workload) -> None:
     mirror = WorkloadMirror()
     mirror.read()
     for name in WorkloadRow._fields[1:]:
@@ -159,7 +159,7 @@ def test_change_to_any_column_that_is_read_is_noted(template: Workload) -> None:
         assert mirror.rows == full()
 
 
-def test_held_task_is_not_live(template: Workload) -> None:
+def test_held_tasks_are_not_mirrored(template: Workload) -> None:
     array = WorkloadArray.objects.create(project=template.project, name="sweep", spec={}, task_count=1)
     Workload.objects.update(array=array, array_index=0)
     mirror = WorkloadMirror()
@@ -170,7 +170,7 @@ def test_held_task_is_not_live(template: Workload) -> None:
         assert mirror.rows.keys() == (set() if held else {template.pk})
 
 
-def test_workload_that_ended_and_was_deleted_between_two_reads_is_forgotten(template: Workload) -> None:
+def test_workload_that_ended_and_was_deleted_between_reads_is_removed(template: Workload) -> None:
     mirror = WorkloadMirror()
     mirror.read()
     Workload.objects.update(phase=Phase.CANCELLED, ended_at=timezone.now())
@@ -179,7 +179,7 @@ def test_workload_that_ended_and_was_deleted_between_two_reads_is_forgotten(temp
     assert mirror.rows == {}
 
 
-def test_every_mirror_sees_a_deletion_before_its_record_expires(template: Workload) -> None:
+def test_every_mirror_reads_a_deletion_record_before_it_expires(template: Workload) -> None:
     first, second = WorkloadMirror(), WorkloadMirror()
     for mirror in (first, second):
         mirror.read()
@@ -193,7 +193,7 @@ def test_every_mirror_sees_a_deletion_before_its_record_expires(template: Worklo
     assert not WorkloadDeletion.objects.exists()
 
 
-def test_everything_is_read_after_an_hour_without_a_read(
+def test_mirror_is_reloaded_after_an_hour_without_a_read(
     template: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror = WorkloadMirror()
@@ -204,7 +204,7 @@ def test_everything_is_read_after_an_hour_without_a_read(
     assert mirror.read() == {template.pk}
 
 
-def test_everything_is_read_on_a_new_connection(template: Workload) -> None:
+def test_mirror_is_reloaded_on_a_new_database_connection(template: Workload) -> None:
     mirror = WorkloadMirror()
     mirror.read()
     write_without_trigger()
@@ -213,7 +213,7 @@ def test_everything_is_read_on_a_new_connection(template: Workload) -> None:
     assert mirror.read() == {template.pk}
 
 
-def test_explanations_do_not_count_as_changes(
+def test_stored_explanations_do_not_count_as_changes(
     template: Workload, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror, fetched = WorkloadMirror(), []
@@ -225,7 +225,7 @@ def test_explanations_do_not_count_as_changes(
     assert [row[4] for row in fetched[0]] == [None]
 
 
-def test_rows_of_a_transaction_that_is_rolled_back_are_forgotten(template: Workload) -> None:
+def test_rows_of_a_rolled_back_transaction_are_discarded(template: Workload) -> None:
     mirror = WorkloadMirror()
     mirror.read()
     with transaction.atomic():
@@ -236,7 +236,7 @@ def test_rows_of_a_transaction_that_is_rolled_back_are_forgotten(template: Workl
     assert mirror.rows == full()
 
 
-def test_everything_is_read_after_the_server_was_replaced(template: Workload) -> None:
+def test_mirror_is_reloaded_after_the_database_server_is_replaced(template: Workload) -> None:
     mirror = WorkloadMirror()
     mirror.read()
     write_without_trigger()

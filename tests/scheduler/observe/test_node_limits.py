@@ -70,14 +70,14 @@ def test_blocker_states_why_no_node_runs_images(stage: Stage) -> None:
     assert stage.phase(plain) != Phase.PENDING
 
 
-def test_nodes_without_a_report_may_run_images(stage: Stage) -> None:
+def test_nodes_that_have_not_reported_are_assumed_to_run_images(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
     assert node_names(stage, workload) == {"local-1"}
 
 
-def test_new_nodes_are_expected_to_lack_features_that_all_nodes_lack(stage: Stage) -> None:
+def test_new_nodes_are_assumed_to_lack_features_that_all_nodes_lack(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     missing = {
         node.name: dict(node.missing_features)
@@ -93,7 +93,7 @@ def test_new_nodes_are_expected_to_lack_features_that_all_nodes_lack(stage: Stag
     assert [dict(shape.missing_features) for shape in shapes if shape] == [{}]
 
 
-def test_nothing_starts_on_a_node_that_must_isolate_pods_but_cannot(stage: Stage) -> None:
+def test_node_that_cannot_provide_required_isolation_runs_no_pods(stage: Stage) -> None:
     report("local-0", "local-1", level="none", policy="require", obstacle=NO_BUBBLEWRAP)
     workload = stage.submit()
     stage.tick(2)
@@ -104,7 +104,7 @@ def test_nothing_starts_on_a_node_that_must_isolate_pods_but_cannot(stage: Stage
     assert stage.phase(workload) != Phase.PENDING
 
 
-def test_second_project_waits_until_the_workspaces_of_the_first_are_deleted(
+def test_second_project_is_placed_only_after_the_firsts_workspaces_are_deleted(
     stage: Stage, speech: Project
 ) -> None:
     report("local-0", "local-1", level="none", obstacle=NO_BUBBLEWRAP)

@@ -14,7 +14,7 @@ def read_all(cache: SpecCache) -> dict[str, specs.ParsedSpec]:
     return {row.name: parsed[row.pk] for row in rows}
 
 
-def test_documents_that_differ_only_in_their_names_are_validated_once(
+def test_documents_that_differ_only_in_name_are_validated_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one", "two", "three"):
@@ -47,7 +47,7 @@ def test_document_of_another_type_is_unreadable(stage: Stage, document: object) 
     assert read_all(SpecCache())["one"] == specs.parse_spec(document)
 
 
-def test_workload_may_depend_on_the_name_of_another_with_the_same_document(stage: Stage) -> None:
+def test_workload_may_depend_on_another_with_the_same_document(stage: Stage) -> None:
     stage.submit("first", depends_on=["second"])
     stage.submit("second", depends_on=["second-of-all"])
     row = Workload.objects.get(name="second")

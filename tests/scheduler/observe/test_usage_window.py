@@ -86,7 +86,9 @@ def since(now: int, mode: dict[str, Any]) -> int:
 @pytest.mark.shows("RAI-74", "RAI-75", "RAI-79")
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("seed", range(2))
-def test_ledger_matches_its_definition_at_every_change(cast: Cast, mode: dict[str, Any], seed: int) -> None:
+def test_usage_ledger_matches_its_definition_at_every_change(
+    cast: Cast, mode: dict[str, Any], seed: int
+) -> None:
     story = make_story(seed, least=WINDOW // STEPS)
 
     def check_error(now: int, usage: Any) -> None:
@@ -99,7 +101,7 @@ def test_ledger_matches_its_definition_at_every_change(cast: Cast, mode: dict[st
     ledger_usage(cast, story, mode, check_error)
 
 
-def test_error_between_points_is_less_than_a_step(cast: Cast) -> None:
+def test_interpolation_error_is_less_than_one_step(cast: Cast) -> None:
     dice = Random(5)
     story = [(dice.randint(1, 4), dice.choice([0.0, 4000.0])) for _ in range(300)]
     step = WINDOW / STEPS
@@ -113,14 +115,14 @@ def test_error_between_points_is_less_than_a_step(cast: Cast) -> None:
     ledger_usage(cast, story, MODES["window"], check_error)
 
 
-def test_unneeded_points_are_deleted(cast: Cast) -> None:
+def test_unneeded_ledger_points_are_deleted(cast: Cast) -> None:
     ledger_usage(cast, [(10, 1000.0)] * 300, MODES["window"])
     assert UsagePoint.objects.count() <= STEPS + 2
     ledger_usage(cast, [(20, 1000.0)] * 20, MODES["half-life"])
     assert not UsagePoint.objects.exists()
 
 
-def test_usage_before_the_window_is_forgotten(stage: Stage) -> None:
+def test_usage_before_the_window_is_discarded(stage: Stage) -> None:
     """An end-to-end test: GPUs are allocated, the scheduler settles the ledger, and the window passes."""
     mode = {"half_life": None, "window": 3600, "tumbling_window": False}
     NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)

@@ -35,7 +35,7 @@ def find_error(image: str, auth: str = "", access: RegistryAccess = RegistryAcce
     return failed.value
 
 
-def test_token_is_requested_from_the_server_named_by_the_registry(tiny: TinyRegistry) -> None:
+def test_token_is_requested_from_the_registrys_authentication_server(tiny: TinyRegistry) -> None:
     tiny.requests.clear()
     assert look_up(tiny.image("private/train:1"), tiny.auth) == DIGEST
     paths = [path.partition("?")[0] for _, path in tiny.requests]
@@ -48,7 +48,7 @@ def test_digest_is_computed_if_the_registry_returns_none(tiny: TinyRegistry) -> 
 
 
 @pytest.mark.parametrize("status", [307, 429, 500, 503])
-def test_unexpected_status_is_transient(tiny: TinyRegistry, status: int) -> None:
+def test_unexpected_status_is_a_transient_error(tiny: TinyRegistry, status: int) -> None:
     error = find_error(tiny.image(f"status-{status}:1"))
     assert (error.fault, error.is_permanent) == (RegistryFault.FAILED, False)
     assert str(error) == f"Registry {tiny.address} responded with status {status}."
@@ -60,14 +60,14 @@ def test_hanging_registry_times_out(tiny: TinyRegistry) -> None:
     assert str(error) == f"Registry {tiny.address} did not respond within 0.05 s."
 
 
-def test_missing_registry_is_unreachable() -> None:
+def test_registry_that_refuses_connections_is_reported_as_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = find_error(f"127.0.0.1:{port}/train:1")
     assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
 
 
-def test_registry_without_tls_is_called_only_if_it_is_listed_as_insecure(tiny: TinyRegistry) -> None:
+def test_registry_without_tls_is_called_only_if_listed_as_insecure(tiny: TinyRegistry) -> None:
     registry = f"127.1:{tiny.address.partition(':')[2]}"  # not recognized as this machine
     error = find_error(f"{registry}/train:1")
     assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
@@ -110,7 +110,7 @@ def test_proxy_in_the_environment_is_used_except_for_this_machine(
         ("quay.io/org/train", None),
     ],
 )
-def test_most_specific_login_is_used(image: str, user: str | None) -> None:
+def test_most_specific_registry_login_is_used(image: str, user: str | None) -> None:
     logins = {"ghcr.io": "all", "ghcr.io/org": "org", "https://index.docker.io/v1/": "hub"}
     auths = {
         key: {"auth": base64.b64encode(f"{name}:pass:word".encode()).decode()} for key, name in logins.items()

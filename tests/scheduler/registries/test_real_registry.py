@@ -32,7 +32,7 @@ def find_error(image: str, auth: str = "") -> RegistryError:
     return failed.value
 
 
-def test_tag_is_resolved_to_the_registrys_digest(registry: Registry) -> None:
+def test_tag_is_resolved_to_its_digest(registry: Registry) -> None:
     image = f"{registry.address}/team/train:1"
     for version in ("1", "2"):
         pushed = registry.push("team/train", layers=[], tag="1", Env=[f"VERSION={version}"])

@@ -108,7 +108,7 @@ def test_member_of_both_projects_sees_both_names(case: Case) -> None:
         assert OTHER in text, (name, view)
 
 
-def test_eviction_numbers_come_from_the_diverging_queues(case: Case) -> None:
+def test_eviction_numbers_are_those_of_the_diverging_queues(case: Case) -> None:
     def queues(name: str, side: str) -> list[str]:
         return [queue["queue"] for queue in json.loads(content(case, name, "rest"))["numbers"][side]]
 
@@ -122,7 +122,7 @@ def test_eviction_numbers_come_from_the_diverging_queues(case: Case) -> None:
     )  # fmt: skip
 
 
-def test_api_page_and_admin_site_use_the_same_sentences(case: Case) -> None:
+def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) -> None:
     summary = json.loads(content(case, "dave", "rest"))["summary"]
     whom = "for a 2-GPU workload of project ads (4 GPUs, entire workload)"
     assert summary == f"vision/{OTHER} was reclaimed {whom}"
@@ -141,7 +141,7 @@ def test_api_page_and_admin_site_use_the_same_sentences(case: Case) -> None:
     assert rest["explanation"][0] == f"Rule: {rest['rule']}."
 
 
-def test_filters_do_not_reveal_hidden_names(case: Case) -> None:
+def test_eviction_filters_do_not_reveal_hidden_names(case: Case) -> None:
     def evictions(name: str, query: str) -> list[Any]:
         sent = {"HTTP_AUTHORIZATION": f"Bearer {issue_token(case.people[name])}"}
         answer = Client().get(f"/api/v1/evictions?{query}", **sent)

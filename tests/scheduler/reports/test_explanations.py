@@ -77,7 +77,7 @@ def test_dry_run_agrees_with_the_next_cycle(stage: Stage) -> None:
     assert stage.phase(high) == Phase.RESERVED
 
 
-def test_invariants_hold_and_a_violation_is_named(stage: Stage) -> None:
+def test_health_check_passes_and_names_a_violated_invariant(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
     assert [check_result for check_result in check_invariants(timezone.now()) if not check_result.ok] == []
@@ -90,7 +90,7 @@ def test_invariants_hold_and_a_violation_is_named(stage: Stage) -> None:
     ] == ["claims_match_allocations"]
 
 
-def test_ended_pod_that_holds_devices_is_reported(stage: Stage) -> None:
+def test_ended_pod_with_allocated_devices_is_reported(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick(2)
     Pod.objects.filter(workload=workload).update(state="succeeded", ended_at=timezone.now())

@@ -11,7 +11,7 @@ from tests.scheduler.stage import Stage
 pytestmark = pytest.mark.django_db
 
 
-def test_trace_from_a_stored_cycle_equals_the_trace_from_workloads(stage: Stage) -> None:
+def test_fair_share_trace_of_a_stored_cycle_equals_one_computed_from_workloads(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 2)
     for number in range(3):
@@ -25,7 +25,7 @@ def test_trace_from_a_stored_cycle_equals_the_trace_from_workloads(stage: Stage)
     assert any(chapter.rounds for chapters in left for chapter in chapters)
 
 
-def test_trace_reads_no_workloads(stage: Stage) -> None:
+def test_fair_share_trace_reads_no_workloads(stage: Stage) -> None:
     stage.quota(stage.cast.product, 2)
     stage.submit("train")
     stage.tick()

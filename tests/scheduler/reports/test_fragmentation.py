@@ -32,7 +32,7 @@ def test_no_gang_fits_without_free_gpus() -> None:
     )
 
 
-def test_large_nodes_show_occurring_sizes_and_powers_of_two() -> None:
+def test_large_nodes_are_reported_by_existing_sizes_and_powers_of_two() -> None:
     assert [level.gpus for level in build_fragmentation([33, 64], 64).levels] == [
         0,
         1,
@@ -46,7 +46,7 @@ def test_large_nodes_show_occurring_sizes_and_powers_of_two() -> None:
     ]
 
 
-def test_shared_and_reserved_devices_are_not_free(stage: Stage) -> None:
+def test_shared_and_reserved_devices_do_not_count_as_free(stage: Stage) -> None:
     pool = make.pool("pieces", gpus=4)
     node = make.node(pool)
     make.node(pool, state="cordoned")

@@ -32,7 +32,7 @@ def matching_lines(log: Log, text: str, **options: object) -> list[int]:
     return [line.at.line for line in search_log(log.read, text, **options).lines]  # type: ignore[arg-type]
 
 
-def test_matches_have_line_number_offset_and_context() -> None:
+def test_log_match_has_line_number_offset_and_context() -> None:
     log = Log(b"one\ntwo error\nthree\nerror error\nfive")
     result = search_log(log.read, "error", context_lines=1)
     assert (result.matches, result.is_complete, result.resume_at) == (2, True, None)
@@ -43,13 +43,13 @@ def test_matches_have_line_number_offset_and_context() -> None:
     assert (second.at.line, second.before, second.after) == (4, (b"three",), (b"five",))
 
 
-def test_search_is_case_sensitive_by_default() -> None:
+def test_log_search_is_case_sensitive_by_default() -> None:
     log = Log(b"Error\nERROR\nerror\n")
     assert matching_lines(log, "error") == [3]
     assert matching_lines(log, "eRRor", ignore_case=True) == [1, 2, 3]
 
 
-def test_search_text_is_literal() -> None:
+def test_search_text_is_not_a_regular_expression() -> None:
     log = Log("a.c\nabc\n[x]*\nGrüße\n<b>\n".encode())
     assert matching_lines(log, "a.c") == [1]
     assert matching_lines(log, "[x]*") == [3]
@@ -73,7 +73,7 @@ def test_search_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: py
         assert [line.text for line in result.lines] == [lines[number - 1] for number in matching]
 
 
-def test_all_matches_are_counted_and_the_next_page_continues() -> None:
+def test_all_matches_are_counted_and_paginated() -> None:
     log = Log(b"".join(b"%d hit\nmiss\n" % number for number in range(10)))
     first = search_log(log.read, "hit", max_matches=4)
     assert (first.matches, len(first.lines)) == (10, 4)
@@ -95,7 +95,7 @@ def test_search_resumes_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) ->
     assert [line.at.line for line in second.lines] == [4]
 
 
-def test_no_match_spans_a_gap() -> None:
+def test_log_match_does_not_span_a_gap() -> None:
     log = Log(b"begin\nwan" + b"-" * 100 + b"ted\nwanted\n", hole=(9, 109))
     result = search_log(log.read, "wanted")
     assert [line.at.offset for line in result.lines] == [113]

@@ -15,7 +15,7 @@ from tests.scheduler.stage import NOON, Stage
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 
-def test_each_hour_has_capacity_and_allocated_gpus(stage: Stage) -> None:
+def test_overview_has_capacity_and_allocated_gpus_per_hour(stage: Stage) -> None:
     stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
     type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
     stage.cast.pool.refresh_from_db()
@@ -28,7 +28,7 @@ def test_each_hour_has_capacity_and_allocated_gpus(stage: Stage) -> None:
     assert [round(hour.total, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
 
 
-def test_pending_times_cover_recent_visible_starts(stage: Stage) -> None:
+def test_pending_times_include_only_recent_visible_starts(stage: Stage) -> None:
     for number, waited in enumerate((10, 20, 30, 1000)):
         workload = stage.submit(f"w{number}", roles=ONE)
         workload.pool = stage.cast.pool
@@ -61,7 +61,7 @@ def test_queue_below_its_fair_share_is_listed_with_queues_above_theirs(stage: St
     assert (own.project, own.borrowers) == ("vision", ())
 
 
-def test_current_hour_shows_the_allocated_gpus(stage: Stage) -> None:
+def test_current_hour_includes_allocated_gpus(stage: Stage) -> None:
     """In the first six minutes of an hour, one GPU is one GPU on average, not a tenth of a GPU."""
     stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
     type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
@@ -75,6 +75,6 @@ def test_current_hour_shows_the_allocated_gpus(stage: Stage) -> None:
     assert (round(present.allocated, 2), round(present.total, 2)) == pytest.approx((1, 4), abs=0.02)
 
 
-def test_hour_that_has_just_begun_causes_no_division_by_zero() -> None:
+def test_new_hour_causes_no_division_by_zero() -> None:
     hour = UtilizationHour(NOON, total=0.0, allocated=0.0, measured=0.0, used=0.0)
     assert mean_gpus(hour, NOON) == MeanGpus(NOON, 0.0, 0.0, 0.0, 0.0)

@@ -38,7 +38,7 @@ def limit(stage: Stage, gpus: int | None) -> None:
     )
 
 
-def test_changes_of_the_main_reason_are_recorded_until_the_workload_starts(stage: Stage) -> None:
+def test_changes_of_the_main_pending_reason_are_recorded(stage: Stage) -> None:
     first = stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     stage.tick(2)
@@ -59,7 +59,7 @@ def test_changes_of_the_main_reason_are_recorded_until_the_workload_starts(stage
     assert read_history(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
 
 
-def test_resumed_workload_gets_a_new_entry_with_the_same_reason(stage: Stage) -> None:
+def test_resumed_workload_starts_a_new_entry_with_the_same_reason(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
@@ -76,7 +76,7 @@ def test_resumed_workload_gets_a_new_entry_with_the_same_reason(stage: Stage) ->
     assert read_history(waits) == [(reason, since, ended), (reason, again, None)]
 
 
-def test_next_scheduler_continues_the_history(stage: Stage) -> None:
+def test_restarted_scheduler_continues_the_pending_history(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
@@ -87,7 +87,7 @@ def test_next_scheduler_continues_the_history(stage: Stage) -> None:
     assert read_history(waits) == before
 
 
-def test_only_the_latest_rows_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_history_rows_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explanations, "MAX_REASONS", 3)
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
@@ -103,7 +103,7 @@ def test_only_the_latest_rows_are_kept(stage: Stage, monkeypatch: pytest.MonkeyP
     assert sum((lasted for _, lasted in entries), timedelta()) == timedelta(seconds=30)
 
 
-def test_cycle_without_changes_writes_no_workload(stage: Stage) -> None:
+def test_cycle_without_changes_updates_no_workload(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     stage.submit("waits")

@@ -43,7 +43,7 @@ def test_errors_come_before_warnings_and_notes(cast: Cast) -> None:
     assert severities == [Severity.ERROR, Severity.WARNING, Severity.NOTE]
 
 
-def test_nodes_in_the_providers_queue_are_named_with_the_reason(cast: Cast) -> None:
+def test_nodes_queued_by_the_provider_are_named_with_the_reason(cast: Cast) -> None:
     pool = make.pool("hpc", gpus=2, ticked_at=timezone.now(), nodes_desired=2)
     make.quota(cast.research, pool, 2)
     reason = "Slurm job 7 is queued: jobs with a higher priority come first (Priority)"
@@ -87,7 +87,7 @@ def test_each_pool_problem_is_reported(
     assert finding.severity == severity and words in finding.finding
 
 
-def test_nodes_that_cannot_be_used_are_named_with_their_gpus(cast: Cast) -> None:
+def test_unusable_nodes_are_named_with_their_gpus(cast: Cast) -> None:
     pool = healthy_pool(cast)
     make.node(pool, state="cordoned", isolation=REPORT)
     make.node(pool, state="lost")
@@ -110,7 +110,7 @@ def test_pool_without_ready_nodes_is_an_error_unless_it_is_scaled_to_zero(cast: 
     assert by_name.severity is Severity.ERROR and "berth node uncordon" in by_name.remedy
 
 
-def test_missing_image_support_is_an_error_only_where_images_are_required(cast: Cast) -> None:
+def test_missing_image_support_is_an_error_only_if_images_are_required(cast: Cast) -> None:
     pool = healthy_pool(cast)
     pool.nodes.update(isolation={**REPORT, "images": "", "images_obstacle": "podman is missing. Install it."})
     finding = findings(pool)["images"]
@@ -120,7 +120,7 @@ def test_missing_image_support_is_an_error_only_where_images_are_required(cast: 
     assert findings(pool)["images"].severity is Severity.ERROR
 
 
-def test_silent_machine_is_named_with_the_age_of_its_report(cast: Cast) -> None:
+def test_unresponsive_machine_is_named_with_the_age_of_its_last_report(cast: Cast) -> None:
     pool, now = healthy_pool(cast), timezone.now()
     Machine.objects.create(
         pool=pool, name="box-1", address="10.0.0.1", cpu_milli=1000, memory_mib=1024, joined_at=now,

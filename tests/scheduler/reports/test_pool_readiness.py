@@ -34,7 +34,7 @@ def test_workloads_start_once_the_pool_is_operational(stage: Stage, starting_poo
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_reservation_counts_as_demand_on_the_pool(stage: Stage, starting_pool: NodePool) -> None:
+def test_reservation_counts_as_demand_for_the_pool(stage: Stage, starting_pool: NodePool) -> None:
     """Without this demand, the pool would look idle and never reach its ready threshold."""
     stage.submit(roles=ONE)
     stage.tick(2)
@@ -43,7 +43,7 @@ def test_reservation_counts_as_demand_on_the_pool(stage: Stage, starting_pool: N
     assert starting_pool.nodes_desired == 2
 
 
-def test_limit_blockers_are_reported_before_the_pool_is_operational(
+def test_limit_blockers_are_reported_even_before_the_pool_is_operational(
     stage: Stage, starting_pool: NodePool
 ) -> None:
     stage.cast.vision.quotas.update(limit_gpu_milli=0, gpu_milli=0)

@@ -71,7 +71,7 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_scenario_cycles_replay_identically(path: Path) -> None:
+def test_cycles_of_every_scenario_replay_identically(path: Path) -> None:
     assert replay(unsaved_cycle(load(path).snapshot)).differences == []
 
 
@@ -79,7 +79,7 @@ def test_scenario_cycles_replay_identically(path: Path) -> None:
     max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters())
-def test_random_clusters_replay_identically(document: dict[str, Any]) -> None:
+def test_cycles_of_random_clusters_replay_identically(document: dict[str, Any]) -> None:
     assert replay(unsaved_cycle(load(document).snapshot)).identical
 
 
@@ -143,7 +143,7 @@ def test_replay_differences_are_printed(stage: Stage) -> None:
     assert again.summary.startswith(f"Replay of cycle {cycle.pk} differs in 4 places")
 
 
-def test_deleted_snapshot_cannot_be_replayed() -> None:
+def test_cycle_with_a_deleted_snapshot_cannot_be_replayed() -> None:
     with pytest.raises(Conflict, match="is not stored"):
         replay(Cycle(pk=1, snapshot=None))
 

@@ -92,7 +92,7 @@ def test_workload_is_schedulable_again_when_the_pools_maximum_is_raised(
     assert unschedulable_workload.explanation["queue_position"] == 1
 
 
-def test_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
+def test_pausing_a_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     pool = stage.cast.pool
     pool.nodes_max, pool.paused = 1000, True
     pool.save(update_fields=["nodes_max", "paused"])
@@ -118,7 +118,7 @@ def test_owner_of_unschedulable_workload_is_notified_once_across_schedulers(
     assert Event.objects.filter(workload_id=unschedulable_workload.pk, kind="unschedulable").count() == 1
 
 
-def test_owner_without_subscriptions_is_notified_by_mail(
+def test_owner_without_subscriptions_is_notified_by_email(
     stage: Stage, unschedulable_workload: Workload
 ) -> None:
     user = stage.cast.alice.user
@@ -152,7 +152,7 @@ def test_dry_run_of_a_hundred_thousand_replicas_completes(stage: Stage, role: di
     assert answers[0].outcome == ("unschedulable" if "replicas" in role else "would_start")
 
 
-def test_dry_runs_are_limited_per_project_without_affecting_other_projects(stage: Stage) -> None:
+def test_dry_runs_are_rate_limited_per_project(stage: Stage) -> None:
     """Each concurrent dry run has its own connection, as in a web process."""
     project, over = stage.cast.vision, threading.Event()
     inside = threading.Barrier(MAX_DRY_RUNS + 1)
@@ -180,7 +180,7 @@ def test_dry_runs_are_limited_per_project_without_affecting_other_projects(stage
     assert again.outcome == "would_start"
 
 
-def test_reason_of_a_reservation_mentions_booting_nodes(stage: Stage) -> None:
+def test_pending_reason_of_a_reserved_workload_mentions_booting_nodes(stage: Stage) -> None:
     Node.objects.update(state="booting")
     workload = stage.submit("early")
     stage.tick()
@@ -195,7 +195,7 @@ def test_reason_of_a_reservation_mentions_booting_nodes(stage: Stage) -> None:
     ]
 
 
-def test_backoff_after_a_failed_run_does_not_mention_evictions(stage: Stage) -> None:
+def test_backoff_reason_after_a_failed_run_does_not_mention_evictions(stage: Stage) -> None:
     workload = stage.submit("fails", restart_policy={"kind": "on_failure", "max_restarts": 5})
     stage.tick(2, seconds=5)
     stage.finish(workload, exit_code=1)

@@ -24,13 +24,13 @@ def pending_texts(stage: Stage, other: str) -> str:
 
 
 @pytest.mark.parametrize("other", ["ads/secret-bid", "visions/secret-bid"])
-def test_reason_hides_the_name_of_another_projects_workload(stage: Stage, other: str) -> None:
+def test_pending_reason_hides_the_name_of_another_projects_workload(stage: Stage, other: str) -> None:
     texts = pending_texts(stage, other)
     assert "secret-bid" not in texts
     assert "a workload of another project" in texts
 
 
-def test_reason_names_a_workload_of_the_same_project(stage: Stage) -> None:
+def test_pending_reason_names_a_workload_of_the_same_project(stage: Stage) -> None:
     assert "vision/first" in pending_texts(stage, "vision/first")
 
 

@@ -33,7 +33,7 @@ def test_usage_at_the_threshold_does_not_scale_out() -> None:
 
 
 @pytest.mark.shows("RLX-70")
-def test_more_than_ten_requests_per_engine_for_twenty_seconds_are_a_backlog() -> None:
+def test_more_than_ten_requests_per_engine_for_twenty_seconds_count_as_a_backlog() -> None:
     assert Watch().take_sample(queue=40.0, times=7).decide().action is Action.NONE
     watch = Watch().take_sample(queue=41.0, times=2)
     assert watch.decide().action is Action.NONE
@@ -74,7 +74,7 @@ def test_queue_times_before_the_window_do_not_count() -> None:
 
 
 @pytest.mark.shows("RLX-99")
-def test_every_met_condition_is_named() -> None:
+def test_decision_names_every_met_condition() -> None:
     decision = Watch().take_sample(usage=0.95, queue=100.0, times=4).decide()
     assert decision.reason == "Conditions met: token_usage_high, queue_backlog"
 
@@ -92,7 +92,7 @@ def test_backlog_adds_an_engine_per_twenty_requests_above_five_per_engine(queue:
 
 
 @pytest.mark.shows("RLX-76", "RLX-77", "RLX-78", "RLX-79", "RLX-80")
-def test_low_load_removes_one_engine_once_all_conditions_have_held_long_enough() -> None:
+def test_low_load_removes_one_engine_once_every_condition_has_held_long_enough() -> None:
     watch = Watch().take_sample(**QUIET, times=12)
     assert watch.decide().action is Action.NONE
     decision = watch.take_sample(**QUIET).decide()
@@ -101,7 +101,7 @@ def test_low_load_removes_one_engine_once_all_conditions_have_held_long_enough()
 
 
 @pytest.mark.shows("RLX-76", "RLX-77")
-def test_usage_at_the_threshold_is_not_low() -> None:
+def test_usage_at_the_threshold_does_not_count_as_low() -> None:
     watch = Watch().take_sample(usage=0.3, queue=0.0, times=20)
     assert watch.condition("token_usage_low").is_met is False
     assert watch.decide().action is Action.NONE
@@ -122,7 +122,7 @@ def test_unstable_throughput_prevents_scale_in() -> None:
 
 
 @pytest.mark.shows("RLX-101")
-def test_interrupted_condition_restarts_its_duration() -> None:
+def test_duration_of_an_interrupted_condition_restarts() -> None:
     watch = (
         Watch()
         .take_sample(**QUIET, times=12)
@@ -135,14 +135,14 @@ def test_interrupted_condition_restarts_its_duration() -> None:
 
 @pytest.mark.shows("RLX-81")
 @pytest.mark.parametrize(("usage", "removes"), [(0.24, True), (0.25, False), (0.29, False)])
-def test_remaining_engines_must_stay_below_half_usage(usage: float, removes: bool) -> None:
+def test_scale_in_requires_remaining_engines_to_stay_below_half_usage(usage: float, removes: bool) -> None:
     decision = Watch(engines=2).take_sample(usage=usage, queue=0.0, times=13).decide()
     assert decision.action is (Action.IN if removes else Action.NONE)
     assert removes or decision.held is HoldReason.PROJECTED_USAGE
 
 
 @pytest.mark.shows("RLX-82", "RLX-10")
-def test_initial_engines_are_never_removed() -> None:
+def test_scale_in_never_removes_initial_engines() -> None:
     decision = Watch(engines=4, initial=4).take_sample(**QUIET, times=13).decide()
     assert (decision.action, decision.held) == (Action.NONE, HoldReason.INITIAL_ENGINES)
 
@@ -171,7 +171,7 @@ def test_service_outside_its_bounds_is_corrected() -> None:
 
 @pytest.mark.shows("RLX-83")
 @pytest.mark.parametrize(("last", "length"), [(Action.OUT, 60.0), (Action.IN, 300.0)])
-def test_cooldown_depends_on_the_last_action(last: Action, length: float) -> None:
+def test_cooldown_depends_on_the_last_scaling_action(last: Action, length: float) -> None:
     for conditions in ({"queue": 900.0}, QUIET):
         watch = Watch(engines=8).take_sample(**conditions, times=13)
         held = watch.decide(last=last, scaled_at=watch.now - length + 1)
@@ -194,7 +194,7 @@ def test_disabled_autoscaler_only_observes() -> None:
 
 
 @pytest.mark.shows("RLX-65")
-def test_decision_changes_no_state() -> None:
+def test_decision_has_no_side_effects() -> None:
     watch = Watch().take_sample(usage=0.95, times=3)
     before = watch.window
     assert [watch.decide() for _ in range(5)] == [watch.decide()] * 5
@@ -202,7 +202,7 @@ def test_decision_changes_no_state() -> None:
 
 
 @pytest.mark.shows("RLX-92")
-def test_policy_duration_applies_to_all_its_conditions() -> None:
+def test_duration_of_a_policy_applies_to_all_its_conditions() -> None:
     out = ScaleOutPolicy(durations=dict.fromkeys(ScaleOutPolicy().durations, 0.0))
     into = ScaleInPolicy(durations=dict.fromkeys(ScaleInPolicy().durations, 10.0))
     config = AutoscalerConfig(scale_out_policy=out, scale_in_policy=into)
@@ -211,7 +211,7 @@ def test_policy_duration_applies_to_all_its_conditions() -> None:
 
 
 @pytest.mark.shows("RLX-68")
-def test_any_pressure_outweighs_low_load_elsewhere() -> None:
+def test_scale_out_condition_takes_precedence_over_low_load() -> None:
     watch = Watch().take_sample(**QUIET, first_token=cumulative_observations(), times=14)
     for answers in (20, 40, 60):
         watch.take_sample(**QUIET, first_token=cumulative_observations(*[15.0] * answers))
@@ -226,7 +226,7 @@ def test_scale_in_stops_before_usage_would_be_too_high() -> None:
 
 
 @pytest.mark.shows("RLX-82", "RLX-86")
-def test_initial_engines_stay_even_above_the_maximum() -> None:
+def test_initial_engines_are_kept_even_above_the_maximum() -> None:
     watch = Watch(engines=5, initial=4, config=AutoscalerConfig(max_engines=2)).take_sample()
     assert (watch.decide().action, watch.decide().target) == (Action.IN, 4)
     watch = Watch(engines=4, initial=4, config=AutoscalerConfig(max_engines=2)).take_sample()

@@ -59,7 +59,7 @@ CLOCKS = st.builds(Clock, st.just(0.0), st.none() | st.floats(-400, 100), LAST)
 
 @settings(max_examples=40)
 @given(stories(), FLEETS, CLOCKS, st.booleans())
-def test_no_decision_leaves_the_bounds_or_touches_an_initial_engine(
+def test_no_decision_violates_the_bounds_or_removes_an_initial_engine(
     story: tuple[Window, AutoscalerConfig, float], fleet: Fleet, clock: Clock, pending: bool
 ) -> None:
     window, config, now = story
@@ -107,7 +107,7 @@ def test_stored_window_is_restored_unchanged(story: tuple[Window, AutoscalerConf
 
 @settings(max_examples=40)
 @given(stories(), st.floats(-50, 50))
-def test_no_streak_is_longer_than_its_samples(
+def test_condition_streak_is_never_longer_than_its_samples(
     story: tuple[Window, AutoscalerConfig, float], step: float
 ) -> None:
     window, config, now = story
@@ -119,7 +119,7 @@ def test_no_streak_is_longer_than_its_samples(
 
 
 @given(histograms(), st.floats(0.01, 1.0))
-def test_percentile_lies_in_the_bucket_of_its_rank(histogram: Histogram, part: float) -> None:
+def test_percentile_is_within_the_bucket_of_its_rank(histogram: Histogram, part: float) -> None:
     value = interpolate_quantile(histogram, part)
     if histogram.total == 0:
         assert value is None

@@ -19,14 +19,14 @@ def test_scale_out_needs_readings_from_half_the_engines() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_no_engine_is_removed_while_any_engine_is_silent() -> None:
+def test_no_engine_is_removed_while_any_engine_reports_no_metrics() -> None:
     watch = Watch().take_sample(**QUIET, silent=1, times=20)
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
     assert watch.condition("no_queue").is_met is None
 
 
 @pytest.mark.shows("RLX-64", "RLX-101")
-def test_one_missing_reading_restarts_the_durations() -> None:
+def test_missing_reading_restarts_condition_durations() -> None:
     watch = (
         Watch().take_sample(**QUIET, times=12).take_sample(**QUIET, silent=1).take_sample(**QUIET, times=12)
     )
@@ -34,7 +34,7 @@ def test_one_missing_reading_restarts_the_durations() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_missing_metric_is_not_zero() -> None:
+def test_missing_metric_is_not_treated_as_zero() -> None:
     assert Watch().take_sample(usage=None, queue=0.0, times=20).decide().action is Action.NONE
     assert Watch().take_sample(usage=0.1, queue=None, times=20).decide().action is Action.NONE
     assert Watch().take_sample(**QUIET, throughput=None, times=20).decide().action is Action.NONE
@@ -52,7 +52,7 @@ def test_no_decision_without_samples() -> None:
 
 
 @pytest.mark.shows("RLX-101")
-def test_long_gap_between_samples_restarts_all_durations() -> None:
+def test_long_gap_between_samples_restarts_all_condition_durations() -> None:
     watch = Watch().take_sample(usage=0.95, times=3).take_sample(usage=0.95, every=31.0)
     assert watch.condition("token_usage_high").held == 0
     assert watch.decide().action is Action.NONE
@@ -64,7 +64,7 @@ def test_stale_sample_triggers_no_action() -> None:
     assert watch.decide().held is HoldReason.BLIND
 
 
-def test_clock_set_back_restarts_durations_and_ends_the_cooldown() -> None:
+def test_clock_set_back_restarts_condition_durations_and_ends_the_cooldown() -> None:
     watch = Watch().take_sample(usage=0.95, times=4)
     scaled_at = watch.now
     watch.take_sample(usage=0.95, every=-3600.0)
@@ -75,7 +75,7 @@ def test_clock_set_back_restarts_durations_and_ends_the_cooldown() -> None:
     )
 
 
-def test_clock_jump_does_not_lengthen_a_duration() -> None:
+def test_clock_jump_does_not_lengthen_a_condition_duration() -> None:
     watch = Watch().take_sample(**QUIET, times=2).take_sample(**QUIET, every=86400.0)
     assert watch.decide().action is Action.NONE
 
@@ -87,7 +87,7 @@ def test_service_above_its_maximum_is_not_reduced_without_readings() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_restarted_engine_counts_from_zero() -> None:
+def test_counters_of_a_restarted_engine_start_at_zero() -> None:
     watch = (
         Watch()
         .take_sample(waits=cumulative_observations(*[0.5] * 1000))

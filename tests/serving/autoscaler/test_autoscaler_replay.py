@@ -23,13 +23,13 @@ def test_condition_must_hold_for_its_duration_before_a_scale_out() -> None:
     assert replay(recorded(20, usage=0.88), slow, 1).scalings[0].at == 90.0
 
 
-def test_added_engines_lower_the_token_usage() -> None:
+def test_simulated_token_usage_drops_when_engines_are_added() -> None:
     replayed = replay(recorded(200, usage=0.88), CONFIG, 1)
     assert len(replayed.scalings) == 1, "88 % of two engines are 59 % of three"
     assert replayed.engines[-1] == 3
 
 
-def test_cooldown_separates_decisions() -> None:
+def test_scaling_decisions_are_separated_by_the_cooldown() -> None:
     replayed = replay(recorded(60, usage=0.99, queued=500), CONFIG, 1)
     times = [scaling.at for scaling in replayed.scalings]
     assert len(times) == 2
@@ -49,11 +49,11 @@ def test_gap_in_the_samples_resets_the_streak() -> None:
     assert replay([*points, *later], CONFIG, 1).scalings == ()
 
 
-def test_unknown_metrics_scale_nothing() -> None:
+def test_unknown_metrics_cause_no_scaling() -> None:
     silent = [replace(point, reporting=0) for point in recorded(50, usage=0.95, queued=500)]
     assert replay(silent, CONFIG, 1).scalings == ()
     assert replay([], CONFIG, 1).engines == ()
 
 
-def test_engine_hours_count_each_number_until_the_next_time() -> None:
+def test_engine_hours_are_the_engine_count_integrated_over_time() -> None:
     assert engine_hours([0.0, 1800.0], [2, 4], 3600.0) == 3.0

@@ -38,7 +38,7 @@ scale_in_policy:
 
 
 @pytest.mark.shows("RLX-63", "RLX-87", "RLX-88", "RLX-89", "RLX-92")
-def test_complete_document_is_read() -> None:
+def test_complete_settings_document_is_parsed() -> None:
     config, problems = parse(yaml.safe_load(COMPLETE_DOCUMENT))
     assert problems == ()
     assert (config.min_engines, config.max_engines) == (2, 16)
@@ -63,7 +63,7 @@ def test_defaults_match_the_source_document() -> None:
 
 
 @pytest.mark.shows("RLX-90")
-def test_partial_document_keeps_other_defaults() -> None:
+def test_partial_settings_document_keeps_other_defaults() -> None:
     config, problems = parse(yaml.safe_load("scale_out_policy: {max_delta: 2, token_usage_threshold: 0.8}"))
     assert problems == ()
     assert config == AutoscalerConfig(scale_out_policy=ScaleOutPolicy(token_usage_threshold=0.8, max_delta=2))
@@ -143,6 +143,6 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING)
-def test_any_input_gives_usable_settings_or_an_error(document: Any) -> None:
+def test_any_input_produces_valid_settings_or_an_error(document: Any) -> None:
     config, problems = parse(document)
     assert problems or parse(to_document(config)) == (config, ())

@@ -85,7 +85,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
         ({"python": "2.7"}, "python", "Is not a Python version"),
     ],
 )
-def test_invalid_environment_shows_error_on_the_field(
+def test_invalid_environment_shows_an_error_on_its_field(
     cast: Cast, alice: Client, typed: dict[str, str], field: str, expected: str
 ) -> None:
     status, page = save(alice, cast.pool, **typed)
@@ -97,7 +97,7 @@ def test_invalid_environment_shows_error_on_the_field(
     assert not PluginSecret.objects.exists()
 
 
-def test_typed_token_is_not_shown_again(cast: Cast, alice: Client) -> None:
+def test_saved_token_is_not_shown_again(cast: Cast, alice: Client) -> None:
     _, page = save(alice, cast.pool, plugins="- nosuch", secret_huggingface_token=TOKEN)
     assert TOKEN not in page
     assert 'name="secret_huggingface_token"' in page
@@ -149,7 +149,7 @@ def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     assert "space" not in theirs, "output of machines is for platform admins"
 
 
-def test_node_page_shows_the_current_node_with_a_reused_name(cast: Cast, alice: Client) -> None:
+def test_page_of_a_reused_node_name_shows_the_current_node(cast: Cast, alice: Client) -> None:
     ended = make.node(cast.pool, state="ended", ended_at=timezone.now(), instance_id="i-former")
     make.node(cast.pool, 0, state="booting", instance_id="i-present")
     page = alice.get(f"/nodes/{ended.name}").content.decode()

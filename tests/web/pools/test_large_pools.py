@@ -22,7 +22,7 @@ def node_names(text: str) -> list[str]:
     return re.findall(r"<header><h3><a [^>]*>([^<]*)<", text)
 
 
-def test_heatmap_has_all_nodes_and_the_list_is_paged(cast: Cast, alice: Client) -> None:
+def test_heatmap_shows_all_nodes_and_the_node_list_is_paginated(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
     text = alice.get("/node-pools/fleet").content.decode()
     label = "200 nodes: 117 full, 15 more than half allocated, 19 up to half allocated, 43 free"

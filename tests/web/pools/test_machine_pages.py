@@ -55,7 +55,7 @@ def test_join_token_is_shown_once_with_its_command(alice: Client, metal_pool: No
     assert "of 16</span>" in page
 
 
-def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal_pool: NodePool) -> None:
+def test_machine_can_be_removed_from_its_page(alice: Client, cast: Cast, metal_pool: NodePool) -> None:
     join_machine(cast, metal_pool)
     page = alice.get(PAGE).content.decode()
     assert "box-1" in page
@@ -66,7 +66,7 @@ def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal_pool: No
     assert alice.get(f"{PAGE}/box-1/remove").status_code == 404
 
 
-def test_join_token_is_revoked(alice: Client, cast: Cast, metal_pool: NodePool) -> None:
+def test_join_token_can_be_revoked(alice: Client, cast: Cast, metal_pool: NodePool) -> None:
     lifetime = timedelta(hours=1)
     token, _ = services.issue_join_token(
         actor=cast.alice, pool=metal_pool, lifetime=lifetime, at=timezone.now()
@@ -78,7 +78,7 @@ def test_join_token_is_revoked(alice: Client, cast: Cast, metal_pool: NodePool) 
     assert alice.get(f"{PAGE}/token/{token.pk}").status_code == 404
 
 
-def test_machine_pages_are_for_platform_admins(
+def test_machine_pages_are_limited_to_platform_admins(
     sign_in, alice: Client, cast: Cast, metal_pool: NodePool
 ) -> None:
     join_machine(cast, metal_pool)

@@ -70,7 +70,7 @@ def test_pool_form_stores_nested_settings_and_the_default_runtime(cast: Cast, al
     assert page["kubernetes_node_selector"].value() == "gpu: a100"
 
 
-def test_every_field_of_the_pool_form_is_in_one_section(cast: Cast, alice: Client) -> None:
+def test_every_pool_form_field_is_in_exactly_one_section(cast: Cast, alice: Client) -> None:
     assert {*NAMES} >= {*EXPLANATIONS} == {*MODELS}
     for path in ("/node-pools/new", "/node-pools/local/settings"):
         form = alice.get(path).context["form"]
@@ -78,7 +78,7 @@ def test_every_field_of_the_pool_form_is_in_one_section(cast: Cast, alice: Clien
         assert sorted(shown) == sorted(field.name for field in form.visible_fields())
 
 
-def test_collapsed_section_opens_if_one_of_its_fields_has_an_error(cast: Cast, alice: Client) -> None:
+def test_collapsed_section_with_an_invalid_field_is_expanded(cast: Cast, alice: Client) -> None:
     answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, **HTMX)
     folded = {part.section.title: not part.is_open for part in answer.context["form"].shown_sections()}
     assert (folded["Scaling"], folded["Limits"]) == (False, True)

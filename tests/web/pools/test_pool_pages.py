@@ -33,7 +33,7 @@ def test_node_chart_matches_its_table(cast: Cast, alice: Client, node: Node) -> 
 
 
 @pytest.mark.parametrize("span", ["1h", "24h", "7d", "30d", "", "forever", "'\""])
-def test_every_span_is_accepted(cast: Cast, alice: Client, span: str) -> None:
+def test_every_time_range_is_accepted(cast: Cast, alice: Client, span: str) -> None:
     assert alice.get("/node-pools/local", {"span": span}).status_code == 200
 
 
@@ -83,7 +83,7 @@ def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: 
     assert "vision/train" not in alice.get(f"/nodes/{node.name}/cordon").content.decode()
 
 
-def test_partly_filled_node_order_is_marked(cast: Cast, alice: Client) -> None:
+def test_partly_filled_node_order_is_highlighted(cast: Cast, alice: Client) -> None:
     for provided, tone in ((1, "warn"), (2, "info")):
         data = {"asked": 2, "came": provided}
         make.scaling(
@@ -102,7 +102,7 @@ FORM = {
 }  # fmt: skip
 
 
-def test_pool_form_offers_fake_provider_only_if_enabled(cast: Cast, alice: Client, settings: Any) -> None:
+def test_pool_form_offers_the_fake_provider_only_if_enabled(cast: Cast, alice: Client, settings: Any) -> None:
     for turned_on in (True, False):
         settings.BERTH_FAKE_POOLS = "tests.fakes" if turned_on else ""
         text = alice.get("/node-pools/new").content.decode()
@@ -141,7 +141,7 @@ def test_empty_pool_form_fields_are_stored_as_unset(
         ({"nodes_min": "4", "ready_threshold": "5"}, "ready_threshold"),
     ],
 )
-def test_contradictory_node_counts_show_error_on_the_field(
+def test_contradictory_node_counts_show_an_error_on_the_field(
     cast: Cast, alice: Client, filled: dict[str, str], field: str
 ) -> None:
     answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
@@ -149,7 +149,7 @@ def test_contradictory_node_counts_show_error_on_the_field(
     assert list(answer.context["form"].errors) == [field]
 
 
-def test_scaling_down_lists_drained_nodes_and_needs_confirmation(
+def test_scale_down_lists_nodes_to_drain_and_requires_confirmation(
     cast: Cast, alice: Client, node: Node
 ) -> None:
     NodePool.objects.update(nodes_desired=2)
@@ -215,7 +215,7 @@ def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Clie
     assert "Empty nodes cannot be removed yet: at most 0 nodes at a time." in text
 
 
-def test_lowering_maximum_nodes_lists_drained_nodes_and_needs_confirmation(
+def test_lower_maximum_lists_nodes_to_drain_and_requires_confirmation(
     cast: Cast, alice: Client, node: Node
 ) -> None:
     NodePool.objects.update(nodes_desired=2)

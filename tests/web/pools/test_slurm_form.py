@@ -37,9 +37,7 @@ def filled(tmp_path: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_form_stores_the_key_of_the_login_node_and_never_shows_it(
-    alice: Client, filled: dict[str, str]
-) -> None:
+def test_form_stores_the_login_node_key_and_never_shows_it(alice: Client, filled: dict[str, str]) -> None:
     assert alice.post("/node-pools/new", filled, **HTMX).status_code == 204
     pool = NodePool.objects.get(name="hpc")
     assert [(secret.name, secret.kind) for secret in PoolSecret.objects.filter(pool=pool)] == [
@@ -51,15 +49,13 @@ def test_form_stores_the_key_of_the_login_node_and_never_shows_it(
     assert filled["login_key"].splitlines()[1] not in page
 
 
-def test_form_stores_the_key_under_the_name_that_the_login_node_uses(
-    alice: Client, filled: dict[str, str]
-) -> None:
+def test_form_stores_the_key_under_its_configured_secret_name(alice: Client, filled: dict[str, str]) -> None:
     named = {**filled, "slurm_login": f"{filled['slurm_login']}key: secret:hpc-key\n"}
     assert alice.post("/node-pools/new", named, **HTMX).status_code == 204
     assert PoolSecret.objects.get().name == "hpc-key"
 
 
-def test_key_without_a_login_node_is_refused(alice: Client, filled: dict[str, str]) -> None:
+def test_private_key_without_a_login_node_is_rejected(alice: Client, filled: dict[str, str]) -> None:
     shown = errors(alice.post("/node-pools/new", {**filled, "slurm_login": ""}, **HTMX))
     assert "Only a login node needs a key. Set the login node, or clear the key." in shown["login_key"]
     assert not NodePool.objects.filter(name="hpc").exists()

@@ -51,7 +51,7 @@ def metal(cast: Cast, alice: Client, keys: tuple[str, str]) -> NodePool:
     return NodePool.objects.get(name="metal")
 
 
-def test_form_stores_hosts_and_key_and_never_shows_the_key(
+def test_form_stores_hosts_and_private_key_and_never_shows_the_key(
     alice: Client, metal: NodePool, keys: tuple[str, str]
 ) -> None:
     assert metal.runtime == "ray"
@@ -62,7 +62,7 @@ def test_form_stores_hosts_and_key_and_never_shows_the_key(
     assert keys[0].splitlines()[1] not in page
 
 
-def test_page_shows_problems_and_accepts_a_presented_key(
+def test_host_page_shows_problems_and_accepts_a_presented_key(
     alice: Client, metal: NodePool, keys: tuple[str, str]
 ) -> None:
     public = keys[1]
@@ -86,5 +86,5 @@ def test_page_shows_problems_and_accepts_a_presented_key(
     assert listed.status_code == 200
 
 
-def test_only_platform_admins_see_hosts(metal: NodePool, sign_in) -> None:
+def test_only_platform_admins_see_ssh_hosts(metal: NodePool, sign_in) -> None:
     assert sign_in("dave").get("/node-pools/metal/hosts").status_code in (403, 404)

@@ -74,7 +74,7 @@ def test_grid_shows_departments_and_projects_in_all_pools(cast: Cast, spot: Node
     assert (research.quota_sum, research.oversold) == ("2", False)
 
 
-def test_oversubscribed_department_is_marked(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
     text = sign_in("bob").get("/quotas").content.decode()
     assert '<span class="sub warn">Project quotas: 5</span>' in text
@@ -82,7 +82,7 @@ def test_oversubscribed_department_is_marked(cast: Cast, spot: NodePool, sign_in
     assert '<span class="sub warn">Project quotas: ∞</span>' in sign_in("bob").get("/quotas").content.decode()
 
 
-def test_grid_is_filtered_and_sorted_by_query(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_query_parameters_filter_and_sort_the_grid(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     client = sign_in("alice")
     assert read_export(client, "/quotas?pools=spot&values=gpu&values=memory_mib&format=csv")[0] == [
         "Department", "Project", "spot: Quota (GPUs)", "spot: Quota (MiB)",
@@ -104,7 +104,7 @@ def test_grid_is_filtered_and_sorted_by_query(cast: Cast, spot: NodePool, sign_i
         assert client.get(f"/quotas{odd}").status_code == 200
 
 
-def test_draft_over_two_pools_is_previewed_and_applied_as_one_change(
+def test_draft_for_two_pools_is_previewed_and_applied_as_one_change(
     cast: Cast, spot: NodePool, sign_in: Any
 ) -> None:
     bob = sign_in("bob")
@@ -132,7 +132,7 @@ def test_draft_over_two_pools_is_previewed_and_applied_as_one_change(
     assert updated[row_key(cast.speech), "spot"] == "1.5"
 
 
-def test_missing_quota_differs_from_zero_quota(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_missing_quota_differs_from_a_quota_of_zero(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 0})
     page = sign_in("alice").get("/quotas?department=research&values=gpu,cpu")
     rows = {row.name: [cell.text for cell in row.cells] for row in page.context["rows"]}
@@ -257,7 +257,7 @@ def test_grid_updates_include_only_visible_quotas(cast: Cast, spot: NodePool, si
     assert client.get("/quotas/updates?after=x").status_code == 200
 
 
-def test_draft_needs_permission_for_every_quota(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_draft_requires_permission_for_every_quota(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     own, others = [(cast.research, "local", "gpu", "9")], [(cast.ads, "local", "gpu", "9")]
     bob = sign_in("bob")
     assert bob.post(GRID_URL, {**draft_form(own), "do": "apply"}).status_code == 403
@@ -292,7 +292,7 @@ def test_malformed_draft_is_rejected(cast: Cast, spot: NodePool, sign_in: Any, d
     assert answer.json()["faults"]
 
 
-def test_large_grid_is_loaded_in_chunks(cast: Cast, sign_in: Any) -> None:
+def test_large_grid_is_loaded_in_batches(cast: Cast, sign_in: Any) -> None:
     pools = [cast.pool, *(make.pool(f"pool-{n}") for n in range(4))]
     tops = Department.objects.bulk_create(Department(name=f"top-{n:02}") for n in range(20))
     inner = Project.objects.bulk_create(

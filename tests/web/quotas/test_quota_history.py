@@ -51,7 +51,7 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     assert bob.post(address).status_code == 409
 
 
-def test_overwritten_quota_change_is_not_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
+def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
     for gpu in (1, 3):
         quotas.set_quota(
             actor=cast_with_quotas.alice,

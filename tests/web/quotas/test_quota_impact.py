@@ -45,7 +45,9 @@ def test_preview_lists_started_and_reclaimed_workloads(
     assert Quota.objects.get(project=cast.vision).gpu_milli == 0
 
 
-def test_invalid_preview_shows_error_on_the_field(cast: Cast, pending_workload: None, sign_in: Any) -> None:
+def test_invalid_preview_shows_an_error_on_the_field(
+    cast: Cast, pending_workload: None, sign_in: Any
+) -> None:
     for values in ({"gpu": 4, "limit_gpu": 2}, {"gpu": -1}, {"weight": "heavy"}):
         page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast, **values), **HTMX)
         assert page.status_code == 422
@@ -61,7 +63,9 @@ def test_preview_works_without_javascript(cast: Cast, pending_workload: None, si
     assert "Impact on the next cycle" in text
 
 
-def test_preview_needs_permission_to_set_the_quota(cast: Cast, pending_workload: None, sign_in: Any) -> None:
+def test_preview_requires_permission_to_set_the_quota(
+    cast: Cast, pending_workload: None, sign_in: Any
+) -> None:
     for name, status in (("carol", 403), ("dave", 403), ("grace", 404), ("frank", 404)):
         assert sign_in(name).post(f"{ADDRESS}/preview", form(cast), **HTMX).status_code == status
     assert sign_in("bob").get(f"{ADDRESS}/preview").status_code == 405

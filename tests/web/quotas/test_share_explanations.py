@@ -88,7 +88,7 @@ def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: Any
     assert "<html" not in inner
 
 
-def test_member_sees_own_project_and_no_other_names(contended_pool: Cast, sign_in: Any) -> None:
+def test_explanation_for_a_member_names_only_their_own_project(contended_pool: Cast, sign_in: Any) -> None:
     answer = get_share(contended_pool, "dave", "projects/vision/local")
     assert {section["name"] for section in answer.json()["trace"]} == {"vision"}, (
         "no department and no other project"
@@ -100,7 +100,7 @@ def test_member_sees_own_project_and_no_other_names(contended_pool: Cast, sign_i
     assert "speech" not in page.content.decode()
 
 
-def test_explanation_needs_access_to_the_queue(contended_pool: Cast, sign_in: Any) -> None:
+def test_explanation_requires_access_to_the_queue(contended_pool: Cast, sign_in: Any) -> None:
     answers = {
         "projects/vision/local": {"bob": 200, "dave": 200, "erin": 200, "grace": 404, "frank": 404},
         "departments/research/local": {"alice": 200, "bob": 200, "dave": 404, "grace": 404, "frank": 404},
@@ -112,7 +112,7 @@ def test_explanation_needs_access_to_the_queue(contended_pool: Cast, sign_in: An
             assert sign_in(name).get(f"/quotas/{address}/share").status_code == status, (name, address)
 
 
-def test_quota_tree_and_pending_workload_link_to_the_explanation(contended_pool: Cast, sign_in: Any) -> None:
+def test_quota_page_and_pending_workload_link_to_the_explanation(contended_pool: Cast, sign_in: Any) -> None:
     address = "/quotas/projects/vision/local/share"
     for name in ("alice", "dave"):
         assert f'href="{address}"' not in sign_in(name).get("/quotas?pool=local").content.decode()

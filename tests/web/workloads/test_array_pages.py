@@ -64,12 +64,12 @@ def test_state_tabs_count_an_array_once(
     assert len(page.context["slice"].rows) == count
 
 
-def test_downloaded_list_has_a_line_for_each_task(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_exported_list_has_one_row_per_task(sweep: WorkloadArray, sign_in: SignIn) -> None:
     answer = sign_in("erin").get("/workloads?format=csv&state=all")
     assert b"".join(answer.streaming_content).count(b"sweep-") == 120  # type: ignore[attr-defined]
 
 
-def test_arrays_in_a_list_add_only_one_query(cast: Cast, sign_in: SignIn) -> None:
+def test_arrays_in_a_list_require_only_one_additional_query(cast: Cast, sign_in: SignIn) -> None:
     client, counts = sign_in("erin"), []
     for names in (("a",), ("b", "c", "d")):
         for name in names:
@@ -81,7 +81,9 @@ def test_arrays_in_a_list_add_only_one_query(cast: Cast, sign_in: SignIn) -> Non
     assert counts[0] == counts[1]
 
 
-def test_page_shows_counts_and_a_page_of_tasks(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_page_shows_task_counts_and_a_paginated_task_list(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
     for words in (
         "Array of 120 tasks, at most 50 running at a time",
@@ -95,7 +97,7 @@ def test_page_shows_counts_and_a_page_of_tasks(sweep: WorkloadArray, sign_in: Si
     assert "sweep-2<" in failed and "sweep-3<" not in failed
 
 
-def test_page_offers_changes_only_to_users_who_may_make_them(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_page_offers_actions_only_to_permitted_users(sweep: WorkloadArray, sign_in: SignIn) -> None:
     assert "Cancel tasks" in text(sign_in("dave"), f"/arrays/{sweep.pk}")
     assert "Cancel tasks" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
     assert sign_in("erin").post(f"/arrays/{sweep.pk}/cancel").status_code == 403
@@ -103,7 +105,7 @@ def test_page_offers_changes_only_to_users_who_may_make_them(sweep: WorkloadArra
         assert sign_in("grace").get(f"/arrays/{sweep.pk}{path}").status_code == 404
 
 
-def test_selected_array_tasks_are_cancelled_and_retried(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_selected_array_tasks_can_be_cancelled_and_retried(sweep: WorkloadArray, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     answer = dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": "100-109, 119"}, **HTMX)
     assert "11 tasks of sweep cancelled." in answer.headers["HX-Trigger"]
@@ -117,7 +119,7 @@ def test_selected_array_tasks_are_cancelled_and_retried(sweep: WorkloadArray, si
     ("indexes", "message"),
     [("1,x", "&quot;x&quot; is not a task. Enter an index such as 7"), ("500", "500"), ("9-5", "9-5")],
 )
-def test_invalid_task_indexes_are_refused_on_their_field(
+def test_invalid_task_indexes_show_an_error_on_their_field(
     sweep: WorkloadArray, sign_in: SignIn, indexes: str, message: str
 ) -> None:
     answer = sign_in("dave").post(f"/arrays/{sweep.pk}/cancel", {"indexes": indexes}, **HTMX)
@@ -126,7 +128,7 @@ def test_invalid_task_indexes_are_refused_on_their_field(
     assert not Workload.objects.filter(array=sweep, phase="cancelled").exists()
 
 
-def test_ended_array_is_deleted_after_a_confirmation(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_ended_array_is_deleted_after_confirmation(sweep: WorkloadArray, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     Workload.objects.filter(array=sweep, phase="running").update(
         phase="completed", ended_at=make.ago(minutes=1)
@@ -144,7 +146,7 @@ def test_task_links_to_its_array(sweep: WorkloadArray, sign_in: SignIn) -> None:
     assert f'href="/arrays/{sweep.pk}"' in text(sign_in("erin"), f"/workloads/{task.pk}")
 
 
-def test_array_is_submitted_on_the_web(cast: Cast, sign_in: SignIn) -> None:
+def test_array_can_be_submitted_in_the_web_form(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     answer = dave.post("/submit", {"step": "submit", "document": DOCUMENT, "agreed": DOCUMENT})
     array = WorkloadArray.objects.get()

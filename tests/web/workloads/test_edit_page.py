@@ -41,7 +41,7 @@ def form_of(answer: Any) -> dict[str, Any]:
     }
 
 
-def test_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
+def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
     assert f'href="{address(train)}"' in dave.get(f"/workloads/{train.pk}").content.decode()
     opened = dave.get(address(train))
     assert "No changes yet" in opened.content.decode()
@@ -56,7 +56,7 @@ def test_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
     assert (train.priority, train.max_runtime) == (60, 3600)
 
 
-def test_form_edits_update_the_document(dave: Client, train: Workload) -> None:
+def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
     answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, **HTMX)
     assert "max_runtime: 7200" in answer.context["text"]
@@ -65,7 +65,7 @@ def test_form_edits_update_the_document(dave: Client, train: Workload) -> None:
     assert "a run time of 7200 seconds instead of 3600 seconds" in shown
 
 
-def test_errors_are_shown_and_nothing_is_lost(dave: Client, train: Workload) -> None:
+def test_errors_are_shown_and_the_input_is_preserved(dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
     form["document"] = form["document"].replace("priority: 50", "priority: 5000")
     answer = dave.post(address(train), {**form, "step": "save"}, **HTMX)
@@ -76,7 +76,7 @@ def test_errors_are_shown_and_nothing_is_lost(dave: Client, train: Workload) -> 
     assert train.priority == 50
 
 
-def test_edit_by_another_user_is_shown_before_it_is_undone(cast: Cast, dave: Client, train: Workload) -> None:
+def test_concurrent_edit_is_shown_before_it_is_overwritten(cast: Cast, dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
     workloads.edit(actor=cast.carol, workload=train, patch={"max_runtime": 60})
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
@@ -92,7 +92,7 @@ def test_edit_by_another_user_is_shown_before_it_is_undone(cast: Cast, dave: Cli
     assert (train.priority, train.max_runtime) == (60, 3600)
 
 
-def test_workload_is_edited_as_a_manifest(cast: Cast, dave: Client) -> None:
+def test_workload_can_be_edited_as_a_training_job_manifest(cast: Cast, dave: Client) -> None:
     text = MANIFEST.read_text()
     workload = submission.submit(actor=cast.dave, document=yaml.safe_load(text))
     form = form_of(dave.get(address(workload)))
@@ -104,7 +104,9 @@ def test_workload_is_edited_as_a_manifest(cast: Cast, dave: Client) -> None:
     assert trainer["max"] == 5
 
 
-def test_page_refuses_running_workloads_and_other_users(dave: Client, sign_in: Any, train: Workload) -> None:
+def test_edit_page_rejects_running_workloads_and_other_users(
+    dave: Client, sign_in: Any, train: Workload
+) -> None:
     assert sign_in("erin").get(address(train)).status_code == 403
     assert sign_in("grace").get(address(train)).status_code == 404
     Workload.objects.filter(pk=train.pk).update(phase="running")

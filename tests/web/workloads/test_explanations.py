@@ -56,7 +56,7 @@ def test_running_workload_has_no_smallest_change(cast: Cast, sign_in) -> None:
     assert "Searching…" not in client.get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_refused_search_shows_when_to_try_again(cast: Cast, sign_in, monkeypatch) -> None:
+def test_rate_limited_search_shows_when_to_retry(cast: Cast, sign_in, monkeypatch) -> None:
     def refuse(*_: object) -> None:
         raise RateLimited(2, "vision has 3 dry runs in progress, the maximum. Try again in 2 s.")
 

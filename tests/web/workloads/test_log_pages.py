@@ -52,7 +52,7 @@ def path(pod: Pod, what: str = "", **query: object) -> str:
     return f"/workloads/{pod.workload_id}/log{what}?pod={pod.pk}{parameters}"
 
 
-def test_log_is_plain_text_with_offsets(
+def test_log_response_is_plain_text_with_offsets(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, UNSAFE_TEXT * 3)
@@ -72,7 +72,7 @@ def test_log_is_plain_text_with_offsets(
     assert client.get(f"/workloads/{pod.workload_id}/log?pod=x").status_code == 404
 
 
-def test_matching_lines_are_escaped_and_shown_with_context(
+def test_matching_log_lines_are_escaped_and_shown_with_context(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, b"one\ntwo <b>\n" + UNSAFE_TEXT + b"four\n")
@@ -89,7 +89,7 @@ def test_matching_lines_are_escaped_and_shown_with_context(
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 
 
-def test_log_matches_are_paged(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
+def test_log_matches_are_paginated(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
     client = sign_in("dave")
     seen, url = 0, path(pod, "/search", text="hit")
@@ -124,7 +124,7 @@ def test_pods_of_the_current_run_are_listed_first(
         assert text.index(f'value="{pod.pk}">worker-0<') < text.index(f'value="{before.pk}">worker-0, run 1')
 
 
-def test_pod_shows_its_limits_with_source_and_peak(
+def test_pod_details_show_limits_with_source_and_peak(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, b"")
@@ -205,14 +205,16 @@ async def test_log_stream_resumes_at_an_offset(running: tuple[Cast, Pod], runtim
 
 
 @pytest.mark.parametrize("offset", ["-1", "x", "9" * 40])
-async def test_invalid_offset_streams_from_the_beginning(running: tuple[Cast, Pod], offset: str) -> None:
+async def test_log_stream_with_an_invalid_offset_starts_at_the_beginning(
+    running: tuple[Cast, Pod], offset: str
+) -> None:
     cast, pod = running
     socket = await LogSocket(cast.dave.user, pod, offset=offset).begin()
     assert (await socket.receive())["begin"] == 0
     await socket.end()
 
 
-async def test_log_stream_is_closed_without_access(running: tuple[Cast, Pod]) -> None:
+async def test_log_stream_without_access_is_closed(running: tuple[Cast, Pod]) -> None:
     cast, pod = running
     for user, code in ((cast.grace.user, NOT_FOUND), (AnonymousUser(), SIGNED_OUT)):
         socket = await LogSocket(user, pod).begin()

@@ -55,7 +55,7 @@ def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
     return read_draft(query, FORM_CHOICES)
 
 
-def test_unchanged_document_is_kept_byte_for_byte() -> None:
+def test_unchanged_document_is_preserved_byte_for_byte() -> None:
     assert post(open_draft(TEXT)).text == TEXT
 
 
@@ -92,7 +92,7 @@ def test_changed_field_is_written_into_the_document(path: str, typed: Any, was: 
     assert post(draft).text == draft.text, "form and document agree"
 
 
-def test_form_reflects_the_document() -> None:
+def test_form_fields_reflect_the_document() -> None:
     draft = post(open_draft(TEXT), TEXT.replace("replicas: 2", "min: 1\n    max: 3") + "pools: [c, a]\n")
     now = fields(draft)
     assert (now["roles[0].at_least"], now["roles[0].at_most"]) == ("1", "3")
@@ -113,7 +113,7 @@ def test_changes_in_form_and_document_are_merged() -> None:
     assert fields(draft)["labels"] == "team=nlp"
 
 
-def test_field_value_is_kept_until_a_broken_document_parses_again() -> None:
+def test_field_value_is_kept_while_the_document_is_invalid() -> None:
     broken = post(open_draft(TEXT), TEXT + "pools: [a\n", name="weekly")
     assert broken.data is None
     assert (broken.text, broken.agreed) == (TEXT + "pools: [a\n", TEXT)
@@ -124,7 +124,7 @@ def test_field_value_is_kept_until_a_broken_document_parses_again() -> None:
     assert (mended.data or {})["pools"] == ["a"]
 
 
-def test_invalid_field_keeps_its_input_and_reports_a_problem() -> None:
+def test_invalid_field_preserves_its_input_and_reports_a_problem() -> None:
     draft = post(open_draft(TEXT), env="A=1\nnonsense")
     assert draft.text == TEXT
     assert fields(draft)["env"] == "A=1\nnonsense"
@@ -132,7 +132,7 @@ def test_invalid_field_keeps_its_input_and_reports_a_problem() -> None:
     assert post(draft, env="A=1").text == TEXT.replace("# short\n", "# short\nenv:\n  A: '1'\n")
 
 
-def test_value_that_the_form_cannot_edit_is_kept() -> None:
+def test_value_that_the_form_cannot_edit_is_preserved() -> None:
     text = TEXT + "env:\n  SCRIPT: |\n    a\n    b\n"
     draft = post(open_draft(text), name="weekly")
     parts = prepare_form(draft, FORM_CHOICES).parts
@@ -147,7 +147,7 @@ def test_command_list_stays_a_list() -> None:
     assert (draft.data or {})["command"] == ["python", "train.py", "--fast run"]
 
 
-def test_roles_and_notifications_are_added_and_removed() -> None:
+def test_roles_and_notifications_can_be_added_and_removed() -> None:
     draft = open_draft(TEXT)
     apply_step(draft, "add:roles")
     apply_step(draft, "add:notifications", mail="me@example.org")
@@ -166,13 +166,13 @@ def test_roles_and_notifications_are_added_and_removed() -> None:
     assert changed.data == open_draft(TEXT).data
 
 
-def test_roles_in_groups_have_fields() -> None:
+def test_roles_in_groups_have_form_fields() -> None:
     text = "name: x\ngroups:\n  - name: left\n    roles: [{name: a, replicas: 1}, {name: b, replicas: 2}]\n"
     draft = post(open_draft(text), **{"groups[0].roles[1].gpu": "2"})
     assert draft.text == text.replace("replicas: 2}", "replicas: 2, gpu: 2}")
 
 
-def test_training_job_manifest_is_edited_only_as_text() -> None:
+def test_training_job_manifest_can_be_edited_only_as_text() -> None:
     draft = open_draft("apiVersion: v1\nkind: TrainingJob\nmetadata: {name: x}\n")
     assert not draft.has_form
     assert prepare_form(draft, FORM_CHOICES).parts == []
@@ -264,7 +264,7 @@ def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
 
 
 @pytest.mark.parametrize(("section", "page"), [("", "workloads"), ("service: {model_name: m}\n", "services")])
-def test_submission_leads_to_a_page_that_exists(cast: Cast, dave: Client, section: str, page: str) -> None:
+def test_submission_redirects_to_an_existing_page(cast: Cast, dave: Client, section: str, page: str) -> None:
     text = f"name: chat\nkind: service\ncommand: serve\n{section}roles: [{{name: engine, gpu: 1}}]\n"
     answer = dave.post("/submit", {"document": text, "step": "submit"}, **HTMX)
     assert answer.status_code == 204, answer.content.decode()
@@ -273,7 +273,7 @@ def test_submission_leads_to_a_page_that_exists(cast: Cast, dave: Client, sectio
     assert dave.get(address).status_code == 200
 
 
-def test_prediction_is_loaded_separately_and_creates_nothing(cast: Cast, dave: Client) -> None:
+def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     assert 'hx-post="/submit/prediction"' in refresh_form(dave, document).content.decode()
@@ -297,7 +297,7 @@ def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
     assert "&lt;script&gt;alert" in page
 
 
-def test_workload_page_links_to_a_clone_with_a_new_name(cast: Cast, dave: Client) -> None:
+def test_clone_link_of_the_workload_page_opens_a_form_with_a_new_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     answer = dave.get(f"/submit?like={like.pk}")
     assert 'value="train-2"' in answer.content.decode()
@@ -314,7 +314,7 @@ def test_every_preset_is_submitted_with_the_default_priority(kind: str, cast: Ca
     assert (workload.project, workload.priority) == (cast.vision, DEFAULT)
 
 
-def test_priority_field_names_its_defaults(dave: Client) -> None:
+def test_priority_field_lists_its_defaults(dave: Client) -> None:
     page = dave.get("/submit").content.decode()
     assert f"{DEFAULT} by default, {SERVICE_DEFAULT} for services" in page
 

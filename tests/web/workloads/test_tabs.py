@@ -22,7 +22,7 @@ def elastic(cast: Cast) -> Workload:
     return workload
 
 
-def test_every_tab_has_the_state_the_actions_and_links_to_all_tabs(cast: Cast, sign_in, elastic) -> None:
+def test_every_tab_shows_state_actions_and_links_to_all_tabs(cast: Cast, sign_in, elastic) -> None:
     Workload.objects.filter(pk=elastic.pk).update(message="3 of 3 pods running.")
     client, path = sign_in("dave"), f"/workloads/{elastic.pk}"
     for tab in TABS:
@@ -34,7 +34,7 @@ def test_every_tab_has_the_state_the_actions_and_links_to_all_tabs(cast: Cast, s
         assert all(f'<a href="{path}{other}"' in text for other in TABS)
 
 
-def test_tabs_of_invisible_workload_return_404(cast: Cast, sign_in, elastic) -> None:
+def test_tabs_of_an_invisible_workload_return_404(cast: Cast, sign_in, elastic) -> None:
     for tab in TABS:
         assert sign_in("grace").get(f"/workloads/{elastic.pk}{tab}").status_code == 404
 
@@ -53,7 +53,7 @@ def test_fixed_workload_shows_no_replica_range(cast: Cast, sign_in) -> None:
     assert "(min" not in sign_in("dave").get(f"/workloads/{fixed.pk}").content.decode()
 
 
-def test_only_the_header_of_logs_and_spec_is_fetched_again(cast: Cast, sign_in, elastic) -> None:
+def test_only_the_header_of_the_logs_and_spec_tabs_is_refreshed(cast: Cast, sign_in, elastic) -> None:
     client = sign_in("dave")
     for tab, repeated in (("logs", 'id="log"'), ("spec", 'id="spec-text"'), ("resources", 'id="use"')):
         whole = client.get(f"/workloads/{elastic.pk}/{tab}").content.decode()
@@ -63,7 +63,7 @@ def test_only_the_header_of_logs_and_spec_is_fetched_again(cast: Cast, sign_in, 
         assert repeated not in part
 
 
-def test_spec_tab_lists_commands_variables_and_names_of_secrets(cast: Cast, sign_in) -> None:
+def test_spec_tab_lists_commands_variables_and_secret_names(cast: Cast, sign_in) -> None:
     document = {
         "name": "two-roles",
         "project": "vision",
@@ -83,7 +83,7 @@ def test_spec_tab_lists_commands_variables_and_names_of_secrets(cast: Cast, sign
         assert shown in text, shown
 
 
-def test_pending_workload_opens_with_its_last_eviction(cast: Cast, sign_in) -> None:
+def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in) -> None:
     victim = make.workload(cast.vision, "victim", phase="pending", run=1, preemptions=1)
     preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
     eviction = make.eviction(victim, preemptor, cast.pool, kind="preempt")

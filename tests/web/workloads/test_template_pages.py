@@ -60,7 +60,7 @@ def test_template_list_offers_actions_by_role(nightly_template: Template, sign_i
     assert "No templates match" in sign_in("carol").get("/templates?search=zzz", **HTMX).content.decode()
 
 
-def test_template_is_edited_in_form_and_document(nightly_template: Template, dave: Client) -> None:
+def test_template_can_be_edited_in_form_and_document(nightly_template: Template, dave: Client) -> None:
     page = dave.get(PAGE).content.decode()
     assert "# every night" in page and 'name="f:roles[0].gpu"' in page
     typed = edit_form(nightly_template, description="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
@@ -103,7 +103,7 @@ def test_template_errors_are_shown_on_fields_and_lines(nightly_template: Templat
     assert looked.status_code == 200 and "unknown key" in looked.content.decode()
 
 
-def test_new_template_is_validated_and_saved_once(cast: Cast, dave: Client) -> None:
+def test_new_template_is_validated_and_cannot_be_saved_twice(cast: Cast, dave: Client) -> None:
     page = dave.get("/templates/vision/new")
     values = {"document": page.context["text"], "step": "save", "version": "0", "name": "fresh"}
     assert dave.post("/templates/vision/new", {**values, "name": "No"}, **HTMX).status_code == 422
@@ -112,7 +112,7 @@ def test_new_template_is_validated_and_saved_once(cast: Cast, dave: Client) -> N
     assert dave.post("/templates/vision/new", values, **HTMX).status_code == 412
 
 
-def test_workload_is_saved_as_template_without_its_name(cast: Cast, dave: Client) -> None:
+def test_template_saved_from_a_workload_omits_the_workload_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     page = dave.get(f"/workloads/{like.pk}/spec").content.decode()
     assert f"/templates/save?like={like.pk}" in page and f"/submit?like={like.pk}" in page
@@ -129,7 +129,7 @@ def test_workload_is_saved_as_template_without_its_name(cast: Cast, dave: Client
     assert again.status_code == 422 and "A template with this name exists" in again.content.decode()
 
 
-def test_new_template_is_named_before_it_is_edited(cast: Cast, dave: Client) -> None:
+def test_new_template_requires_a_name_before_editing(cast: Cast, dave: Client) -> None:
     form = dave.get("/templates/save").context["form"]
     values = {"project": "vision", "name": "fresh", "document": form["document"].value(), "then": "edit"}
     assert form["then"].value() == "edit"
@@ -139,7 +139,7 @@ def test_new_template_is_named_before_it_is_edited(cast: Cast, dave: Client) -> 
     assert 'name="f:project"' not in page, "the project is chosen when the template is used"
 
 
-def test_document_on_the_submit_page_is_saved_as_template(cast: Cast, dave: Client) -> None:
+def test_document_on_the_submit_page_can_be_saved_as_a_template(cast: Cast, dave: Client) -> None:
     document = "name: x\nproject: vision\n" + TEXT
     dialog = dave.post("/templates/save", {"document": document, "step": "ask"}, **HTMX)
     assert dialog.status_code == 200
@@ -149,7 +149,7 @@ def test_document_on_the_submit_page_is_saved_as_template(cast: Cast, dave: Clie
     assert "not YAML" in dave.post("/templates/save", broken, **HTMX).content.decode()
 
 
-def test_deleting_a_template_needs_confirmation(nightly_template: Template, dave: Client) -> None:
+def test_deleting_a_template_requires_confirmation(nightly_template: Template, dave: Client) -> None:
     path = "/templates/vision/nightly/delete"
     assert "Delete template vision/nightly?" in dave.get(path).content.decode()
     assert Template.objects.exists()

@@ -63,7 +63,7 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in) ->
     assert "vision/theirs" in text
 
 
-def test_warning_about_a_pod_does_not_end_the_running_period(cast: Cast, sign_in) -> None:
+def test_pod_warning_does_not_end_the_running_period_in_the_timeline(cast: Cast, sign_in) -> None:
     ours = make.workload(cast.vision, "ours", phase="running")
     record_event(ours, "running", "All pods run.", 29, reason="AllPodsRun")
     record_event(ours, "pod_warning", "worker 0: 1 process was killed at the memory limit.", 9)
@@ -71,7 +71,7 @@ def test_warning_about_a_pod_does_not_end_the_running_period(cast: Cast, sign_in
     assert (warning.title, warning.tone, warning.lasted) == ("Pod warning", "warn", None)
 
 
-def test_timeline_of_preemptor_links_to_the_eviction(cast: Cast, sign_in) -> None:
+def test_timeline_of_the_preemptor_links_to_the_eviction(cast: Cast, sign_in) -> None:
     _, eviction = preemption_history(cast)
     theirs = Workload.objects.get(name="theirs")
     record_event(theirs, "submitted", "Submitted by carol.", 70)
@@ -81,7 +81,7 @@ def test_timeline_of_preemptor_links_to_the_eviction(cast: Cast, sign_in) -> Non
     )
 
 
-def test_preemptor_of_invisible_project_is_not_named(cast: Cast, sign_in) -> None:
+def test_preemptor_in_an_invisible_project_is_not_named(cast: Cast, sign_in) -> None:
     ours, strange = make.workload(cast.vision, "ours"), make.workload(cast.ads, "secret-name", gpus=4)
     record_event(ours, "submitted", "Submitted by dave.", 100)
     make.eviction(ours, strange, cast.pool, at=make.ago(minutes=10))
@@ -90,7 +90,7 @@ def test_preemptor_of_invisible_project_is_not_named(cast: Cast, sign_in) -> Non
     assert "Reclaimed" in text
 
 
-def test_timeline_of_pending_workload_shows_its_reason(cast: Cast, sign_in) -> None:
+def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in) -> None:
     pending = make.workload(
         cast.vision, "waits", reason="OverFairShare", message="vision holds its fair share.",
         explained_at=make.ago(seconds=5),
@@ -125,7 +125,7 @@ def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in) -> 
     assert "Over fair share 7 min, then Fragmented 3 min" in text
 
 
-def test_pending_workload_shows_the_time_per_reason(cast: Cast, sign_in) -> None:
+def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in) -> None:
     reasons = make.reasons(("Fragmented", 40, 30), ("OverFairShare", 9), ("Fragmented", 3))
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
@@ -137,7 +137,7 @@ def test_pending_workload_shows_the_time_per_reason(cast: Cast, sign_in) -> None
     ]
 
 
-def test_many_reason_changes_are_summarized(cast: Cast, sign_in) -> None:
+def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in) -> None:
     flips = [("Fragmented" if n % 3 else "OverFairShare", 60 - n * 5) for n in range(9)]
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
@@ -148,7 +148,7 @@ def test_many_reason_changes_are_summarized(cast: Cast, sign_in) -> None:
     assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}/timeline").content.decode()
 
 
-def test_scheduler_events_form_a_timeline(transactional_db: None, sign_in, cast: Cast) -> None:
+def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in, cast: Cast) -> None:
     stage = Stage(cast, clock=FixedClock(timezone.now()))
     stage.node(0)
     stage.quota(cast.research, 2)

@@ -37,7 +37,7 @@ def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in) -> None:
     assert Workload.objects.filter(phase="pending").count() == 3
 
 
-def test_query_parameter_selects_the_columns(cast: Cast, sign_in) -> None:
+def test_query_parameter_selects_the_list_columns(cast: Cast, sign_in) -> None:
     create_three_workloads(cast)
     usual = sign_in("erin").get("/workloads").content.decode()
     assert "Status" in usual and ">Department<" not in usual.partition("<table")[2]
@@ -64,6 +64,6 @@ def test_saved_view_is_private_and_restores_the_query(cast: Cast, sign_in) -> No
     assert not SavedView.objects.exists()
 
 
-def test_saved_view_needs_a_name(sign_in) -> None:
+def test_saved_view_requires_a_name(sign_in) -> None:
     answer = sign_in("erin").post("/workloads/views/new", {"name": " ", "query": ""}, **HTMX)
     assert answer.status_code == 422

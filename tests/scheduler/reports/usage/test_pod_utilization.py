@@ -110,7 +110,7 @@ def test_unmeasured_utilization_is_not_reported_as_zero(measured_workload: Measu
     assert measured_workload.now().cpu_milli is None, "an old measurement is not the current usage"
 
 
-def test_fraction_of_a_device_reports_the_devices_utilization(stage: Stage) -> None:
+def test_pod_with_a_device_fraction_reports_the_devices_utilization(stage: Stage) -> None:
     measured_workload = MeasuredWorkload(stage, [{"name": "worker", "replicas": 1, "gpu": 0.25}])
     measured_workload.gpus(80, 0)
     measured_workload.pass_time()
@@ -120,7 +120,7 @@ def test_fraction_of_a_device_reports_the_devices_utilization(stage: Stage) -> N
     assert [(device.shared, device.busy_milli) for device in pod.devices] == [(True, 800)]
 
 
-def test_sample_counts_in_its_minute_and_its_hour(measured_workload: MeasuredWorkload) -> None:
+def test_sample_is_added_to_its_minute_and_its_hour(measured_workload: MeasuredWorkload) -> None:
     (first, _), clock = measured_workload.pods, measured_workload.stage.clock
     assert isinstance(clock, FixedClock)
     measured_workload.gpus(100, 0)
@@ -140,7 +140,7 @@ def test_sample_counts_in_its_minute_and_its_hour(measured_workload: MeasuredWor
 
 
 @pytest.mark.parametrize("place", ["use.now", "use.over_time", "use.before_end"])
-def test_killed_writer_leaves_no_partial_or_duplicate_points(
+def test_killed_writer_leaves_no_partial_or_duplicate_data_points(
     measured_workload: MeasuredWorkload, place: str
 ) -> None:
     (first, _) = measured_workload.pods
@@ -160,7 +160,7 @@ def test_killed_writer_leaves_no_partial_or_duplicate_points(
         assert cpu - before[step][1] == pytest.approx(30_000)
 
 
-def test_another_process_takes_over_measuring(measured_workload: MeasuredWorkload) -> None:
+def test_measurement_continues_in_another_process(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     second = measured_workload.another("second")
     assert not second.measure_once(), "the first process still holds the lease"
@@ -173,7 +173,7 @@ def test_another_process_takes_over_measuring(measured_workload: MeasuredWorkloa
     assert measured_workload.sums(HOUR) == before
 
 
-def test_only_the_leader_measures_and_releases_the_task(measured_workload: MeasuredWorkload) -> None:
+def test_only_the_leader_measures_utilization(measured_workload: MeasuredWorkload) -> None:
     leads = {"first": True, "second": False}
     first, second = (
         UtilizationWatcher(
@@ -198,7 +198,7 @@ def test_unresponsive_runtime_does_not_block_others(measured_workload: MeasuredW
     assert measured_workload.now().measured == 2
 
 
-def test_allocated_gpu_that_is_idle_for_long_is_reported(measured_workload: MeasuredWorkload) -> None:
+def test_allocated_gpu_that_is_idle_for_a_long_time_is_reported(measured_workload: MeasuredWorkload) -> None:
     workload, clock = measured_workload.workload, measured_workload.stage.clock
 
     def idle() -> dict[object, object]:
@@ -229,7 +229,7 @@ def test_unmeasured_gpu_is_not_idle(measured_workload: MeasuredWorkload) -> None
     assert idle_since([measured_workload.workload.pk], measured_workload.stage.clock.now()) == {}
 
 
-def test_points_expire_and_ended_pods_lose_their_utilization(measured_workload: MeasuredWorkload) -> None:
+def test_data_points_expire_and_ended_pods_report_no_utilization(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     measured_workload.stage.finish(measured_workload.workload)
     measured_workload.stage.tick()
@@ -241,13 +241,13 @@ def test_points_expire_and_ended_pods_lose_their_utilization(measured_workload: 
     assert delete_old_measurements(minutes_before=later, hours_before=later) == 2
 
 
-def test_points_are_deleted_with_their_workload(measured_workload: MeasuredWorkload) -> None:
+def test_data_points_are_deleted_with_their_workload(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     Workload.objects.filter(pk=measured_workload.workload.pk).delete()
     assert not models.UtilizationPoint.objects.exists()
 
 
-def test_minutes_are_shown_for_short_recent_ranges(measured_workload: MeasuredWorkload) -> None:
+def test_short_recent_ranges_have_minute_resolution(measured_workload: MeasuredWorkload) -> None:
     hours = [
         choose_step(NOON - timedelta(hours=back), NOON - timedelta(hours=back - span), NOON)
         for back, span in ((1, 1), (6, 6), (24, 24), (200, 1))
@@ -275,7 +275,7 @@ def _late_write(held: lease.HeldLease) -> None:
     write_readings(Readings(NOON), held)
 
 
-def test_isolation_of_nodes_is_recorded_and_a_change_is_noticed(measured_workload: MeasuredWorkload) -> None:
+def test_node_isolation_and_its_changes_are_recorded(measured_workload: MeasuredWorkload) -> None:
     node, runtime = measured_workload.pods[0].node, measured_workload.runtime
     measured_workload.pass_time()
     node.refresh_from_db()
@@ -290,7 +290,7 @@ def test_isolation_of_nodes_is_recorded_and_a_change_is_noticed(measured_workloa
     assert node.isolation["obstacle"] == "no bubblewrap"
 
 
-def test_node_that_does_not_respond_has_no_isolation_yet(measured_workload: MeasuredWorkload) -> None:
+def test_isolation_of_an_unresponsive_node_is_unknown(measured_workload: MeasuredWorkload) -> None:
     measured_workload.runtime.next("get_isolation", RuntimeFailure("unreachable"))
     measured_workload.pass_time()
     node = measured_workload.pods[0].node

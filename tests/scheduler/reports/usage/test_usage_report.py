@@ -37,7 +37,7 @@ def start_workload(stage: Stage, name: str = "train-1", **changes: object) -> da
     return begun
 
 
-def test_running_usage_counts_until_now_and_ended_usage_is_fixed(stage: Stage) -> None:
+def test_usage_of_running_pods_grows_and_usage_of_ended_pods_is_fixed(stage: Stage) -> None:
     workload = stage.submit(roles=TWO)
     begun = stage.clock.now()
     stage.tick(2)
@@ -62,7 +62,7 @@ def test_stored_hours_and_running_pods_are_not_counted_twice(stage: Stage) -> No
     assert row.gpu_hours == pytest.approx(0.5 * 0.5 + 0.5 * 1.0, rel=1e-3)
 
 
-def test_repeated_end_reports_count_once(stage: Stage) -> None:
+def test_repeated_end_report_of_a_pod_counts_once(stage: Stage) -> None:
     workload = stage.submit(roles=TWO)
     stage.tick(2)
     stage.clock.advance(3600)
@@ -95,7 +95,7 @@ def test_usage_is_grouped_by_department_project_user_and_pool(stage: Stage) -> N
     }
 
 
-def test_users_see_the_usage_of_their_own_projects_only(stage: Stage) -> None:
+def test_users_see_only_the_usage_of_their_own_projects(stage: Stage) -> None:
     cast = stage.cast
     start_workload(stage, "of-vision", roles=HALF)
     start_workload(stage, "of-ads", project=cast.ads, roles=HALF)
@@ -107,7 +107,7 @@ def test_users_see_the_usage_of_their_own_projects_only(stage: Stage) -> None:
                     "frank": set(), "grace": {"ads"}}  # fmt: skip
 
 
-def test_days_follow_the_users_time_zone(stage: Stage) -> None:
+def test_report_days_use_the_users_time_zone(stage: Stage) -> None:
     start_workload(stage, roles=HALF)
     stage.clock.advance(24 * 3600)
     days = usage_rows(stage, step="day", time_zone="Asia/Tokyo")
@@ -118,14 +118,14 @@ def test_days_follow_the_users_time_zone(stage: Stage) -> None:
     assert total(days).gpu_hours == pytest.approx(total(usage_rows(stage, step="hour")).gpu_hours)
 
 
-def test_only_the_requested_period_counts(stage: Stage) -> None:
+def test_usage_outside_the_requested_period_is_excluded(stage: Stage) -> None:
     start_workload(stage, roles=HALF)
     stage.clock.advance(10 * 3600)
     rows = usage_rows(stage, since=NOON + timedelta(hours=2), until=NOON + timedelta(hours=5))
     assert total(rows).gpu_hours == pytest.approx(0.5 * 3)
 
 
-def test_usage_outlives_its_project(stage: Stage) -> None:
+def test_usage_of_a_deleted_project_is_still_reported(stage: Stage) -> None:
     cast = stage.cast
     workload = stage.submit(roles=TWO, project=cast.search)
     stage.tick(2)
@@ -140,7 +140,7 @@ def test_usage_outlives_its_project(stage: Stage) -> None:
     )
 
 
-def test_cost_uses_the_pools_price_and_is_unknown_without_one(stage: Stage) -> None:
+def test_cost_uses_the_pools_price_and_is_unknown_without_a_price(stage: Stage) -> None:
     start_workload(stage, roles=TWO)
     stage.clock.advance(3600)
     assert total(usage_rows(stage)).cost is None
@@ -160,13 +160,13 @@ def test_cost_uses_the_pools_price_and_is_unknown_without_one(stage: Stage) -> N
         ({"time_zone": "../../etc/passwd"}, "time_zone"),
     ],
 )
-def test_error_for_invalid_query_names_the_parameter(words: dict, path: str) -> None:
+def test_error_for_an_invalid_query_names_the_parameter(words: dict, path: str) -> None:
     with pytest.raises(Invalid) as refused:
         usage_request(datetime(2026, 6, 2, tzinfo=UTC), **words)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 
-def test_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> None:
+def test_report_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> None:
     start_workload(stage, roles=HALF)  # 1 June 2026 is a Monday
     stage.clock.advance(8 * 86_400)
     assert [row.at and row.at.day for row in usage_rows(stage, step="week")] == [1, 8]

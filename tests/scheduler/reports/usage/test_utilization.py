@@ -13,13 +13,13 @@ from tests.scheduler.stage import Stage
 DAY = 86_400
 
 
-def test_decayed_usage_approaches_its_limit_and_halves() -> None:
+def test_decayed_usage_converges_and_halves_after_each_half_life() -> None:
     held = integrate(0.0, 1000.0, DAY, DAY)
     assert held == pytest.approx(1000 * 0.5 * DAY / math.log(2))
     assert integrate(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
 
 
-def test_usage_does_not_depend_on_the_settling_interval() -> None:
+def test_decayed_usage_does_not_depend_on_the_update_interval() -> None:
     at_once = integrate(5.0, 3.0, 1000, 700)
     step_by_step = 5.0
     for _ in range(1000):
@@ -27,7 +27,7 @@ def test_usage_does_not_depend_on_the_settling_interval() -> None:
     assert step_by_step == pytest.approx(at_once)
 
 
-def test_tumbling_window_restarts_at_zero() -> None:
+def test_usage_in_a_tumbling_window_restarts_at_zero() -> None:
     pool = NodePool(half_life=None, window=3600, tumbling_window=True)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     row = Usage(
@@ -60,7 +60,7 @@ def test_only_over_quota_allocation_is_charged(stage: Stage) -> None:
     assert row.used[0] == pytest.approx(integrate(0.0, 2000.0, seconds, half_life), rel=1e-6)
 
 
-def test_queue_status_has_share_allocated_and_requested(stage: Stage) -> None:
+def test_queue_status_includes_fair_share_allocated_and_requested_resources(stage: Stage) -> None:
     stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     stage.tick(2)
     row = QueueStatus.objects.get(project=stage.cast.vision)

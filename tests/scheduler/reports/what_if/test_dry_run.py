@@ -19,7 +19,7 @@ def predict(stage: Stage, who: str = "alice", project: str = "vision", **changes
     return prediction
 
 
-def test_would_start_prediction_names_nodes_and_devices(stage: Stage) -> None:
+def test_predicted_start_names_nodes_and_devices(stage: Stage) -> None:
     prediction = predict(stage)
     assert (prediction.outcome, prediction.blockers, prediction.evictions) == ("would_start", [], [])
     workload = stage.submit("asked")
@@ -30,7 +30,7 @@ def test_would_start_prediction_names_nodes_and_devices(stage: Stage) -> None:
     assert pods == {(p["role"], p["index"], p["node"], tuple(p["devices"])) for p in decision["pods"]}
 
 
-def test_would_stay_pending_prediction_lists_the_blockers_of_the_later_explanation(stage: Stage) -> None:
+def test_predicted_blockers_equal_those_of_the_later_explanation(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600)
     stage.tick(2, seconds=10)
     prediction = predict(stage, roles=FOUR)
@@ -50,7 +50,7 @@ def test_would_stay_pending_prediction_lists_the_blockers_of_the_later_explanati
     assert prediction.expected_start.isoformat() == explanation["expected_start"]
 
 
-def test_would_evict_prediction_names_the_later_victims(stage: Stage) -> None:
+def test_predicted_victims_equal_the_later_victims(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 4)
     stage.quota(cast.ads, 4)
@@ -86,7 +86,7 @@ def test_limit_blocker_states_its_numbers(stage: Stage, gpus: int) -> None:
     assert prediction.expected_start_reason.startswith("another workload in the project has to end")
 
 
-def test_unchanged_estimate_records_no_cycle(stage: Stage) -> None:
+def test_unchanged_start_estimate_records_no_cycle(stage: Stage) -> None:
     """No cycle is recorded while nothing changes, even if running workloads are overdue."""
     from scheduler.models import Cycle
 

@@ -66,7 +66,7 @@ def test_preview_lists_starts_evictions_and_changed_shares(full_stage: Stage) ->
     }  # fmt: skip
 
 
-def test_next_cycle_matches_the_preview(full_stage: Stage) -> None:
+def test_preview_matches_the_next_cycle(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, GIVE_TO_ADS)
     draft = read_draft(full_stage.cast.alice, GIVE_TO_ADS)
     apply_draft(actor=full_stage.cast.alice, draft=draft, expected=impact.tag)
@@ -86,7 +86,7 @@ def test_preview_writes_nothing(full_stage: Stage) -> None:
     assert not Eviction.objects.exists()
 
 
-def test_draft_without_effect_is_reported_as_having_none(full_stage: Stage) -> None:
+def test_preview_reports_that_a_draft_has_no_effect(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, build_draft(quota_change("project", "vision", gpu=4)))
     assert impact.changes_nothing
     assert not (impact.starts or impact.evictions or impact.shares or impact.reasons)
@@ -150,7 +150,7 @@ def test_preview_requires_permission_to_set_the_quotas(full_stage: Stage) -> Non
     assert refused.value.problems[0].path == "changes[0].project"
 
 
-def test_effects_on_invisible_workloads_are_only_counted(full_stage: Stage) -> None:
+def test_preview_only_counts_effects_on_invisible_workloads(full_stage: Stage) -> None:
     """Bob administers research and lowers vision's quota. He may not see other projects' workloads."""
     document = build_draft(quota_change("project", "vision", gpu=0, limit={"gpu": 0}))
     impact = preview_impact(full_stage, document, "bob")
@@ -183,7 +183,7 @@ def test_every_error_of_a_draft_has_its_path(full_stage: Stage) -> None:
     assert [problem.path for problem in refused.value.problems] == ["changes[0].set.gpu"]
 
 
-def test_tag_contains_the_quota_versions(full_stage: Stage) -> None:
+def test_etag_contains_the_quota_versions(full_stage: Stage) -> None:
     draft = read_draft(full_stage.cast.alice, GIVE_TO_ADS)
     stored = compare(draft)
     assert version_tag_before_draft(stored).split("-")[2:] == ["0.0", "0.0"]

@@ -41,7 +41,7 @@ def ask(stage: Stage, workload: Workload, who: str = "dave") -> ChangeAnswer:
     return find_smallest_change(workload, viewer_for(stage.cast.people[who]), now=stage.clock.now())
 
 
-def test_name_of_another_projects_workload_is_hidden(held: Stage) -> None:
+def test_suggestion_hides_the_name_of_another_projects_workload(held: Stage) -> None:
     workload = pending(held)
     answer = ask(held, workload)
     assert answer.sentence == "The workload would start now if a workload of another project ended."
@@ -50,7 +50,7 @@ def test_name_of_another_projects_workload_is_hidden(held: Stage) -> None:
     assert "secret-bid" not in repr(answer)
 
 
-def test_platform_admins_see_the_name(held: Stage) -> None:
+def test_suggestion_for_platform_admins_names_the_workload(held: Stage) -> None:
     workload = pending(held)
     sentence = "The workload would start now if ads/secret-bid ended."
     assert ask(held, workload, "alice").sentence == sentence
@@ -74,7 +74,7 @@ def test_suggested_quota_starts_the_workload_in_the_next_cycle(stage: Stage) -> 
     assert stage.phase(workload) == "starting"
 
 
-def test_victims_of_the_start_are_counted(stage: Stage) -> None:
+def test_suggestion_states_the_number_of_victims(stage: Stage) -> None:
     cast = stage.cast
     stage.submit("borrows", cast.ads, roles=FOUR)
     stage.tick(2, seconds=10)
@@ -87,7 +87,7 @@ def test_victims_of_the_start_are_counted(stage: Stage) -> None:
     assert (answer.evicted_workloads, answer.scaled_down_workloads, answer.moved_workloads) == (1, 0, 0)
 
 
-def test_running_and_reserved_workloads_get_no_suggestion(stage: Stage) -> None:
+def test_no_change_is_suggested_for_running_and_reserved_workloads(stage: Stage) -> None:
     low = stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
     low.refresh_from_db()
@@ -99,7 +99,7 @@ def test_running_and_reserved_workloads_get_no_suggestion(stage: Stage) -> None:
     assert ask(stage, high).sentence == "Capacity is already reserved for the workload."
 
 
-def test_workload_that_starts_in_the_next_cycle_needs_no_change(stage: Stage) -> None:
+def test_no_change_is_suggested_for_a_workload_that_starts_in_the_next_cycle(stage: Stage) -> None:
     answer = ask(stage, stage.submit(roles=ONE))
     assert (answer.outcome, answer.change) == ("not_needed", None)
 
@@ -112,7 +112,7 @@ def test_explanation_names_pool_below_its_ready_threshold(stage: Stage) -> None:
     )
 
 
-def test_engine_failure_leaves_the_smallest_change_undecided(
+def test_smallest_change_is_unknown_after_an_engine_failure(
     held: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -151,7 +151,9 @@ def test_smallest_change_is_computed_once_per_cluster_state(
     assert len(searches) == 3
 
 
-def test_scheduler_never_searches_for_changes(held: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduler_process_never_searches_for_the_smallest_change(
+    held: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the scheduler searched for a change")
 
