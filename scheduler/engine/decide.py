@@ -42,7 +42,7 @@ def decide_with_layout(
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:
-            board.cycle.scaled_down.clear()  # these gangs may scale up into capacity that the preemptor left
+            board.cycle.scaled_down.clear()  # these gangs may scale up into capacity that is still free
         _run_actions(changed, chosen, choices)
         if before == [board.cycle.accepted_trials for board in changed]:
             break

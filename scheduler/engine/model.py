@@ -132,7 +132,7 @@ class Node:
     missing_features: Mapping[str, str] = field(
         default_factory=dict
     )  # features that the node lacks, with the reasons
-    # the only project that the node serves, because it cannot isolate pods; empty: all
+    # the only project that the node serves because it cannot isolate pods; empty if it serves all
     only_project: str = ""
     foreign_devices: tuple[int, ...] = ()  # devices that foreign pods use
 

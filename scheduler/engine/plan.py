@@ -67,7 +67,7 @@ def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Place a replica on a node: start the replica, or reserve the capacity until it is free."""
+    """Step that starts a replica on a node, or reserves the node's capacity until it is free."""
 
     workload: str
     role: str
@@ -80,7 +80,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Stop a replica on its node. In a move, a `Place` of the same replica follows."""
+    """Step that stops a replica on its node. In a move, a `Place` of the same replica follows."""
 
     workload: str
     role: str

@@ -48,7 +48,7 @@ class Pace:
         return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
 
     def is_due(self, size: int, now: datetime) -> bool:
-        """Return whether the work is due. If it is, it is due again after the next interval."""
+        """Return whether the work is due. If so, start the next interval."""
         due = self.is_due_at(size, now)
         if due:
             self.last = now

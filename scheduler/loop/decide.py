@@ -1,4 +1,4 @@
-"""Run the engine, and skip pools that it fails for."""
+"""Run the engine, and skip pools for which it fails."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -53,7 +53,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the engine's errors for pools that fail even when decided alone, by pool."""
+    """Return, by pool, the engine's error for each pool that fails even when decided on its own."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:

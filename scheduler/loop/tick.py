@@ -159,7 +159,7 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return the bundles of this tick. Those that have been stale are last, and they take turns."""
+        """Return the bundles of this tick. Bundles that were stale before come last, in turn."""
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)

@@ -50,7 +50,7 @@ class Resolution:
 
 
 class DigestResolver(Protocol):
-    """Looks up digests in the background, so that slow registries do not delay the scheduler."""
+    """Background lookups of digests, so that slow registries do not delay the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
         """Start a lookup, unless one is in progress or an uncollected result exists for this run.

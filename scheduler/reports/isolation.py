@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 def record_isolation(
     runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
 ) -> int:
-    """Ask the runtimes how their nodes isolate pods. Return the number of nodes whose record changed.
+    """Query the runtimes for the isolation of their nodes. Return the number of nodes whose record changed.
 
-    With `only_missing`, ask only about nodes that have not reported it yet.
+    With `only_missing`, query only nodes that have not reported their isolation yet.
     """
     nodes = Node.objects.filter(state__in=HOSTING).select_related("pool").order_by("pk")
     if only_missing:

@@ -36,7 +36,7 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 
 
 def cycles(actor: Actor) -> QuerySet[Cycle]:
-    """Return the cycles if the user is a platform admin, because they show the plans of all tenants."""
+    """Return all cycles to platform admins, and none to others, because cycles show all tenants' plans."""
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 

@@ -1,4 +1,4 @@
-"""Page with the fair shares of a pool's queues, and how each of them is computed."""
+"""Page that shows the fair shares of a pool's queues and how each share is computed."""
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404

@@ -47,7 +47,7 @@ class PodLog:
         return f"{self.pod.role}-{self.pod.index}"
 
     def tail(self, lines: int) -> LogChunk:
-        """Return the last lines, up to TAIL_MAX bytes."""
+        """Return the last lines, up to MAX_TAIL_BYTES bytes."""
         size = self.read_chunk(0, 0).size
         chunk = self.read_chunk(max(0, size - MAX_TAIL_BYTES), MAX_TAIL_BYTES)
         cut = _last_lines_start(chunk.data, lines)
@@ -88,7 +88,7 @@ def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
 def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: int | None) -> PodLog:
     """Return the log of a pod's latest attempt. By default, the pod is rank 0 of the latest run.
 
-    `name` is ROLE-INDEX. Raises NotFound, or Unavailable if the pool's runtime is missing.
+    `name` has the form ROLE-INDEX. Raises NotFound, or Unavailable if the pool's runtime is missing.
     """
     pods = selectors.pods(actor).filter(workload=workload)
     if run is not None:

@@ -110,7 +110,7 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     """Place the gang on larger devices.
 
-    It needs a smaller fraction of each, which may stay within limits and quotas.
+    The gang then needs a smaller fraction of each device, which may keep it within limits and quotas.
     """
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher

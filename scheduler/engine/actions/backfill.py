@@ -1,4 +1,4 @@
-"""Hold nodes for the workload that has waited longest, so that smaller ones do not overtake it.
+"""Hold nodes for the workload that has waited longest, so that smaller workloads do not overtake it.
 
 Nodes are held until the workloads on them end. If an end is unknown, they are held only for limited periods,
 with pauses of the same length. Holds are not stored: each cycle computes them again from the workload's age,
@@ -21,11 +21,11 @@ from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.slots import Horizon
 
-# length of the first hold without a known end, in seconds; each later hold is twice as long
+# length of the first hold without a known end, in seconds; each later hold is twice as long as the one before
 FIRST_PERIOD = 1800
-MAX_WAIT = 24 * 3600  # maximum number of gangs per cycle that a hold is searched for
-MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes are searched
-MAX_STEPS = 32  # number of tries without gaps; after that, twice as many ends are skipped before each try
+MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are not waited for
+MAX_GANGS = 4  # maximum number of gangs per cycle for which a hold is searched
+MAX_STEPS = 32  # number of attempts without gaps; later attempts skip twice as many ends each time
 NOTHING = (0, 0, 0)
 
 
@@ -35,7 +35,7 @@ def clear_hold(board: Board) -> None:
 
 
 def hold_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Hold nodes for the first of these groups, in queue order, for which nodes may be held.
+    """Hold nodes for the first of these groups, in queue order, that is eligible for a hold.
 
     The search runs only when a decision depends on held nodes, which is rare on a full board.
     """

@@ -1,4 +1,4 @@
-"""Start CPU-only workloads by their requests if no node has room for their limits."""
+"""Start CPU-only workloads based on their requests if no node has room for their limits."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +47,7 @@ def _place_by_requests(board: Board, gang: Gang) -> bool:
 
 @contextmanager
 def placed_by_requests(*gangs: Gang) -> Iterator[None]:
-    """Place these gangs by their requests instead of their limits for the duration of the block."""
+    """Place these gangs based on their requests instead of their limits within the block."""
     parts = [part for gang in gangs for part in gang.parts]
     for part in parts:
         part.ignores_limits = True

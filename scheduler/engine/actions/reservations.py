@@ -39,8 +39,8 @@ def _pending_reason(
 ) -> tuple[Reason, Numbers]:
     """Return the reason that the reserved gang cannot start yet.
 
-    `blocked` pods have no free capacity yet. If there are none, the victims keep a queue over its
-    limit until they have stopped.
+    `blocked` pods have no free capacity yet. If there are none, the gang is waiting for stopping victims,
+    which still count towards a queue's limit.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)

@@ -180,7 +180,7 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
 
 
 def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield each optional child that is not running, together with its parent group, which is."""
+    """Yield each optional child that is not running but whose parent group is, with the parent group."""
     if not section.meets_minimum:
         return
     for child in section.children:

@@ -26,8 +26,8 @@ class CycleState:
     backfill_hold: NodeHold | None = None
     # Finds the nodes to hold. It is called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
-    overdue: list[PendingGroup] = field(default_factory=list)  # groups that nodes may be held for
-    hold_searches: int = 0  # number of gangs that a hold was searched for
+    overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
+    hold_searches: int = 0  # number of gangs for which a hold was searched
     trials: int = 0  # number of trials and of attempts within them
     accepted_trials: int = 0
     repack_steps: int = 0  # number of steps of exact searches that repack pods

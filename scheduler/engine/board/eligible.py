@@ -112,8 +112,8 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return a reason if the request would put one of the gang's queues over quota and fair share.
 
-    A department that would exceed them only because another of its projects borrows is ignored, because the
-    borrowed resources can be reclaimed.
+    Ignore a department that would exceed them only because another of its projects borrows: the borrowed
+    resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

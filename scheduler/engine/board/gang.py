@@ -43,7 +43,7 @@ class BoardRole:
     ) -> None:  # fmt: skip
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
         self.project = project  # empty if no node of the pool is reserved for a project
-        self.ignores_limits = False  # whether replicas are placed by their requests instead of their limits
+        self.ignores_limits = False  # whether placement is based on requests instead of limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
         self.least_milli = least_milli  # share on the largest device
         request = role.request
@@ -166,7 +166,7 @@ class Gang:
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
         self.extra_request = (0, 0, 0)  # requested from its queues in addition to its allocation
-        self.gang_victim: object = None  # cached `Victim` of all pods, until the pods change
+        self.gang_victim: object = None  # cached `Victim` with all pods, cleared when the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
 
@@ -210,7 +210,7 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a gang with a single role, which is the usual case, or None."""
+        """Return the missing resources of a single-role gang (the usual case), or None for other gangs."""
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:
@@ -220,7 +220,7 @@ class Gang:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the gang has no placed pods but has some that are stopping or stuck."""
+        """Whether no pod of the gang is placed, but some are stopping or stuck."""
         return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )
@@ -365,7 +365,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the smallest request of the arrangement, which it has on the largest devices."""
+    """Return the arrangement's smallest possible request, which is its request on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count

@@ -16,7 +16,7 @@ NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
 class RelativeUsage(NamedTuple):
-    """A queue's decayed usage relative to its weighted share of the usage of all siblings."""
+    """A queue's decayed usage, relative to its weighted share of all siblings' usage."""
 
     used: float
     mean: float  # mean over all siblings: 1, or less if much capacity was idle
@@ -162,9 +162,9 @@ class QueueAccount:
         )
 
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
-        """Return the sort key of this queue with a workload of one of its projects.
+        """Return this queue's sort key for a workload of one of its projects.
 
-        For a divided department, the share and usage of the project count.
+        In a divided department, the project's share and usage determine the key.
         """
         key = self.sort_key(requested)
         if not self.divided[main_resource(requested)]:
@@ -181,7 +181,7 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue is below its share, so that one workload may exceed it."""
+        """Return whether the queue is below its share, in which case one workload may exceed the share."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]

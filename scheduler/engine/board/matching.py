@@ -68,7 +68,7 @@ def node_constraints(role: Role) -> Hashable:
 
 
 class Matcher:
-    """Matches roles to nodes. Each distinct set of constraints is matched only once.
+    """Cache of the nodes that match each distinct set of role constraints.
 
     `project` is the role's project, or empty to include nodes that serve only other projects.
     """

@@ -1,7 +1,7 @@
 """Free resources of each node, with indexes by free devices.
 
-"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part
-that stopping pods still use, and `starts_now` tells whether a replica can start without it.
+"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part that stopping
+pods still use, and `starts_now` returns whether a replica can start without waiting for that part.
 """
 
 from bisect import bisect_left, insort
@@ -124,7 +124,7 @@ class Nodes:
     def milli_on(self, i: int, request: Request) -> int:
         """Return the replica's share of a device on the node, in thousandths.
 
-        It does not fit if above 1000.
+        A share above 1000 does not fit.
         """
         if not request.gpu_memory_mib:
             return request.gpu

@@ -20,7 +20,7 @@ Head = tuple[tuple[int, int, str], Gang, P]
 
 
 class QueueOrder(Generic[P]):
-    """Iterates over pending gangs in queue order."""
+    """Iterator over pending gangs in queue order."""
 
     def __init__(self, groups: Iterable[P]) -> None:
         by_project: dict[QueueAccount, list[Head[P]]] = {}

@@ -1,4 +1,4 @@
-"""Compute the unmet demand for the autoscaler: requests within limits that more nodes would serve."""
+"""Compute the unmet demand for the autoscaler: requests within limits that additional nodes could serve."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -73,7 +73,7 @@ def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *,
 
 
 def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return the load of replicas, by requests if the gang may overcommit, else by limits."""
+    """Return the load of replicas, based on requests if the gang may overcommit, else on limits."""
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
         return Load(gpu * count, request.cpu * count, request.memory_mib * count, count)
@@ -200,8 +200,8 @@ class _NewNodeSimulation:
 def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> list[UnplacedReplicas] | None:
     """Place the whole gang. Return its replicas on new nodes.
 
-    If that fails, return None and leave both boards unchanged. A CPU-only gang whose limits fit
-    nowhere may start by its requests, so it is then placed by its requests.
+    If that fails, return None and leave both boards unchanged. A CPU-only gang whose limits fit nowhere is
+    placed based on its requests, because it may start that way.
     """
     before, new_board_mark = board.mark(), new_board.mark()
     twin = new_board.add(gang.workload, 0, ())

@@ -85,7 +85,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
-    # Report the first resource that is short on all nodes with enough of the resources before it.
+    # Report the first resource that is short on every node that has enough of all previous resources.
     beside: list[str] = []
     for column, noun in enumerate(_NOUNS):
         resource, requested, _ = rooms[0][column]

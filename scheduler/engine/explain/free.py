@@ -33,7 +33,7 @@ class Units(NamedTuple):
 
 
 class NodeView:
-    """Free capacity on usable nodes: ready nodes that match at least one of some roles.
+    """Free capacity on usable nodes: ready nodes that match at least one of the roles.
 
     Amounts are in milli-GPU, milli-CPU and MiB, unless the units say otherwise. The capacity of stopping pods
     counts as free. Results are cached, so a view is valid only until a pod is placed or removed.
@@ -110,7 +110,7 @@ class NodeView:
         return nodes.cpu if kind == CPU else nodes.memory
 
     def device_memory(self, i: int, milli: int) -> int:
-        """Return the GPU memory in MiB of a fraction of one device, in thousandths."""
+        """Return the GPU memory in MiB of `milli` thousandths of one device."""
         return max(0, milli) * self.nodes.nodes[i].gpu_memory_mib // MILLI
 
     def freed_by(self, part: BoardRole, pod: Pod, kind: int) -> int:
@@ -161,7 +161,8 @@ class FreeCapacity:
     def for_gang(cls, board: Board, gang: Gang) -> "FreeCapacity":
         """Return the free capacity for the gang's first arrangement.
 
-        A CPU-only workload may start by its requests, so they are compared with unrequested capacity.
+        A CPU-only workload may start based on its requests, which are then compared with unrequested
+        capacity.
         """
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]

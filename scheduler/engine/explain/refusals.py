@@ -73,7 +73,7 @@ class PoolRefusals:
             yield self._refusal(gang, gang_blockers, position, ())
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the workloads that `expand` yields, in any order and much faster."""
+        """Yield the names of the workloads that `expand` yields, much faster but in no particular order."""
         for group in self.groups:
             for gang in group.gangs:
                 if gang.name not in self.served and (group.reasons or self.own_reasons.get(gang.name)):

@@ -29,7 +29,7 @@ def explain_shortage(board: Board, gang: Gang) -> Obstacle:
     unavailable = _unavailable_nodes(board, arrangement)
     if unavailable is not None:
         return unavailable
-    # A CPU-only workload may start by its requests, so they are compared with free capacity.
+    # A CPU-only workload may start based on its requests, so these are compared with free capacity.
     with placed_by_requests(*([gang] if may_overcommit(gang) else [])):
         return _explain_free_capacity(board, gang, FreeCapacity.for_gang(board, gang))
 
@@ -148,7 +148,7 @@ def _combined_fragmentation_numbers(
 
 
 def _domain_numbers(board: Board, free: FreeCapacity) -> Numbers:
-    """Return the request and the largest free amount within one domain of the outermost level."""
+    """Return the requested amount, and the largest free amount in any domain of the outermost level."""
     levels = [scope.constraint.required for need in free.arrangement for scope in need.scopes]
     level = next((level for level in levels if level), None)
     kind = free.main_resource()

@@ -18,7 +18,7 @@ _USAGE_SCALE = 10**9  # measured usage is a float and is rounded to this precisi
 
 @dataclass(slots=True)
 class Claim:
-    """Claim of one queue on one resource of its parent's share."""
+    """One queue's claim on one resource of its parent's share."""
 
     account: QueueAccount
     quota: int
@@ -104,7 +104,7 @@ def shares_without_history(
 ) -> dict[QueueAccount, int]:
     """Return the shares of a resource that siblings would have if their past usage were equal.
 
-    They are rounded up to whole units.
+    The shares are rounded up to whole units.
     """
     claims = divide(total, UNITS[kind], _claims(accounts, kind, total, pool))
     return {claim.account: claim.granted + claim.rounded_off for claim in claims}

@@ -41,7 +41,7 @@ class Offer:
 class Round:
     """One round of offers to those queues of one rank that still need resources.
 
-    A remainder round grants what rounding down has left, in the order of its offers.
+    A remainder round grants the units left over from rounding down, in the order of its offers.
     """
 
     phase: str  # quota | over_quota | remainder

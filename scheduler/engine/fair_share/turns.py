@@ -43,7 +43,7 @@ class SiblingLevel:
 
 
 class TurnTaking:
-    """Decide whether the preemptor's queue or a victim's queue has the next turn.
+    """Rules that decide whether the preemptor's queue or a victim's queue has the next turn.
 
     Only usage of the main resource that the preemptor requests is compared.
     """

@@ -73,7 +73,7 @@ def _place_unscoped(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return the arrangement without its scopes, which the choice of nodes already satisfies."""
+    """Return the arrangement without its scopes, because the selected nodes already satisfy them."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
@@ -97,7 +97,7 @@ def _matching_node_count(need: ReplicaRequest) -> int:
 
 
 class _ScopedPlacement:
-    """Placement of an arrangement scope by scope, with a limited number of domains tried."""
+    """Placement of an arrangement, scope by scope, that tries a limited number of domains."""
 
     def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS

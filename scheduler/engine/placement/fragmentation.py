@@ -1,10 +1,10 @@
 """Measure the free GPU capacity that typical requests could not use.
 
-The typical requests (the mix) are those of all running and pending workloads in the pool. On each node, a
-request loses the free devices that are too small for it, or all free devices if it does not fit at all. The
-loss also includes the free GPU capacity for which CPU or memory would run out if the node kept receiving
-average requests. All values are integers, weighted by the number of replicas. The best placement causes the
-smallest loss.
+The typical requests (the mix) are those of all running and pending workloads in the pool. On each node, the
+loss for a request consists of the free devices that are too small for it, or of all free devices if it does
+not fit at all. The loss also includes the free GPU capacity for which CPU or memory would run out if the node
+kept receiving average requests. All values are integers, weighted by the number of replicas. The best
+placement causes the smallest loss.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -176,7 +176,7 @@ class Fragmentation:
             kind.losses[candidates] += self._has_devices[candidates]
 
     def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return nodes with room for a replica, and its share of their devices in thousandths."""
+        """Return the nodes with room for a replica, and its share of their devices in thousandths."""
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
         if not part.ignores_limits:

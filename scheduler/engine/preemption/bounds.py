@@ -57,7 +57,8 @@ def _find_shortfall(
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
     """Return the numbers for refusing a gang although the totals suffice.
 
-    They describe `resource` if the policy reclaims it, else the first resource that it reclaims.
+    The numbers describe `resource` if the policy reclaims it, else the first resource that the policy
+    reclaims.
     """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))

@@ -80,7 +80,7 @@ def resolve_outcome(
 
 
 def _avoid_moves(selection: VictimSelection, outcome: Outcome) -> None:
-    """If one replica is evicted and another of its role moves, evict the moving one instead."""
+    """If a replica is evicted and another replica of its role moves, evict the moving replica instead."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *followers) = victim.pods

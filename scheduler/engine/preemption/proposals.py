@@ -186,7 +186,7 @@ def _victims_to_clear(
 
 
 class _Alternatives:
-    """Victims that may cost less than those that clear one node after another.
+    """Sets of victims that may cost less than clearing one node after another.
 
     Clearing nodes replica by replica would miss a few larger victims that make room for several replicas.
     """
@@ -211,9 +211,9 @@ class _Alternatives:
         )
 
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
-        """Return sets of victims that free enough in total and cost less, cheapest first.
+        """Return sets of victims that free enough in total and cost less than `stopped`, cheapest first.
 
-        The `stopped` victims must be back on the board.
+        The `stopped` victims must have been restored to the board.
         """
         policy, selection = self._policy, VictimSelection(self._board, self._policy)
         if self._only_single_victims(stopped):
@@ -279,7 +279,7 @@ def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement)
 
 
 def fits_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Return whether the arrangement exceeds no limit on the preemptor's path."""
+    """Return whether the arrangement stays within all limits on the preemptor's path."""
     requested = total_request(arrangement)
     return all(
         _fits_under_limit(selection, account, requested) for account in selection.policy.gang.account.path

@@ -16,7 +16,7 @@ Moved = tuple[Gang, BoardRole, Pod, Slot]
 
 
 class Restorer:
-    """Restores victims one by one, remembering how many replicas of each kind still fit."""
+    """Helper that restores victims one by one and remembers how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_slots = selection.board, selection.planned_slots

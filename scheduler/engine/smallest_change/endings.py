@@ -47,8 +47,7 @@ Shortfall = Callable[[Gang], int | None]
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return by how much bounds are still exceeded after a gang has ended.
 
-    Evictions may make up the rest for a limit, but not for the quota of non-preemptible
-    workloads.
+    Evictions may bring a queue within a limit, but not within the quota for non-preemptible workloads.
     """
 
     def shortfall(gang: Gang) -> int | None:

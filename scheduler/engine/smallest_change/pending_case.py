@@ -117,7 +117,7 @@ class PendingCase:
         return allocated
 
     def minimum_runtimes(self, project: str) -> tuple[int, int]:
-        """Return the minimum runtimes against reclaim and preemption, in seconds."""
+        """Return the minimum runtimes that protect against reclaim and preemption, in seconds."""
         path = self._path(project)
         reclaim = (queue.reclaim_min_runtime for queue in path)
         preempt = (queue.preempt_min_runtime for queue in path)

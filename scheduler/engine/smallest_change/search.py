@@ -54,7 +54,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """How many other workloads are evicted entirely, scaled down or moved to start the workload."""
+    """Numbers of other workloads that are evicted entirely, scaled down or moved to start the workload."""
 
     evicted: int = 0
     scaled_down: int = 0
@@ -114,7 +114,7 @@ def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase
 
 
 class _Runs:
-    """Runs of the engine on changed snapshots, up to a maximum number.
+    """Engine runs on changed snapshots, up to a maximum number.
 
     Runs that change only workloads share a layout.
     """

@@ -20,7 +20,7 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Assign `column` to pods that have no value. A pod keeps its value; a replacement pod gets a new one.
+    """Set `column` of pods that have no value yet. A pod keeps its value; a replacement pod gets a new one.
 
     `find` returns None if nothing is available yet.
     """

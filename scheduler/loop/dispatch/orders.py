@@ -28,7 +28,7 @@ from scheduler.loop.dispatch.ports import port_env, port_secret
 
 @dataclass(slots=True)
 class SecretReader:
-    """Reads secrets for pods that start together, each project's secrets in a pool only once."""
+    """Reader of secrets for pods that start together. It reads a project's secrets in a pool only once."""
 
     _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)

@@ -1,4 +1,4 @@
-"""Assign a rendezvous address to the ranks of a run before the first one starts."""
+"""Assign a rendezvous address to the ranks of a run before the first rank starts."""
 
 import logging
 import uuid

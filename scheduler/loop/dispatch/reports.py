@@ -104,7 +104,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
             record_warnings(warnings)
     rejections: list[str] = []
     if affected:
-        # A start may be lost if the database crashes, because the runtime reports it again.
+        # A start may be lost if the database crashes. The runtime then reports it again.
         only_starts = not to_evaluate and all(change.state == PodState.RUNNING for change in changes)
         try:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):

@@ -27,7 +27,7 @@ class NodeWithReport(Protocol):
 
 
 def reported_missing_features(report: Report | None) -> Features:
-    """Return the features that the node lacks according to its agent. Without a report, none are lacking."""
+    """Return the features that the node lacks according to its agent, or none if there is no report."""
     if report is None:
         return {}
     features = {}
@@ -70,11 +70,11 @@ class ServedProjects:
             self._projects.setdefault(self._machines[node], project)
 
     def project_on(self, node: int) -> int | None:
-        """Return the only project that the node serves, or None if it serves all or none yet."""
+        """Return the only project that the node serves, or None if it serves all or, so far, none."""
         return self._projects.get(self._machines[node]) if node in self._machines else None
 
     def by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
-        """Return the names of the only projects that nodes serve, by node."""
+        """Return the served project's name by node, for nodes that serve only one project."""
         projects = ((node, self._projects.get(machine)) for node, machine in self._machines.items())
         return {node: names[project] for node, project in projects if project is not None}
 

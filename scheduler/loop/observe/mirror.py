@@ -1,15 +1,15 @@
 """Copy of the live workloads' rows that is updated by reading only the rows that have changed.
 
-A trigger sets a workload's `changed_in` to the ID of the current transaction whenever it changes
-anything that the scheduler reads. Each read remembers its horizon: the oldest transaction that
-was still open. The next read asks for the rows with `changed_in` at or after this horizon. This
-misses no change, because any change that the last read could not see was written by a transaction
-that was open at that time or began later. Some rows are read twice, which is harmless.
+A trigger sets a workload's `changed_in` to the ID of the current transaction whenever it changes anything
+that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still open. The
+next read selects the rows with `changed_in` at or after this horizon. This misses no change, because any
+change that the last read could not see was written by a transaction that was open at that time or began
+later. Some rows are read twice, which is harmless.
 
-Everything is read again in five cases: on the first read, in a transaction (which may see rows
-that are rolled back), on a new connection, after an hour without a read, and after the database
-server was restarted or replaced. The same applies if a workload was deleted that was live or had
-ended recently, because no row is left to show the change.
+Everything is read again in five cases: on the first read, in a transaction (which may see rows that are
+rolled back), on a new connection, after an hour without a read, and after the database server was restarted
+or replaced. The same applies if a workload was deleted that was live or had ended recently, because no row is
+left to show the change.
 """
 
 import time
@@ -61,7 +61,7 @@ MOMENT = """
            pg_postmaster_start_time() AS server
       FROM pg_current_snapshot() AS seen
 """
-MAX_AGE_SECONDS = 3600.0  # notes about deletions are kept for a day, because several processes read them
+MAX_AGE_SECONDS = 3600.0  # everything is read again after this time; deletions are recorded for a day
 # Both statements return at least one row, which contains the time of the read.
 READ_ALL = f"""
     SELECT moment.horizon, moment.server, false, true, {COLUMNS}

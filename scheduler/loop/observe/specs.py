@@ -89,7 +89,7 @@ class SpecCache:
         return {pk: self._specs[pk][1] for pk in edits}
 
     def _parse(self, name: object, text: str) -> ParsedSpec:
-        """Parse a document, given its name and the text of everything else."""
+        """Parse a document from its name and the text of all other keys."""
         template = self._templates.get(text)
         if (
             template is not None
@@ -117,6 +117,6 @@ class SpecCache:
 
 
 def _documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
-    """Yield the ID, the number of edits, and the document's name and the text of everything else."""
+    """Yield each workload's ID, number of edits, document name, and the text of all other keys."""
     for pk, edits, name, text in prepared.fetch_all(DOCUMENTS, [ids]) if ids else ():
         yield pk, edits, name and json.loads(name), text

@@ -36,7 +36,7 @@ class _ReleaseOutdated(Exception):
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Releases unneeded nodes, and remembers when each pool was last searched for them."""
+    """Release of unneeded nodes, with the time at which each pool was last searched for them."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ MAX_PROJECTS = 12
 
 @dataclass(frozen=True, slots=True)
 class ProjectPair:
-    """Evictions of one project's workloads in favour of another project's, in total.
+    """Eviction totals of one victim project and one preemptor project.
 
     `preemptor` is empty for evictions without a preemptor, such as drains and stale gangs.
     """

@@ -22,8 +22,8 @@ from scheduler.reports.visibility import redact_blocker
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
 # Maximum number of updates per cycle for workloads that are pending for the same reasons as before. Half of
-# them are for the first in the queue. The others take turns, and each is updated within MAX_TURNS cycles,
-# even if that takes more updates.
+# them are for the first workloads in the queue. The others take turns, and each is updated within MAX_TURNS
+# cycles, even if that takes more updates.
 MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 
@@ -80,10 +80,10 @@ class Change(NamedTuple):
 
 
 class ExplanationWriter:
-    """Remembers the stored explanations and writes only changes, in batches.
+    """Writer that remembers the stored explanations and writes only changes, in batches.
 
-    Most changes affect only numbers, such as the queue position. Each cycle writes these only for
-    the first workloads in the queue and for some of the others, which take turns.
+    Most changes affect only numbers, such as the queue position. Each cycle writes these only for the first
+    workloads in the queue and for some of the others, which take turns.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class ExplanationWriter:
         return self.write_batch(view.at, cycle)
 
     def _next_updates(self, updates: list[Change]) -> list[Change]:
-        """Return the updates of this cycle: the first of the queue, and those whose turn it is."""
+        """Return the updates of this cycle: the first workloads in the queue, and those whose turn it is."""
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)
         first, others = updates[:half], updates[half:]

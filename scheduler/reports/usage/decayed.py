@@ -1,7 +1,7 @@
 """Decayed usage of queues, integrated exactly at every change.
 
 Rates are constant between changes, so nothing is sampled and even short bursts are charged exactly. `used`
-grows by the charged allocation, which is all of it or only the part over quota, depending on the pool.
+grows by the charged allocation: the whole allocation or only the part over quota, depending on the pool.
 `parent` grows by the parent's share. Both decay with the pool's half-life. A calendar window resets them, and
 a sliding window subtracts usage from before its start (see `window`).
 """

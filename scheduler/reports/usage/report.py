@@ -110,7 +110,7 @@ COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
 
 
 def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[UsageRow]:
-    """Return the usage that the user may see, by period and then by GPU-hours in descending order."""
+    """Return the usage that the user may see, sorted by period, then by GPU-hours in descending order."""
     request = replace(request, since=floor_to_hour(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}

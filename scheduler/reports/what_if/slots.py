@@ -15,7 +15,7 @@ LOCK_CLASS = 0x62647279  # first key of the advisory locks; the second key combi
 
 @contextmanager
 def dry_run_slot(project: Project) -> Iterator[None]:
-    """Hold one of the project's dry-run slots. Raises RateLimited if all of them are in use.
+    """Acquire one of the project's dry-run slots for the block. Raises RateLimited if all slots are in use.
 
     The lock is released when its transaction ends, even if the process dies.
     """

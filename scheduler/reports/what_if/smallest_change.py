@@ -1,6 +1,6 @@
 """Find the smallest single change that would start a pending workload now, for one user.
 
-The engine runs only when a user asks. The answer is cached until the state of the cluster
+The engine runs only when a user requests the change. The answer is cached until the state of the cluster
 changes.
 """
 

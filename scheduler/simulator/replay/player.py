@@ -120,7 +120,7 @@ class Player:
         self._record_changes()
 
     def _hold_end(self, layout: Layout) -> int | None:
-        """Return the earliest end of the periods that nodes are held for, or None."""
+        """Return the earliest end of the periods for which nodes are held, or None."""
         ends = []
         for board in layout.boards.values():
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after

@@ -220,7 +220,7 @@ def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Ro
 
 
 def parse_owner_keys(keys: Iterable[str]) -> tuple[set[int], set[int]]:
-    """Return the department and project IDs in row keys. Invalid keys are ignored."""
+    """Return the department and project IDs that row keys contain. Invalid keys are ignored."""
     result: dict[str, set[int]] = {"department": set(), "project": set()}
     for key in keys:
         kind, _, pk = key.partition("-")

@@ -98,7 +98,7 @@ def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, d
 
 
 def _find_patch(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes of the stored document. Raises SpecError for an invalid manifest."""
+    """Return the changes to the stored document. Raises SpecError for an invalid manifest."""
     if is_manifest(document):
         document = parse_workload(document).document()
     return find_patch(workload.spec, {"project": workload.project.name, **document})

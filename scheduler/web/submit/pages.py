@@ -84,7 +84,7 @@ def index(request: Request) -> HttpResponse:
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """Predict what would happen to the document on the open page.
+    """Predict the outcome of submitting the document on the open page.
 
     The page has already reported errors in the document.
     """
@@ -116,7 +116,7 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
 
 
 def _predict(actor: Actor, document: Mapping[str, Any]) -> Prediction:
-    """Predict what would happen to a workload, or to the first task of an array."""
+    """Predict the outcome for a workload, or for the first task of an array."""
     if _is_array(document):
         return arrays.predict(actor=actor, document=document)[1]
     return dry_run(actor=actor, document=document)

@@ -149,7 +149,7 @@ TABS = {
 
 
 def _image(workload: Workload) -> dict[str, Any] | None:
-    """Return the document's image, with the digest from the latest run for which it is known."""
+    """Return the document's image, with the digest from the latest run that has one."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None

@@ -57,7 +57,7 @@ class PendingReasons:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Timeline entry. `lasted` and `lasted_verb` describe the period that it ended ("ran for")."""
+    """Timeline entry. `lasted` and `lasted_verb` describe the period that the entry ended ("ran for")."""
 
     at: datetime
     title: str

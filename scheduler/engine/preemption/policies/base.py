@@ -88,7 +88,7 @@ class PreemptionPolicy:
         """Return whether to retry without the victims that the next cycle would protect.
 
         These victims start in this cycle and have a minimum runtime. Their start could still be withdrawn,
-        but other victims may exist. If the result is True, they are protected from now on.
+        but other victims may exist. If the result is True, these victims are protected from now on.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -135,7 +135,7 @@ class PreemptionPolicy:
         return None if queue_prefix is None else queue_prefix + self.victim_key(victim)
 
     def queue_prefix(self, victim: Victim) -> Key | None:
-        """Return the first part of `key`, which victims of a queue may share, or None if none is allowed."""
+        """Return the part of `key` that a queue's victims may share, or None if no victim is allowed."""
         if self.rule(victim) is None:
             return None
         return (*self.worst_queue_stage((victim,)), *self.queue_key(victim.gang.account))
@@ -155,7 +155,7 @@ class PreemptionPolicy:
         return True
 
     def max_allocation(self, account: QueueAccount) -> Sequence[int]:
-        """Return the maximum final allocation of a queue on the preemptor's path."""
+        """Return the maximum allocation that a queue on the preemptor's path may have after the evictions."""
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:

@@ -36,7 +36,7 @@ def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
 
 
 class Reclaim(PreemptionPolicy):
-    """Reclaim across queues, compared at their first differing level by requested resources."""
+    """Reclaim across queues, compared by requested resources at the first level where they differ."""
 
     kind = Kind.RECLAIM
     relievable_bounds = frozenset({Reason.DEPARTMENT_LIMIT})
@@ -243,7 +243,7 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
-        """Return the negated relative usage, rounded so that cost decides for similar queues."""
+        """Return the negated relative usage, rounded so that cost decides between similar queues."""
         if not victim_queue.relative_usage:
             return 0.0
         kind = self.turns.kind

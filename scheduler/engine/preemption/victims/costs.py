@@ -125,7 +125,7 @@ class NodeCosts:
             self._push_queue(name)
 
     def _push_queue(self, name: str) -> None:
-        """Add a queue to the heap, unless it is there already at the same or a lower cost."""
+        """Add a queue to the heap, unless the heap already contains it at the same or a lower cost."""
         if not self._offers[name][1]:
             self._queue_costs.pop(name, None)
             return

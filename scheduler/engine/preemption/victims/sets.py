@@ -23,7 +23,7 @@ MAX_GROUPS = 32
 
 
 def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
-    """Take the victims, smallest first, because a queue must exceed its threshold before the last one.
+    """Select the victims, smallest first, because a queue must exceed its threshold before its last eviction.
 
     A gang's size excludes its extra replicas, because they could be evicted before it.
     """

@@ -17,7 +17,7 @@ from scheduler.engine.board.gang import (
 from scheduler.engine.model import Pod, PodState
 
 PlacedPod = tuple[BoardRole, Pod]
-# A freed GPU may idle after the eviction. That costs as much as half an hour of lost work.
+# A freed GPU may idle after the eviction. That counts as much as half an hour of lost work.
 IDLE_SECONDS = 1800
 
 
