@@ -1,4 +1,4 @@
-"""REST models for a node pool's settings and its response."""
+"""REST models for node pool settings and responses."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -12,7 +12,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 class ReachableServer:
     """URL of this server, and the CA certificates that verify it.
 
-    If the certificates are empty, machines use those of their system.
+    If the certificates are empty, machines use their system's certificates.
     """
 
     url: str

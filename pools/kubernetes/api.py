@@ -78,8 +78,8 @@ class Api:
                 base_url=base_url, headers=headers, timeout=TIMEOUT, trust_env=False,
                 verify=tls, proxy=connection.proxy or None,
                 auth=_TokenFile(connection.token_file) if connection.token_file else None,
-                # With fewer idle connections than connections, httpcore may close one that a thread is about
-                # to use.
+                # If the limit on idle connections were lower, httpcore could close a connection that a thread
+                # is about to use.
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
             )  # fmt: skip
 
@@ -227,7 +227,7 @@ class Api:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """Return how many seconds an overloaded server asks to wait, by default one."""
+    """Return how many seconds to wait before another request to an overloaded server. The default is one."""
     text = response.headers.get("Retry-After") or ""
     return float(text) if text.isdecimal() else 1.0
 

@@ -24,7 +24,7 @@ Key = tuple[str, str]  # namespace and name; nodes have no namespace
 
 
 class Mirror:
-    """Background threads that follow the cluster, started by the first read.
+    """Background threads that track the cluster's state. The first read starts them.
 
     `on_change` is called when the report of one of this installation's pods changes, and `on_deleted` with
     the last state of each deleted one.

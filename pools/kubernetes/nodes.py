@@ -94,7 +94,7 @@ def read_inventory(
 ) -> Inventory:  # fmt: skip
     """Return the nodes that match the pool's selector.
 
-    `is_own` tells whether a pod is one of the pool's own.
+    `is_own` returns whether a pod belongs to the pool.
     """
     selected = {
         node["metadata"]["name"]: read_node(node, settings)

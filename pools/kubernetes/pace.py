@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 REQUESTS_PER_SECOND = 200.0
 BURST = 400
-PAUSE_MAX = 30.0  # maximum pause in seconds, even if a server asks for more
+PAUSE_MAX = 30.0  # maximum pause in seconds, even if a server requests a longer one
 
 
 class Pace:

@@ -28,7 +28,7 @@ VANISHED = "the pod no longer exists in the cluster"
 
 
 class PodCalls:
-    """Starts, stops, checks and deletes pods of any cluster.
+    """Calls that start, stop, check and delete pods of any cluster.
 
     `notify` is called when a pod's report changes.
     """

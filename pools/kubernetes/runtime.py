@@ -147,8 +147,8 @@ class KubernetesRuntime:
     def _missing_report(self, pod_id: str) -> PodReport:
         """Return the report of a pod that is missing from the mirror.
 
-        The watch may lag behind, or may have recorded the pod's end meanwhile, so this asks the
-        API server.
+        The watch may lag behind, or may have recorded the pod's end meanwhile, so this queries the API
+        server.
         """
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:

@@ -27,8 +27,8 @@ class InstanceInfo:
     """Position of a worker among all workers of a session.
 
     The worker runs on node `node_index` of `node_count` as worker `worker_index` of `workers_per_node`, with
-    indexes from 0, and sees `gpus` GPUs. The rendezvous is at `head_address`, on the first node, and
-    `head_port`.
+    indexes from 0, and sees `gpus` GPUs. The rendezvous address is `head_address:head_port`, on the first
+    node.
     """
 
     node_index: int = 0

@@ -33,7 +33,7 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for `packages` or, if empty, for all packages that no other index serves."""
+    """Package index for `packages` or, if there are none, for all packages that no other index serves."""
 
     url: str
     packages: tuple[str, ...] = ()

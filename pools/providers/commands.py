@@ -31,8 +31,8 @@ class Commands(Protocol):
     def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
         """Run a command and return its result.
 
-        Raises ProviderError if the command cannot be started or does not end in time. In the
-        second case, it may still have taken effect.
+        Raises ProviderError if the command cannot be started or does not end in time. After a timeout, the
+        command may still have taken effect.
         """
         ...
 

@@ -175,7 +175,8 @@ class Runtime(Protocol):
     """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
-        """Start the pod, possibly after returning. The command runs only once the order is durable.
+        """Start the pod, possibly only after this call has returned. The command runs only once the order is
+        durable.
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`.

@@ -29,7 +29,7 @@ class Capabilities:
     pods_have_addresses: bool = False
 
 
-# Keyed by `NodePool.runtime`. Nodes report whether they have what images and limits require.
+# Keyed by `NodePool.runtime`. Nodes report whether they meet the requirements of images and limits.
 CAPABILITIES: Mapping[str, Capabilities] = {
     "local": Capabilities(runs_images=True, enforces_limits=True),
     "ray": Capabilities(runs_images=True, enforces_limits=True),

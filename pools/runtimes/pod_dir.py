@@ -175,7 +175,7 @@ class PodDir:
         self._remove_leftovers()
 
     def _remove_container(self) -> None:
-        """Remove what remains of the pod's container and pull after its shim was killed."""
+        """Remove the remains of the pod's container and image pull after its shim was killed."""
         remove_container(str(self.path))
         (self.path / "auth.json").unlink(missing_ok=True)
         shutil.rmtree(self.path / "podman", ignore_errors=True)

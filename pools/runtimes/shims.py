@@ -58,7 +58,7 @@ class ForkedShim:
 
 
 class ShimStarter:
-    """Starts the shims of one runtime. `root` appears in the server's command line."""
+    """Starter of one runtime's shims. `root` appears in the server's command line."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -11,7 +11,7 @@ INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
 
 
 class JobEnds(Exception):
-    """Raised if the job is being ended. All its processes will be killed shortly."""
+    """Raised if the job is being terminated. All its processes will be killed shortly."""
 
 
 class EndSignals:
@@ -40,7 +40,7 @@ class EndSignals:
 
     @property
     def is_last(self) -> bool:
-        """Whether the job is being ended."""
+        """Whether the job is being terminated."""
         return self._event.is_set()
 
 

@@ -22,7 +22,7 @@ class MachineRejected(Exception):
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Reject redirects, which would send the machine's secret to another server."""
+    """Handler that rejects redirects, which would send the machine's secret to another server."""
 
     def redirect_request(self, *arguments: object) -> None:
         return None

@@ -36,7 +36,7 @@ class Position:
 
 
 class LogCopies:
-    """Copies of logs in a directory. The middle of a copy that exceeds the limit is dropped, as on nodes."""
+    """Copies of logs in a directory. If a copy exceeds the size limit, its middle is dropped."""
 
     def __init__(self, root: Path, limit: int = LOG_LIMIT) -> None:
         self._root, self._limit = root, limit

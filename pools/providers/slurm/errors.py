@@ -1,4 +1,4 @@
-"""Classify what Slurm's programs print when they fail."""
+"""Classify the error output of Slurm's programs."""
 
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult

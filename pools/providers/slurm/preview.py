@@ -1,4 +1,4 @@
-"""Preview of a pool on Slurm: the machines of its partition, and what would keep its jobs from running."""
+"""Preview of a pool on Slurm: its partition's machines, and problems that would prevent jobs from running."""
 
 from collections.abc import Iterator, Sequence
 

@@ -17,10 +17,9 @@ from pools.providers.slurm.settings import SlurmSettings
 
 LOG_DAYS = 7
 ABANDONED_MINUTES = 60
-# Each submitted job prints its ID, or the script fails. Files that no job will read are deleted:
-# the pool's own after an hour, such as those of a killed submission, and files of other pools,
-# which may belong to another cluster, after a week. Files of living jobs are touched so that they
-# are kept.
+# The script prints the ID of each submitted job, or fails. Files that no job will read are deleted: the
+# pool's own files after an hour, for example those of a killed submission, and other pools' files, which may
+# belong to another cluster, after a week. Files of live jobs are touched so that they are kept.
 _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}
@@ -90,7 +89,7 @@ def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
 
 
 def job_options(settings: SlurmSettings, order: ProvisionOrder) -> list[str]:
-    """Return the sbatch options that describe what each job of an order requests."""
+    """Return the sbatch options for each job of an order."""
     shape = order.shape
     # Jobs with the same name run one after the other, so that a job that was submitted twice
     # starts only once.

@@ -18,7 +18,7 @@ _KINDS = {
 class SshCommands:
     """Server that runs commands, each over a new connection.
 
-    `endpoint` raises SshError if it cannot be used.
+    `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
     """
 
     def __init__(self, place: str, endpoint: Callable[[], Endpoint]) -> None:

@@ -42,7 +42,7 @@ class _Watch:
 
 
 class SshUpkeep:
-    """Maintains the hosts of all pools. Steps never wait for a host."""
+    """Maintenance of the hosts of all pools. Steps never wait for a host."""
 
     def __init__(
         self, now: Callable[[], datetime], installation: Callable[[], str], visitor: Visitor,
@@ -165,7 +165,7 @@ class SshUpkeep:
 
 
 def _load_visits() -> Any:
-    """Return the module of visits. Only processes that visit hosts load asyncssh."""
+    """Return the `visits` module. Only processes that visit hosts load asyncssh."""
     try:
         from pools.providers.ssh import visits
     except ModuleNotFoundError as error:

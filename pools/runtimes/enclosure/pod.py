@@ -35,7 +35,7 @@ def enclosure_fields(
     files: PodFiles, view: View, level: Level, uid: int, env: Mapping[str, str], devices: tuple[str, ...],
     *, program: str, blocks_nesting: bool, call_filter: bytes = b"",
 ) -> Record:  # fmt: skip
-    """Give the pod's files to its user, and return the order fields that describe its enclosure.
+    """Assign the pod's files to its user, and return the order fields that describe its enclosure.
 
     `uid` is 0 if all pods share the user of this process. `call_filter` is the program that
     filters system calls, or empty.
@@ -49,7 +49,7 @@ def enclosure_fields(
 def add_own_files(
     view: View, files: PodFiles, uid: int, env: Mapping[str, str], devices: tuple[str, ...]
 ) -> View:
-    """Give the pod's files to its user, and return the view with these files and the pod's devices."""
+    """Assign the pod's files to its user, and return the view with these files and the pod's devices."""
     temporary = [(_make_directory(files.directory / name, uid), f"/{target}")
                  for name, target in (("tmp", "tmp"), ("var-tmp", "var/tmp"))]  # fmt: skip
     _change_owner(files.work, uid)

@@ -64,7 +64,7 @@ DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-# Calls that are allowed or not depending on their first argument.
+# Calls whose first argument decides whether they are allowed.
 CLONE, CLONE3, PERSONALITY, SOCKET, UNSHARE = "clone", "clone3", "personality", "socket", "unshare"
 CHECKED: Mapping[str, tuple[int, int]] = {
     CLONE: (56, 220),

@@ -1,4 +1,4 @@
-"""Container images on this node: whether they are supported, and what pod orders say about them."""
+"""Container images on this node: whether they are supported, and their fields in pod orders."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ fi
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
-# This is not part of the start script, because nodes whose start script changes apply it.
+# The checksum is not part of the start script, because running nodes apply changes to their start script.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
   echo "The downloaded node code has the wrong checksum." >&2
   exit 1
@@ -215,7 +215,7 @@ def node_sources() -> dict[str, str]:
 
 
 def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove details that differ between servers, so that the same code gives the same archive."""
+    """Remove details that differ between servers, so that the same code yields the same archive."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

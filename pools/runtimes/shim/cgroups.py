@@ -1,8 +1,8 @@
 """Control groups (version 1 or 2) that limit a pod's memory, CPU and processes.
 
 The pod's groups are inside the shim's own group (version 1) or beside it (version 2, where a group with
-processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count toward
-the limits.
+processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count
+towards the limits.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SSH = NodePool.Provider.SSH.value
 
 
 def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a pool's changes in which remaining hosts keep their pinned keys. Raises Invalid."""
+    """Return the pool's new values, in which remaining hosts keep their pinned keys. Raises Invalid."""
     if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
         return columns
     settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)

@@ -347,7 +347,7 @@ class PoolEnvironment(Model):
 
 
 class DrainingNode(Model):
-    """Node to drain, chosen by the work that it runs now. The choice may change before the drain starts."""
+    """Node to drain, chosen based on its current work. The choice may change before the drain starts."""
 
     node: str = ""
     pods: int = 0

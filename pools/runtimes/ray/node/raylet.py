@@ -87,7 +87,7 @@ class RayProcess:
         self._last_up = time.monotonic()
 
     def adopt_or_start(self) -> None:
-        """Adopt the Ray process from before this process loaded new code, if it joined the same head.
+        """Adopt the Ray process that ran before this process loaded new code, if Ray joined the same head.
 
         Otherwise, start Ray.
         """
