@@ -40,7 +40,7 @@ class Connection:
             return
 
     async def wait_for_change(self, seconds: float | None = None) -> None:
-        """Wait until the credential or the user's rights change, but at most `seconds`."""
+        """Wait until the credential or the user's permissions change, but at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._signalled.wait()

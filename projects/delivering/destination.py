@@ -79,7 +79,7 @@ def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | Non
 
 
 def _is_ip_literal(host: str) -> bool:
-    """Return whether the host is an IP address in any notation of the resolver, such as 2130706433."""
+    """Return whether the host is an IP address in any notation that resolvers accept, such as 2130706433."""
     try:
         socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):

@@ -16,10 +16,10 @@ RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
 
 
 def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
-    """Return a description of each amount that an edit increases, or none if it requests at most as much.
+    """Return a description of each amount that an edit increases.
 
-    A workload that requests more is ordered by the time of the edit, because its queue position would
-    otherwise be that of a smaller request.
+    A workload that requests more is queued as if submitted at the time of the edit. Otherwise, it would have
+    the queue position of a smaller request.
     """
     old_tree, new_tree = build_tree(before), build_tree(after)
     increases: list[str] = []

@@ -1,4 +1,4 @@
-"""Workload states and the allowed moves between them.
+"""Workload states and the allowed transitions between them.
 
 An eviction is counted and recorded as an event, but it is not a state. An evicted workload is pending again.
 """

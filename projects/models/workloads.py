@@ -52,7 +52,7 @@ LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
 
 
 class Workload(models.Model):
-    """Workload. `spec` is the parsed document; other columns serve filters and the scheduler."""
+    """Workload. `spec` is the parsed document; filters and the scheduler use the other columns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")

@@ -166,7 +166,7 @@ def _record(
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return everything that determines the records of a cycle without workloads, or None if it had any.
+    """Return everything that determines the records of a cycle, or None if the cycle had workloads.
 
     Decayed usage is left out, because it is stored only once per minute.
     """

@@ -137,7 +137,7 @@ def authenticate(secret: str) -> ApiToken | None:
 def authenticate_with_roles(secret: str) -> tuple[ApiToken, tuple[GrantedRole, ...]] | None:
     """Return the valid token with this secret and all roles of its user, or None.
 
-    Nothing is cached, so a revoked token or role ends with the next request.
+    Nothing is cached, so the revocation of a token or role takes effect with the next request.
     """
     now = timezone.now()
     row = prepared.fetch_one(VALID_TOKEN, [_hash_secret(secret), now])

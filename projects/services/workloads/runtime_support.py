@@ -69,7 +69,7 @@ def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str], rows: PoolRo
 
 
 def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return warnings about limits that some pools do not enforce or refuse.
+    """Return warnings about limits that some pools do not enforce, or that prevent pods from starting there.
 
     Return an empty list if all limits are enforced.
     """

@@ -27,7 +27,7 @@ class ScalingRow:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Scaling by an autoscaler with the settings, next to the recorded number of engines."""
+    """Replayed scaling with the settings, next to the recorded number of engines."""
 
     begin: datetime
     end: datetime

@@ -219,7 +219,7 @@ class FreeCapacity:
         return sorted(short, key=lambda kind: -self.missing(kind) / self.requested(kind))
 
     def replicas_on(self, i: int, part: BoardRole, kind: int) -> int:
-        """Return how many replicas of the role fit on the node if only this resource counts."""
+        """Return how many replicas of the role fit on the node, considering only this resource."""
         nodes, request = self.view.nodes, part.request
         if part.mask is not None and not part.mask[i]:
             return 0

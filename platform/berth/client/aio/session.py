@@ -37,7 +37,7 @@ class AsyncSession:
     """Python session on nodes of a pool, opened with `async with`.
 
     The block starts once the nodes are ready, and the session ends with the block. Leaving the block waits
-    for outstanding calls, unless it is left because of an exception.
+    for outstanding calls, unless an exception ended the block.
     """
 
     def __init__(

@@ -129,7 +129,7 @@ class NodePools(Resource):
     def issue_join_token(
         self, name: str, *, machines: int = 1, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token with which machines can join, up to a maximum number.
+        """Issue a token with which a limited number of machines can join.
 
         The token cannot be read again.
         """

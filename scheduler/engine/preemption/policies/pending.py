@@ -60,7 +60,7 @@ class Reclaim(PreemptionPolicy):
         return sides is not None and any(True for _ in self._reclaim_rules(*sides, account))
 
     def projects(self) -> Iterator[QueueAccount]:
-        """Yield the projects of queues that are over quota and can be reclaimed from."""
+        """Yield the projects of over-quota queues whose resources can be reclaimed."""
         kinds, by_project = tuple(self.kinds), self.board.by_project
         for own_queue in self.gang.account.path:
             level = own_queue.parent.children if own_queue.parent else self.board.ledger.roots
