@@ -17,6 +17,7 @@ PERIODIC_TASKS = (
     PeriodicTask("berth: enqueue due deliveries", "projects.tasks.enqueue_due_deliveries", 1),
     PeriodicTask("berth: notify conditions", "projects.tasks.notify_conditions", 1),
     PeriodicTask("berth: revert expired quota changes", "projects.tasks.revert_expired_quota_changes", 1),
+    PeriodicTask("berth: delete unused code", "scheduler.tasks.delete_unused_code", 60),
     PeriodicTask("berth: check budgets", "scheduler.tasks.check_budgets", 5),
 )
 

@@ -10,6 +10,8 @@ from berth.server.api.idempotency import delete_expired_responses
 from berth.server.wiring import load_wiring, local_environments
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, machines
+from projects.code.collector import collect_code
+from projects.code.stores import open_store
 from projects.models import Leftover, WorkloadDeletion
 from projects.services.notifications import deliveries
 from projects.services.people import tokens
@@ -56,6 +58,12 @@ def delete_expired() -> dict[str, int]:
             now, snapshot_retention=retention["snapshots"], cycle_retention=retention["cycles"]
         ),
     }
+
+
+def delete_unused_code() -> int:
+    """Delete code that no workload needs. Return the number of deleted trees and chunks."""
+    retention = timedelta(days=settings.BERTH_KEEP_DAYS["code"])
+    return collect_code(open_store(), timezone.now(), retention=retention)
 
 
 def check_budgets() -> int:

@@ -53,6 +53,11 @@ def for_pod(key: str) -> str:
     return _sign("pod", key)
 
 
+def for_code(key: str) -> str:
+    """Return the secret with which a pod's node downloads the pod's code while the pod is live."""
+    return _sign("code", key)
+
+
 def for_port(key: str) -> str:
     """Return the secret that identifies Berth to a pod with open ports."""
     return _sign("port", key)

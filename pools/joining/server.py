@@ -6,6 +6,7 @@ from pathlib import Path
 from django.conf import settings
 
 from pools.providers.base import ProviderError, ProviderErrorKind
+from pools.runtimes.capabilities import REMOTE_PROVIDERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,13 @@ def reachable_server() -> ReachableServer:
         message = "BERTH_PUBLIC_URL is not https:// (BERTH_PLAIN_HTTP=1 allows plain HTTP)"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     return ReachableServer(url, _ca_certificates(), bool(settings.BERTH_PLAIN_HTTP))
+
+
+def reachable_server_for_pods(provider: str) -> ReachableServer:
+    """Return the server as the provider's nodes reach it. Raises ProviderError if they cannot."""
+    if provider not in REMOTE_PROVIDERS and settings.BERTH_LOCAL_URL:
+        return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)
+    return reachable_server()
 
 
 def _ca_certificates() -> str:

@@ -25,6 +25,9 @@ class PodOrder:
     nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit
     refuses the pod, unless `optional_limits` (`memory`, `cpu`) names the limit.
     `workspace_limit_mib` limits the disk space of the workspace and of the pod's own directories.
+    `code_url` is where the node downloads the code that the pod starts in, as a tar archive, with
+    `code_secret` as the bearer token. `code_ca` are the certificates that verify the server, or
+    empty for those of the node.
     `secret_env` extends and overrides `env`, and `secret_files` are contents by file name. Both
     are kept out of records and logs.
 
@@ -62,12 +65,15 @@ class PodOrder:
     cpu_milli: int = 0
     memory_mib: int = 0
     address_env: tuple[str, ...] = ()
+    code_url: str = ""
+    code_ca: str = ""
+    code_secret: str = field(default="", repr=False)
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def has_secrets(self) -> bool:
-        return bool(self.secret_env or self.secret_files)
+        return bool(self.secret_env or self.secret_files or self.code_secret)
 
 
 class PodState(str, Enum):

@@ -19,7 +19,7 @@ class Capabilities:
     enforce the CPU and memory limits of roles, or refuse to start a pod that has limits.
     `requires_images`: every workload needs an image. `shares_gpus`: pods can use part of a GPU.
     `pods_have_addresses`: each pod has a network address of its own, which is known once the pod
-    runs.
+    runs. `receives_code`: pods can start with the code of their workload.
     """
 
     runs_images: bool = False
@@ -27,17 +27,18 @@ class Capabilities:
     requires_images: bool = False
     shares_gpus: bool = True
     pods_have_addresses: bool = False
+    receives_code: bool = False
 
 
 # Keyed by `NodePool.runtime`. Nodes report whether they meet the requirements of images and limits.
 CAPABILITIES: Mapping[str, Capabilities] = {
-    "local": Capabilities(runs_images=True, enforces_limits=True),
-    "ray": Capabilities(runs_images=True, enforces_limits=True),
+    "local": Capabilities(runs_images=True, enforces_limits=True, receives_code=True),
+    "ray": Capabilities(runs_images=True, enforces_limits=True, receives_code=True),
     "kubernetes": Capabilities(
         runs_images=True, enforces_limits=True, requires_images=True, shares_gpus=False,
         pods_have_addresses=True,
     ),
-    "fake": Capabilities(),
+    "fake": Capabilities(receives_code=True),
 }  # fmt: skip
 
 

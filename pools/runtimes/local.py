@@ -36,6 +36,8 @@ from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, pa
 from pools.runtimes.pod_env import pod_env
 from pools.runtimes.process_usage import usage_by_pod
 from pools.runtimes.rendezvous import PortAllocator
+from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
+from pools.runtimes.shim.code import VARIABLE as CODE_VARIABLE
 from pools.runtimes.shim.processes import boot_id
 from pools.runtimes.shim.records import Record, sync_directory
 from pools.runtimes.shim.secrets import INSIDE, VARIABLE
@@ -89,7 +91,7 @@ class LocalRuntime:
             elif self._predates_boot(pod):
                 return
             if order.has_secrets:  # an earlier shim may have read and deleted them before it was killed
-                pod.secrets.store(dict(order.secret_env), dict(order.secret_files))
+                pod.secrets.store(dict(order.secret_env), dict(order.secret_files), order.code_secret)
             if order.image:
                 pod.write_registry_auth(order.registry_auth)
             self._spawn_shim(order.pod_id, pod)
@@ -104,6 +106,8 @@ class LocalRuntime:
             env = image_env(order, workspace, pod.work)
         else:
             env = pod_env(order, workspace, pod.work, environment=environment)
+        if order.code_url:
+            env[CODE_VARIABLE] = str(pod.work / CODE_DIRECTORY)
         if order.secret_files:
             is_inside = order.image or self.isolation.encloses
             env[VARIABLE] = INSIDE if is_inside else pod.secrets.files_directory
@@ -114,6 +118,7 @@ class LocalRuntime:
             fields: Record = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
             fields += [("create_dir", str(start.created))] if start.created else []
             fields += [("secrets", pod.secrets.home)] if order.has_secrets else []
+            fields += [("code_url", order.code_url), ("code_ca", order.code_ca)] if order.code_url else []
             try:
                 fields += limit_fields(order, self.isolation)
                 fields += self._enclosures.fields(order, env, pod.path, start, environment)
@@ -328,8 +333,9 @@ def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
     if not (order.command or order.image) or (order.command and not order.command[0]):
         return "the command is empty"
     texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]
+    texts += [order.code_url, order.code_ca, order.code_secret]
     if any("\0" in text for text in texts):
-        return "the command, its environment and its directory must not contain NUL"
+        return "the command, its environment, its code and its directory must not contain NUL"
     if any("=" in name or not name for name in (*env, *order.secret_env)):
         return "variable names must not be empty or contain '='"
     return _find_secrets_error(order)

@@ -2,7 +2,17 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from projects.api import account, departments, history, members, projects, secrets, subscriptions, templates
+from projects.api import (
+    account,
+    code,
+    departments,
+    history,
+    members,
+    projects,
+    secrets,
+    subscriptions,
+    templates,
+)
 from projects.api.arrays import views as arrays
 from projects.api.quotas import changes as quota_changes
 from projects.api.quotas import views as quotas
@@ -27,6 +37,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects/<str:name>/templates/<str:template>", templates.TemplateDetail.as_view()),
     path("projects/<str:name>/secrets", secrets.ProjectSecrets.as_view()),
     path("projects/<str:name>/secrets/<str:secret>", secrets.ProjectSecretDetail.as_view()),
+    path("projects/<str:name>/code", code.ProjectCode.as_view()),
+    path("projects/<str:name>/code/tree", code.ProjectCodeTree.as_view()),
+    path("projects/<str:name>/code/chunks", code.ProjectCodeChunks.as_view()),
     path("templates", templates.Templates.as_view()),
     path("quotas", quotas.Quotas.as_view()),
     path("quotas/apply", quota_changes.ApplyQuotas.as_view()),
@@ -47,6 +60,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/<uuid:workload_id>/cancel", workloads.Cancel.as_view()),
     path("workloads/<uuid:workload_id>/suspend", workloads.Suspend.as_view()),
     path("workloads/<uuid:workload_id>/resume", workloads.Resume.as_view()),
+    path("workloads/<uuid:workload_id>/code", code.WorkloadCode.as_view()),
     path("workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("workloads/<uuid:workload_id>/ports/<str:port>/link", ports.CreatePortLink.as_view()),
     path("workloads/<uuid:workload_id>/events", history.WorkloadEvents.as_view()),
@@ -66,6 +80,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workers/orders", workers.FetchCalls.as_view()),
     path("workers/results", workers.SubmitResults.as_view()),
     path("workers/leave", workers.LeaveSession.as_view()),
+    path("pods/<uuid:pod_id>/code", code.PodCode.as_view()),
     path("pods", pods.Pods.as_view()),
     path("events", history.Events.as_view()),
     path("audit", history.AuditTrail.as_view()),

@@ -250,6 +250,91 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="CodeChunk",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64)),
+                ("size", models.PositiveIntegerField(help_text="In bytes.")),
+                (
+                    "key",
+                    models.UUIDField(default=uuid.uuid4, help_text="Name in the store.", unique=True),
+                ),
+                (
+                    "used_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(),
+                        help_text="Time of the last upload that needs it, to the hour.",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.project",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("project", "digest"), name="code_chunk_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="CodeTree",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("digest", models.CharField(help_text="Digest of the list of files.", max_length=64)),
+                ("size", models.PositiveBigIntegerField(help_text="In bytes.")),
+                ("file_count", models.PositiveIntegerField()),
+                ("files", models.JSONField(help_text="Path, chunks and kind of each file.")),
+                (
+                    "chunks",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=64),
+                        help_text="Digests of the chunks in all files.",
+                        size=None,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                (
+                    "used_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(),
+                        help_text="Time of the last upload or submission, to the hour.",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.project",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    django.contrib.postgres.indexes.GinIndex(fields=["chunks"], name="code_tree_chunks")
+                ],
+                "constraints": [models.UniqueConstraint(fields=("project", "digest"), name="code_tree_once")],
+            },
+        ),
+        migrations.CreateModel(
             name="Budget",
             fields=[
                 (
@@ -450,6 +535,17 @@ class Migration(migrations.Migration):
                 ),
                 ("spec", models.JSONField()),
                 ("labels", models.JSONField(default=dict)),
+                (
+                    "code",
+                    models.ForeignKey(
+                        blank=True,
+                        help_text="Files that each pod starts with; empty after they have expired.",
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="workloads",
+                        to="projects.codetree",
+                    ),
+                ),
                 (
                     "pools",
                     django.contrib.postgres.fields.ArrayField(

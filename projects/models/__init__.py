@@ -3,6 +3,7 @@
 from projects.models.arrays import ArrayState, WorkloadArray
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetWarning
+from projects.models.code import CodeChunk, CodeTree
 from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
 from projects.models.images import RunImage
@@ -33,6 +34,8 @@ __all__ = [
     "Budget",
     "BudgetWarning",
     "Call",
+    "CodeChunk",
+    "CodeTree",
     "Delivery",
     "Department",
     "Event",

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from berth.core.priorities import DEFAULT
 from projects.models.arrays import WorkloadArray
+from projects.models.code import CodeTree
 from projects.models.tenants import NAME, Project
 
 
@@ -63,6 +64,10 @@ class Workload(models.Model):
     )
     spec = models.JSONField()
     labels = models.JSONField(default=dict)
+    code = models.ForeignKey(
+        CodeTree, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads",
+        help_text="Files that each pod starts with; empty after they have expired.",
+    )  # fmt: skip
     pools = ArrayField(models.CharField(max_length=63), help_text="Pool names in order of preference.")
     priority = models.IntegerField(default=DEFAULT)
     preemptible = models.BooleanField(default=True)

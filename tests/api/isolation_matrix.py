@@ -5,6 +5,7 @@ Each row lists the statuses for alice (platform admin), bob (department admin), 
 a token.
 """
 
+import hashlib
 import uuid
 from typing import Any
 
@@ -20,6 +21,8 @@ SUBSCRIPTION = {"to": "ops@example.org", "events": ["failed"]}
 TEMPLATE = {"text": "command: a\nroles: [{replicas: 2}]\n"}
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 ARRAY = {**training("new", project="vision"), "array": {"tasks": 2}}
+CODE_TREE = {"files": [{"path": "a.py"}]}
+CODE_CHUNK = pack_frames([({"digest": hashlib.sha256(b"closed").hexdigest()}, b"closed")])
 DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
 
 # method, path, body, headers, statuses in the order of USERS
@@ -112,6 +115,10 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "workloads/{carols}/cancel", None, {}, "200 200 200 403 403 404 404 401"),
     ("POST", "workloads/cancel", {"ids": [UNKNOWN_ID]}, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "workloads/{workload}/ports/lab/link", None, {}, "409 409 409 409 403 404 404 401"),
+    ("GET", "projects/vision/code", None, {}, "200 200 200 200 200 404 404 401"),
+    ("PUT", "projects/vision/code/tree", CODE_TREE, {}, "200 200 200 200 403 404 404 401"),
+    ("PUT", "projects/vision/code/chunks", (CONTENT_TYPE, CODE_CHUNK), {}, "204 204 204 204 403 404 404 401"),
+    ("GET", "workloads/{workload}/code", None, {}, "404 404 404 404 404 404 404 401"),
     ("GET", "workloads/{workload}/pods", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/events", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/deliveries", None, {}, "200 200 200 200 200 404 404 401"),

@@ -102,6 +102,7 @@ def test_isolation_matrix_covers_every_endpoint() -> None:
     machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}
     workers |= {("GET", "workers/orders")}  # test_sessions covers their authorization
+    workers |= {("GET", "pods/<>/code")}  # and test_code that of this one
     public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")} | machines | workers
     assert _endpoints() - listed - public == set()
 

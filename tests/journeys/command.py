@@ -21,6 +21,13 @@ class Terminal:
     config: Path
 
     def berth(self, *words: str, stdin: str = "", exits: int = 0) -> str:
+        return self._run(words, stdin, exits).stdout
+
+    def refused(self, *words: str) -> str:
+        """Run a command that is refused because of its input. Return its error message."""
+        return self._run(words, "", 2).stderr
+
+    def _run(self, words: tuple[str, ...], stdin: str, exits: int) -> "subprocess.CompletedProcess[str]":
         env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")}
         env |= {
             "XDG_CONFIG_HOME": str(self.config),
@@ -37,7 +44,7 @@ class Terminal:
             timeout=120,
         )
         assert done.returncode == exits, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        return done
 
     def client(self) -> Client:
         """Return a client for the user, which is faster than the command."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.arguments import open_client
+from berth.cli.code import relative_to_file
 from berth.cli.exits import BadInput, invalid_value
 
 if TYPE_CHECKING:
@@ -15,7 +16,11 @@ SourcedDocuments = list[tuple[str, dict[str, Any]]]  # source, document
 def documents_from_files(files: Iterable[str]) -> SourcedDocuments:
     from berth.client.documents import read_documents
 
-    return [document for file in files for document in read_documents(file)]
+    return [
+        (source, relative_to_file(file, document))
+        for file in files
+        for source, document in read_documents(file)
+    ]
 
 
 def document_from_template(reference: str, project: str | None, name: str | None) -> SourcedDocuments:

@@ -150,6 +150,13 @@ class SubmitFlags:
     image_pull_policy: Annotated[
         Text, _option("Image pulls: if_not_present (default), always or never.", metavar="POLICY")
     ] = None
+    code: Annotated[
+        Text,
+        _option("Directory to send; each pod starts in a copy of it.", metavar="DIR"),
+    ] = None
+    no_code: Annotated[bool, _option("Send no code, even if a document names a directory.", "--no-code")] = (
+        False
+    )
     workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
         Text, _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", metavar="TIME")
@@ -266,7 +273,7 @@ FLAGS_BY_PATH = {
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
     "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "secrets": "--secret",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
-    "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
+    "code": "--code", "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
     "notifications": "--notify", "array": "--array", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",
     "roles[0].max": "--max", "roles[0].gpu": "--gpu", "roles[0].gpu_devices": "--gpu-devices",

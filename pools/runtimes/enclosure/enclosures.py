@@ -20,6 +20,7 @@ from pools.runtimes.enclosure.machine import declared_view, environment_mounts, 
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
 from pools.runtimes.enclosure.probe import ProbeResult, Shim, probe
 from pools.runtimes.images.node import NodeImages
+from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 from pools.runtimes.shim.records import Record
 
 # File that names the project that a machine without isolation serves. No workspace has this name.
@@ -75,7 +76,8 @@ class Enclosures:
     def start_directory(self, order: PodOrder, workspace: Path) -> StartDirectory:
         """Return the directory to start in. A relative path is relative to the pod's own directory."""
         if not order.start_in:
-            return StartDirectory(Path(order.working_dir or ""))
+            code = CODE_DIRECTORY if order.code_url else ""
+            return StartDirectory(Path(code, order.working_dir or ""))
         name = order.start_in.strip("/")
         shared = self._shared / name
         if not self.isolation.encloses and not order.image:

@@ -89,7 +89,7 @@ class NodeImages:
         named = cdi_devices(devices.ids) or cdi_devices(order.devices)
         view = add_own_files(view, files, order.uid, env, named or devices.nodes)
         settings = replace(self.pull_settings, cache_bytes=self.support.cache_bytes)
-        chooses = bool(order.working_dir or order.start_in)
+        chooses = bool(order.working_dir or order.start_in or order.code_url)
         return [
             *user_fields(view, order.uid, find_program()[0]),
             *container_fields(ContainerFiles(self.support.init, view, order.uid), self.store.root),

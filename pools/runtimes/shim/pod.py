@@ -39,6 +39,7 @@ class Pod:
         self.command = [value for key, value in order if key == "arg"]
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
         self.namespaces = _namespaces(directory, order, interrupts)
+        self.interrupts = interrupts
         self.cgroups = _cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
         self.helpers: set[int] = set()  # processes of the shim that do not belong to the pod
@@ -54,12 +55,12 @@ class Pod:
 
         bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """
-        failure = self._launch()
+        failure = self.secrets.take() or self._download_code() or self._launch()
         import ctypes  # imported while bubblewrap starts, because the import takes milliseconds
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = failure or self._limit() or self.secrets.take() or self._store_order()
+        failure = failure or self._limit() or self._store_order()
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -93,6 +94,17 @@ class Pod:
             return failure or "the command could not be started: the process that starts it was killed"
         if not failure:
             self._write_status("running")
+        return failure
+
+    def _download_code(self) -> str:
+        """Download and unpack the pod's code. Return an error message or ""."""
+        if "code_url" not in self.order:
+            return ""
+        from pools.runtimes.shim.code import Download  # slow to import and not needed by most pods
+
+        download = Download(self.directory, self.order, self.secrets.code, self.interrupts)
+        failure = download.run()
+        self.cause = download.cause
         return failure
 
     def _launch(self) -> str:

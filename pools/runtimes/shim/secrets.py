@@ -1,4 +1,4 @@
-"""Secrets of a pod: environment variables and files.
+"""Secrets of a pod: environment variables, files, and the secret for downloading its code.
 
 The shim receives them in a record separate from the order, in a directory on a tmpfs if the machine has one.
 It deletes the record as soon as it has read it, and the directory after the pod has ended. The files of an
@@ -24,17 +24,19 @@ class Secrets:
         self.home = home
         self.env: dict[str, str] = {}
         self.files: dict[str, str] = {}
+        self.code = ""
 
     @property
     def files_directory(self) -> str:
         """Directory of secret files for pods without an enclosure, and for containers, which mount it."""
         return f"{self.home}/{_FILES}"
 
-    def store(self, env: dict[str, str], files: dict[str, str]) -> None:
+    def store(self, env: dict[str, str], files: dict[str, str], code: str = "") -> None:
         """Write the record. Raises OSError, for example if another user owns the directory."""
         _make_private(self.home)
         fields = [("env", f"{name}={value}") for name, value in env.items()]
         fields += [("file", f"{name}={content}") for name, content in files.items()]
+        fields += [("code", code)] if code else []
         draft = f"{self.home}/{_RECORD}.{os.getpid()}.new"
         _write(draft, encode(fields), 0o600)
         os.rename(draft, f"{self.home}/{_RECORD}")
@@ -50,7 +52,10 @@ class Secrets:
             os.unlink(path)
         except FileNotFoundError:
             return "the pod's secrets are missing; another process has deleted them"
+        self.code = "".join(value for key, value in fields if key == "code")
         for key, value in fields:
+            if key == "code":
+                continue
             name, _, text = value.partition("=")
             (self.env if key == "env" else self.files)[name] = text
         return ""
@@ -73,7 +78,7 @@ class Secrets:
 
     def forget(self) -> None:
         """Drop the values from this process's memory."""
-        self.env, self.files = {}, {}
+        self.env, self.files, self.code = {}, {}, ""
 
     def delete(self) -> None:
         """Delete the directory with everything in it."""

@@ -11,6 +11,7 @@ from pydantic import Field, RootModel
 
 from berth.server.api.responses import ProblemResponse, ResponseModel, from_milli
 from projects.models import Pod, PodState, RoleNode, Workload
+from projects.services.code import describe_code
 from projects.services.workloads import Edit, Submission
 
 PhaseName = Literal[
@@ -78,8 +79,21 @@ class RunImageResponse(ResponseModel):
     error: str | None = Field(description="Error of the last failed attempt to resolve the tag.")
 
 
+class WorkloadCodeResponse(ResponseModel):
+    """Code that the workload was submitted with. `commit`, `branch` and `dirty` come from the submitter."""
+
+    tree: str
+    commit: str | None
+    branch: str | None
+    dirty: bool = Field(description="Whether the files differ from the commit.")
+    is_stored: bool = Field(description="Whether the files can still be downloaded.")
+    size: int | None = Field(description="Size of all files in bytes; null if they are no longer stored.")
+    files: int | None = Field(description="Number of files; null if they are no longer stored.")
+
+
 class WorkloadDetailResponse(WorkloadResponse):
     spec: dict[str, Any]
+    code: WorkloadCodeResponse | None = Field(description="Null for a workload without code.")
     version: int = Field(description="Version for If-Match. Scheduling decisions and edits change it.")
     images: list[RunImageResponse] = Field(
         description=f"Container images of the last {RUNS_SHOWN} runs, newest first; empty without an image."
@@ -181,7 +195,9 @@ def serialize_list_row(row: Workload) -> WorkloadResponse:
 def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     """Serialize a workload with its parsed document."""
     row = _read_row(workload)
-    return WorkloadDetailResponse.from_row(row, images=_run_images(row), **_workload_values(row))
+    return WorkloadDetailResponse.from_row(
+        row, images=_run_images(row), code=_code(row), **_workload_values(row)
+    )
 
 
 def serialize_edit(edit: Edit) -> EditResponse:
@@ -189,6 +205,7 @@ def serialize_edit(edit: Edit) -> EditResponse:
     return EditResponse.from_row(
         row,
         images=_run_images(row),
+        code=_code(row),
         changes=[DocumentChangeResponse(**asdict(change)) for change in edit.changes],
         increases=edit.increases,
         warnings=edit.warnings,
@@ -208,11 +225,14 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     row: Any = submitted.workload
     row.pods_running = 0
     row.pods_maximum = submitted.replicas_max
-    return SubmissionResponse.from_row(row, images=[], warnings=submitted.warnings, **_workload_values(row))
+    return SubmissionResponse.from_row(
+        row, images=[], code=_code(row), warnings=submitted.warnings, **_workload_values(row)
+    )
 
 
 def _read_row(workload: Workload) -> Workload:
-    rows = Workload.objects.select_related("project__department", "submitted_by", "pool")
+    rows = Workload.objects.select_related("project__department", "submitted_by", "pool", "code")
+    rows = rows.defer("code__files", "code__chunks")
     return annotate_pod_counts(rows).get(pk=workload.pk)
 
 
@@ -221,6 +241,11 @@ def _run_images(workload: Workload) -> list[RunImageResponse]:
         RunImageResponse.from_row(row, digest=row.digest or None, error=row.error or None)
         for row in workload.images.order_by("-run")[:RUNS_SHOWN]
     ]
+
+
+def _code(workload: Workload) -> WorkloadCodeResponse | None:
+    code = describe_code(workload)
+    return None if code is None else WorkloadCodeResponse(**asdict(code))
 
 
 def _workload_values(row: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ ENVIRONMENT = re.compile(r"(^|\.)env(\.|$)")  # paths of environment variables
 TREE_KEYS = ("roles", "groups", "need")
 EDITED_COLUMNS = (
     "spec", "labels", "pools", "priority", "preemptible", "max_runtime", "deadline", "idle_timeout",
-    "gpu_milli_min",
+    "gpu_milli_min", "code",
 )  # fmt: skip
 
 

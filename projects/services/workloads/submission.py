@@ -29,6 +29,7 @@ from projects.services.workloads.checks import (
     resolve_pools,
     resolve_project,
 )
+from projects.services.workloads.code_support import find_code, pools_for_code
 from projects.services.workloads.runtime_support import limit_warnings, pools_for_image
 from projects.services.workloads.secret_support import pools_with_secrets
 from projects.services.workloads.storing import store
@@ -129,6 +130,8 @@ def prepare(
     tree = build_tree(spec)
     demand = minimum_demand(tree)
     accepting = pools_for_image(spec, resolve_pools(view, spec, at), view.pools)
+    accepting = pools_for_code(spec, accepting, view.pools)
+    code = find_code(view, spec, project, at)
     workload = new_row(
         Workload,
         id=uuid.uuid4(),
@@ -138,6 +141,7 @@ def prepare(
         submitted_by_id=view.actor.user and view.actor.user.pk,
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
+        code_id=code and code.pk,
         pools=pools_with_secrets(view, spec, project, accepting),
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
@@ -152,7 +156,7 @@ def prepare(
         submitted_at=at,
         gpu_milli_min=demand.gpu,
     )
-    workload.project, workload.submitted_by = project, view.actor.user
+    workload.project, workload.submitted_by, workload.code = project, view.actor.user, code
     if workload.gpu_milli_min > MAX_GANG_GPU:
         raise Invalid(
             [

@@ -19,12 +19,15 @@ from pools.models.node import HOSTING
 from projects.access import Action, can_see, may, require
 from projects.actor import Actor
 from projects.engine.admission import Allowance, oversold
-from projects.models import Department, Project, ProjectSecret, Workload, WorkloadArray
+from projects.models import CodeTree, Department, Project, ProjectSecret, Workload, WorkloadArray
 from projects.selectors import projects as projects_of
+from projects.services.code import find_tree, touch_tree
 
 NO_QUOTA = Bounds(0, None, None)
 
-POOL_COLUMNS = {"id", "name", "expires_at", "runtime", "image_policy", "built_environment_id"}
+POOL_COLUMNS = {
+    "id", "name", "expires_at", "provider", "runtime", "image_policy", "built_environment_id"
+}  # fmt: skip
 POOL_FIELDS = [field.attname for field in NodePool._meta.concrete_fields if field.attname in POOL_COLUMNS]
 
 
@@ -96,6 +99,7 @@ class SubmissionView:
         self._projects: dict[str, Project | None] = {}
         self._allowances: dict[int, DepartmentAllowances] = {}
         self._submittable: set[int] = set()
+        self._code: dict[tuple[int, str], CodeTree | None] = {}
 
     def load_projects(self, names: Iterable[str]) -> None:
         """Read the projects with these names, the quotas of their departments, and all pools."""
@@ -155,6 +159,13 @@ class SubmissionView:
         department_allowance = rows.department.get(pool_id) or Allowance(department.name, NO_QUOTA, UNLIMITED)
         is_oversold = bool(oversold(department_allowance, projects.values()))
         return project_allowance, department_allowance, is_oversold
+
+    def code_tree(self, project: Project, digest: str, at: datetime) -> CodeTree | None:
+        """Return the project's tree with this digest, which a view with locks keeps for another day."""
+        key = (project.pk, digest)
+        if key not in self._code:
+            self._code[key] = touch_tree(project, digest, at) if self._locks else find_tree(project, digest)
+        return self._code[key]
 
     def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
         """Return the names of the secrets whose values the project can use, by pool."""

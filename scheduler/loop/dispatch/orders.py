@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec, build_tree
-from berth.core.spec.roles import SecretUse
+from berth.core.spec.roles import RoleSpec, SecretUse
 from berth.core.spec.tree import smallest_gang_size
 from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.joining import secrets
 from pools.joining.sealed import UnsealError
+from pools.joining.server import reachable_server_for_pods
 from pools.models.secret import Secret
+from pools.providers.base import ProviderError
 from pools.runtimes.base import PodOrder
 from pools.runtimes.capabilities import runtime_capabilities
 from pools.runtimes.enclosure.levels import pod_uid
@@ -89,6 +91,7 @@ def build_pod_order(
         uid=pod_uid(pod.workload.project_id),
         secret_env={**_plugin_secrets(pod, spec.role_env(role), reader), **declared.env, **_pod_secrets(pod)},
         secret_files=declared.files,
+        **_code(pod, spec, role),
         image=image.reference,
         image_pull_policy=spec.image_pull_policy,
         registry_auth=image.auth,
@@ -111,6 +114,23 @@ class DeclaredSecrets:
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def _code(pod: Pod, spec: WorkloadSpec, role: RoleSpec) -> dict[str, str]:
+    """Return the fields of an order that describe the pod's code. Raises ValueError if it has expired."""
+    if spec.code is None or role.idle:
+        return {}
+    if pod.workload.code_id is None:
+        raise ValueError("the code of the workload is no longer stored")
+    try:
+        server = reachable_server_for_pods(pod.node.pool.provider)
+    except ProviderError as error:
+        raise ValueError(f"its node cannot download the code: {error}") from error
+    return {
+        "code_url": f"{server.url}/api/v1/pods/{pod.pk}/code",
+        "code_ca": server.ca,
+        "code_secret": secrets.for_code(str(pod.pk)),
+    }
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:

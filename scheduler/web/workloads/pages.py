@@ -20,6 +20,7 @@ from projects.actor import Actor
 from projects.idle_gpus import idle_since
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
+from projects.services.code import describe_code
 from projects.services.workloads import is_editable, ports
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
@@ -109,6 +110,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "backoff_until": _active_backoff(workload, now),
         "image": _image(workload),
+        "code": describe_code(workload),
     }
 
 
@@ -136,6 +138,7 @@ def _spec(request: Request, workload: Workload) -> Context:
         "spec": details.document_text(workload),
         "roles": role_code(workload),
         "image": _image(workload),
+        "code": describe_code(workload),
     }
 
 

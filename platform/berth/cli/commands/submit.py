@@ -10,6 +10,7 @@ import typer
 from berth.cli.arguments import open_client, with_options_from
 from berth.cli.arrays import follow_array, parse_array_option, with_array
 from berth.cli.batch import submit_documents
+from berth.cli.code import send_code, take_directories, with_directories
 from berth.cli.columns import format_limits
 from berth.cli.documents import SourcedDocuments, apply_settings, document_from_template, documents_from_files
 from berth.cli.exits import BadInput, ExitCode, exit_code_for
@@ -43,6 +44,7 @@ def submit(flags: SubmitFlags) -> None:
     berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
     berth submit --array 0-999%50 sweep.yaml  an array of 1,000 tasks, at most 50 at a time
+    berth submit -n train --gpu 1 --code . -- python train.py      pods start in a copy of this directory
 
     All documents are validated before the first is sent, and several are sent with one request. Requests
     are retried after a lost connection; a retry never submits a workload twice.
@@ -51,12 +53,14 @@ def submit(flags: SubmitFlags) -> None:
     documents_by_source = _read_documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
         raise BadInput(f"--watch and --follow take one document, not {len(documents_by_source)}")
-    _validate(documents_by_source, from_flags=not (flags.file or flags.template))
     documents = [document for _, document in documents_by_source]
+    directories = take_directories(documents, flags.code, no_code=flags.no_code)
+    _validate(documents_by_source, from_flags=not (flags.file or flags.template))
     has_array = any("array" in document for document in documents)
     _check_array_options(flags, documents, has_array=has_array)
     if flags.show:
-        show_data(documents[0] if len(documents) == 1 else documents, _document_format(flags.output))
+        shown = with_directories(documents, directories)
+        show_data(shown[0] if len(shown) == 1 else shown, _document_format(flags.output))
         return
     with open_client() as client:
         for document in documents:
@@ -64,6 +68,7 @@ def submit(flags: SubmitFlags) -> None:
         if flags.dry_run:
             _show_dry_runs(flags.output, [_dry_run(client, document) for document in documents])
             return
+        send_code(client, documents, directories)
         if has_array:
             _submit_with_arrays(client, documents, flags)
             return

@@ -132,8 +132,21 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
         ("Run", f"{workload.run} ({evictions}, {restarts})"),
         ("Image", workload.spec.get("image") or ""),
         ("Digest", f"{image.digest} (run {image.run})" if (image := _latest_image(workload)) else ""),
+        ("Code", _format_code(workload)),
         ("Labels", format_pairs(workload.labels)),
     ]
+
+
+def _format_code(workload: "WorkloadDetail") -> str:
+    """Format the workload's code, such as "3b18e512db of main, modified; 12 files, 1.2 MiB"."""
+    code = workload.code
+    if code is None:
+        return ""
+    branch, state = f" of {code.branch}" if code.branch else "", ", modified" if code.dirty else ""
+    size = "expired"
+    if code.files is not None and code.size is not None:
+        size = f"{format_count(code.files, 'file')}, {code.size / 2**20:.1f} MiB"
+    return f"{(code.commit or code.tree)[:10]}{branch}{state}; {size}"
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":

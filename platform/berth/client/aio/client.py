@@ -15,6 +15,7 @@ from berth.client.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from berth.client.aio.arrays import AsyncArrays
+    from berth.client.aio.code import AsyncCode
     from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
     from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
     from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # Imported on first use: a command needs one or two of them, and importing all takes longer than its request.
 RESOURCES = {
     "workloads": "workloads.AsyncWorkloads",
+    "code": "code.AsyncCode",
     "arrays": "arrays.AsyncArrays",
     "events": "history.AsyncEvents",
     "evictions": "history.AsyncEvictions",
@@ -62,6 +64,7 @@ class AsyncClient:
     """
 
     workloads: "AsyncWorkloads"
+    code: "AsyncCode"
     arrays: "AsyncArrays"
     events: "AsyncEvents"
     evictions: "AsyncEvictions"

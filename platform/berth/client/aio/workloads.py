@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -34,11 +35,20 @@ W = TypeVar("W", Workload, Array)
 
 
 class AsyncWorkloads(AsyncResource):
-    async def submit(self, document: Document, *, key: str | None = None) -> Submission:
+    async def submit(
+        self, document: Document, *, code: str | Path | None = None, key: str | None = None
+    ) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
 
-        Calls with the same `key` count as one submission.
+        Calls with the same `key` count as one submission. `code` is a directory to send with the workload:
+        see `client.code.upload`.
         """
+        if code is not None:
+            from berth.client.aio.code import AsyncCode  # only needed to send code
+
+            project = str(document.get("project") or "")
+            section = await AsyncCode(self._transport).upload(code, project=project)
+            document = {**document, "code": section}
         return await self._post(Submission, "workloads", document, key=key)
 
     async def submit_many(
@@ -195,6 +205,12 @@ class AsyncWorkloads(AsyncResource):
         async with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk
+
+    async def code(self, workload_id: str) -> AsyncIterator[bytes]:
+        """Stream a workload's code as a tar archive."""
+        async with self._transport.stream(f"workloads/{workload_id}/code") as response:
+            async for part in response.aiter_bytes():
+                yield part
 
     async def _act(self, workload_id: str, action: str) -> WorkloadDetail:
         return await self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")

@@ -138,6 +138,22 @@ class Batch(Model):
     items: list[BatchItem] = []
 
 
+class WorkloadCode(Model):
+    """Code that the workload was submitted with. `commit`, `branch` and `dirty` come from the submitter."""
+
+    tree: str = ""
+    commit: str | None = None
+    branch: str | None = None
+    dirty: bool = False
+    """Whether the files differ from the commit."""
+    is_stored: bool = False
+    """Whether the files can still be downloaded."""
+    size: int | None = None
+    """Size of all files in bytes; None if they are no longer stored."""
+    files: int | None = None
+    """Number of files; None if they are no longer stored."""
+
+
 class RunImage(Model):
     run: int = 0
     image: str = ""
@@ -151,6 +167,8 @@ class RunImage(Model):
 
 class WorkloadDetail(Workload):
     spec: dict[str, Any] = {}
+    code: WorkloadCode | None = None
+    """None for a workload without code."""
     version: int = 0
     """Version for If-Match. Scheduling decisions and edits change it."""
     images: list[RunImage] = []

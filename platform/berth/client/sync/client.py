@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from berth.client.models.people import Identity, PasswordChange
     from berth.client.sessions.options import SessionOptions
     from berth.client.sync.arrays import Arrays
+    from berth.client.sync.code import Code
     from berth.client.sync.history import Audit, Cycles, Events, Evictions
     from berth.client.sync.people import Members, Tokens, Users
     from berth.client.sync.pools import NodePools, Nodes, Queues
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 # Imported on first use: a command needs one or two of them, and importing all takes longer than its request.
 RESOURCES = {
     "workloads": "workloads.Workloads",
+    "code": "code.Code",
     "arrays": "arrays.Arrays",
     "events": "history.Events",
     "evictions": "history.Evictions",
@@ -63,6 +65,7 @@ class Client:
     """
 
     workloads: "Workloads"
+    code: "Code"
     arrays: "Arrays"
     events: "Events"
     evictions: "Evictions"

@@ -3,6 +3,7 @@
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -35,11 +36,20 @@ W = TypeVar("W", Workload, Array)
 
 
 class Workloads(Resource):
-    def submit(self, document: Document, *, key: str | None = None) -> Submission:
+    def submit(
+        self, document: Document, *, code: str | Path | None = None, key: str | None = None
+    ) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
 
-        Calls with the same `key` count as one submission.
+        Calls with the same `key` count as one submission. `code` is a directory to send with the workload:
+        see `client.code.upload`.
         """
+        if code is not None:
+            from berth.client.sync.code import Code  # only needed to send code
+
+            project = str(document.get("project") or "")
+            section = Code(self._transport).upload(code, project=project)
+            document = {**document, "code": section}
         return self._post(Submission, "workloads", document, key=key)
 
     def submit_many(
@@ -194,6 +204,11 @@ class Workloads(Resource):
         """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
+            yield from response.iter_bytes()
+
+    def code(self, workload_id: str) -> Iterator[bytes]:
+        """Stream a workload's code as a tar archive."""
+        with self._transport.stream(f"workloads/{workload_id}/code") as response:
             yield from response.iter_bytes()
 
     def _act(self, workload_id: str, action: str) -> WorkloadDetail:

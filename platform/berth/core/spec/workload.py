@@ -7,6 +7,7 @@ from pydantic import Field
 from berth.core.images import Image, PullPolicy
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
 from berth.core.spec.arrays import ArraySpec
+from berth.core.spec.code import Code
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
 from berth.core.spec.roles import (
@@ -94,6 +95,7 @@ class WorkloadSpec(Document):
     image: Image | None = None
     image_pull_policy: PullPolicy = "if_not_present"
     secrets: SecretUses = ()
+    code: Code = None
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     workspace: Directory | None = None
     restart_policy: RestartPolicy = RestartPolicy()

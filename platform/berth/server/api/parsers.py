@@ -17,10 +17,15 @@ BATCH_MAX = 16 * 2**20  # for up to 1,000 workload documents in JSON
 BATCH_PATHS = re.compile(r"/api/v1/workloads:batch/?")
 # Paths for functions and results.
 CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
+# Paths for the code that is sent with workloads: lists of files in JSON, and their contents.
+CODE_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/(tree|chunks)/?")
+CODE_MAX = 9 * 2**20
 
 
 def max_body_size(path: str) -> int:
     """Return the maximum body size in bytes for this URL path."""
+    if CODE_PATHS.fullmatch(path):
+        return CODE_MAX
     if CALL_PATHS.fullmatch(path):
         return int(settings.BERTH_CALL_MIB) * 2**20 + BODY_MAX
     return BATCH_MAX if is_batch(path) else BODY_MAX

@@ -5,6 +5,7 @@ import secrets
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import environ
 import structlog
@@ -43,6 +44,10 @@ SECRET_KEY = env.str("BERTH_SECRET_KEY", default="") or persistent_key(BERTH_HOM
 SECRET_KEY_FALLBACKS = env.list("BERTH_SECRET_KEY_FALLBACKS", default=[])
 
 ALLOWED_HOSTS = env.list("BERTH_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+# URL at which pods on the server's own machine reach it; `berth up` sets it.
+BERTH_LOCAL_URL = env.str("BERTH_LOCAL_URL", default="").rstrip("/")
+if BERTH_LOCAL_URL:
+    ALLOWED_HOSTS.append(urlsplit(BERTH_LOCAL_URL).hostname or "")
 CSRF_TRUSTED_ORIGINS = env.list("BERTH_TRUSTED_ORIGINS", default=[])
 
 LANGUAGE_CODE = "en"

@@ -44,6 +44,14 @@ BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
 # machine are always called over HTTP.
 BERTH_INSECURE_REGISTRIES = env.list("BERTH_INSECURE_REGISTRIES", default=[])
 
+# Code that is sent with workloads
+# A directory, or s3://BUCKET/PREFIX. The endpoint is for S3-compatible services.
+BERTH_CODE_STORE = env.str("BERTH_CODE_STORE", default=str(BERTH_HOME / "code"))
+BERTH_CODE_S3_ENDPOINT = env.str("BERTH_CODE_S3_ENDPOINT", default="")
+BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum size of the files of one submission
+BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of these files
+BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # stored for one project
+
 # Single sign-on with OpenID Connect; disabled without an issuer
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")
 BERTH_OIDC_CLIENT_ID = env.str("BERTH_OIDC_CLIENT_ID", default="")
@@ -64,6 +72,7 @@ BERTH_IDLE_GPU_MINUTES = env.int(
 # Retention in days
 BERTH_KEEP_DAYS = {
     "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # after expiry or revocation
+    "code": env.int("BERTH_KEEP_CODE", default=30),  # after the last workload that uses it has ended
     "deliveries": env.int("BERTH_KEEP_DELIVERIES", default=90),
     "cycles": env.int("BERTH_KEEP_CYCLES", default=30),
     "utilization by minute": env.int("BERTH_KEEP_UTILIZATION_MINUTES", default=1),

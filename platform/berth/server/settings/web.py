@@ -73,7 +73,8 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
     # Browsers accept `__Host-` cookies only from this host, so no sibling host can set them.
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
     SECURE_SSL_REDIRECT = True
-    SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # health probes connect without TLS
+    # Health probes, and pods on this machine that download their code, connect without TLS.
+    SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$", r"^api/v1/pods/[0-9a-f-]+/code$"]
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 

@@ -9,6 +9,7 @@ from socket import socket
 
 from berth.db.embedded import EmbeddedCluster
 from berth.home import CHECKOUT, is_checkout
+from berth.server.up.address import socket_url
 from berth.server.up.child import Child, command_launcher
 from berth.server.up.errors import StartupError
 from berth.server.up.forks import Forks
@@ -46,6 +47,7 @@ def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
     host, port = listening.getsockname()[:2]
     env = environment(home) | {
         "BERTH_ANCHOR": process_identity(),
+        "BERTH_LOCAL_URL": os.environ.get("BERTH_LOCAL_URL") or socket_url(listening),
         "BERTH_OWN_PORTS": ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")])),
     }
     if ip_address(host).is_loopback:

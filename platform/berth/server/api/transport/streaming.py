@@ -28,6 +28,19 @@ def stream_response(
     return StreamingHttpResponse(parts, content_type=content_type, headers=headers)
 
 
+def stream_bytes(
+    request: HttpRequest | Request, parts: Iterator[bytes], content_type: str, **headers: str
+) -> StreamingHttpResponse:
+    """Stream parts that take time to read. Under ASGI, this does not block the event loop.
+
+    An error ends the connection, so that the client does not take the response for complete.
+    """
+    plain = request._request if isinstance(request, Request) else request
+    body = _async_parts(parts) if isinstance(plain, ASGIRequest) else parts
+    headers["X-Accel-Buffering"] = "no"
+    return StreamingHttpResponse(body, content_type=content_type, headers=headers)
+
+
 def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
@@ -65,6 +78,16 @@ class _Echo:
 
     def write(self, line: str) -> str:
         return line
+
+
+async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the parts, each read in any thread. They must not be read from the database."""
+    while part := await sync_to_async(_next_part, thread_sensitive=False)(parts):
+        yield part
+
+
+def _next_part(parts: Iterator[bytes]) -> bytes:
+    return next(parts, b"")
 
 
 async def _chunks(lines: Iterator[str]) -> AsyncIterator[str]:

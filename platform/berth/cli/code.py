@@ -1,0 +1,85 @@
+"""Send directories with workloads: `--code` and the key `code` of documents."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from berth.cli.exits import BadInput
+
+if TYPE_CHECKING:
+    from berth.client import Client
+
+KEY = "code"
+
+
+def take_directories(
+    documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
+) -> list[str | None]:
+    """Remove the directory from each document, and return it. `--code` applies to all documents.
+
+    The key `code` of a document that was printed by the server names code that is already stored.
+    """
+    from berth.core.spec.manifest import is_manifest
+
+    if directory is not None and no_code:
+        raise BadInput("--code and --no-code cannot be combined")
+    if directory is not None and any(is_manifest(document) for document in documents):
+        raise BadInput("--code takes workload documents, not manifests of another kind")
+    directories: list[str | None] = []
+    for document in documents:
+        own = document.get(KEY)
+        if isinstance(own, str) or directory is not None or no_code:
+            document.pop(KEY, None)
+        listed = own if isinstance(own, str) else None
+        directories.append(None if no_code else directory or listed)
+    return directories
+
+
+def with_directories(
+    documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
+) -> list[dict[str, Any]]:
+    """Return the documents with their directories, to print them."""
+    return [
+        document if directory is None else {**document, KEY: directory}
+        for document, directory in zip(documents, directories, strict=True)
+    ]
+
+
+def relative_to_file(file: str, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document from this file, with the directory in `code` relative to the current one."""
+    directory = document.get(KEY)
+    if not isinstance(directory, str) or file == "-" or directory.startswith("~"):
+        return document
+    return {**document, KEY: str(Path(file).parent / directory)}
+
+
+def send_code(
+    client: "Client", documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
+) -> None:
+    """Send the directories, each once per project, and set the key `code` of the documents."""
+    sections: dict[tuple[str, str], dict[str, Any]] = {}
+    for document, directory in zip(documents, directories, strict=True):
+        if directory is None:
+            continue
+        place = directory, str(document.get("project") or "")
+        if place not in sections:
+            with _progress() as report:
+                sections[place] = client.code.upload(directory, project=place[1], progress=report)
+        document[KEY] = sections[place]
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar while the output is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda sent, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = TextColumn("sending code"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda sent, total: bar.update(task, completed=sent, total=total)

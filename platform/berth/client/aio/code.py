@@ -1,0 +1,57 @@
+"""Send the code of workloads."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from berth.client.aio.resource import AsyncResource
+from berth.client.code import scan
+from berth.client.errors import ClientError
+from berth.client.models.code import CodeTree, ProjectCode
+from berth.core.frames import CONTENT_TYPE
+
+Progress = Callable[[int, int], None]
+ATTEMPTS = 3
+
+
+class AsyncCode(AsyncResource):
+    async def get(self, project: str) -> ProjectCode:
+        """Return the limits and the size of a project's code."""
+        return await self._get(ProjectCode, f"projects/{quote(project, safe='')}/code")
+
+    async def upload(
+        self, directory: str | Path, *, project: str = "", progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Store the files of a directory, and return the section `code` of a workload document.
+
+        Sends the files that Git and .berthignore do not leave out, and only the parts that the project has
+        not stored yet. The project defaults to the context's, or to your only one. `progress` is called with
+        the bytes that have been sent and those to send. Raises SpecError if the files cannot be sent.
+        """
+        project = project or self._transport.settings.project or await self._only_project()
+        limits = await self.get(project)
+        tree = scan(directory, size_max=limits.size_max, files_max=limits.files_max)
+        path = f"projects/{quote(project, safe='')}/code"
+        for _ in range(ATTEMPTS):
+            stored = await self._send(CodeTree, "PUT", f"{path}/tree", body={"files": tree.entries})
+            if not stored.missing:
+                return tree.section(stored.tree)
+            total, sent = sum(tree.chunks[digest].size for digest in stored.missing), 0
+            for content, size in tree.uploads(stored.missing):
+                if progress is not None:
+                    progress(sent, total)
+                await self._transport.execute(
+                    "PUT", f"{path}/chunks", content=content, headers={"Content-Type": CONTENT_TYPE},
+                    is_idempotent=True,
+                )  # fmt: skip
+                sent += size
+            if progress is not None:
+                progress(sent, total)
+        raise ClientError("The server deletes parts of the code while they are sent. Try again later.")
+
+    async def _only_project(self) -> str:
+        names = [item["name"] async for item in self._transport.iterate_items("projects", limit=2)]
+        if len(names) != 1:
+            raise ClientError("Specify the project whose pods use the code.")
+        return str(names[0])

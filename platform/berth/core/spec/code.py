@@ -1,0 +1,88 @@
+"""The code that is sent with a workload: the section of the document, and the rules for trees of files."""
+
+import posixpath
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from berth.core.spec.roles import Document
+from berth.core.spec.texts import Text
+
+CHUNK_BYTES = 4 * 2**20  # files are stored in chunks of this size
+PATH_MAX, NAME_MAX = 1024, 255  # in bytes
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
+
+
+def _refuse_path(value: Any) -> Any:
+    if isinstance(value, str):
+        allowed = "the ID of a stored tree; `berth submit --code DIR` and the Python client send a directory"
+        raise PydanticCustomError("code_path", "is a path", {"allowed": allowed})
+    return value
+
+
+class CodeSpec(Document):
+    """Files that each pod starts with. `tree` is the ID of files that the project has stored.
+
+    `commit`, `branch` and `dirty` describe the Git checkout that the files come from.
+    """
+
+    tree: Digest
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")] | None = None
+    branch: Annotated[Text, Field(min_length=1, max_length=255)] | None = None
+    dirty: bool = False
+
+
+Code = Annotated[CodeSpec | None, BeforeValidator(_refuse_path)]
+
+
+def path_problem(path: str) -> str:
+    """Return why a path cannot be part of a tree, or an empty string."""
+    parts = path.split("/")
+    if not _is_text(path):
+        return "is not a UTF-8 path"
+    if path.startswith("/") or ".." in parts:
+        return "is outside the tree"
+    if "" in parts or "." in parts:
+        return "is not a normalized path"
+    if len(path.encode()) > PATH_MAX or any(len(part.encode()) > NAME_MAX for part in parts):
+        return f"is longer than {PATH_MAX} bytes, or has a name of more than {NAME_MAX}"
+    return ""
+
+
+def link_problem(path: str, target: str) -> str:
+    """Return why a symbolic link cannot be part of a tree, or an empty string.
+
+    `..` is allowed only at the start of a target, because after the name of a link it could lead anywhere.
+    """
+    parts = target.split("/")
+    inner = [part for part in parts if part not in ("", ".")]
+    while inner and inner[0] == "..":
+        inner.pop(0)
+    if not target or not _is_text(target) or len(target.encode()) > PATH_MAX:
+        return "is a symbolic link with an invalid target"
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    if target.startswith("/") or end == ".." or end.startswith("../") or ".." in inner:
+        return f"is a symbolic link that leads out of the tree, to {target}"
+    return ""
+
+
+def nesting_problem(paths: Iterable[str]) -> tuple[str, str]:
+    """Return a path that occurs twice or lies below another path's file or link, with the reason."""
+    seen: set[str] = set()
+    for path in sorted(paths):
+        if path in seen:
+            return path, "occurs twice"
+        parent = posixpath.dirname(path)
+        while parent:
+            if parent in seen:
+                return path, f"is below {parent}, which is not a directory"
+            parent = posixpath.dirname(parent)
+        seen.add(path)
+    return "", ""
+
+
+def _is_text(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)

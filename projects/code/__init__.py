@@ -1,0 +1,1 @@
+"""Storage of the code that is sent with workloads."""

@@ -1,0 +1,64 @@
+"""Read a tree of code as a tar archive."""
+
+import hashlib
+import tarfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+from projects.code.base import ChunkStore, StoreFailure
+
+READ_AHEAD = 8  # chunks
+CONTENT_TYPE = "application/x-tar"
+
+
+def tar_parts(
+    store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str], mtime: int
+) -> Iterator[bytes]:
+    """Yield the parts of a tar archive of the files. `keys` are the chunks' keys in the store by digest.
+
+    Raises StoreFailure if a chunk cannot be read or is damaged.
+    """
+    contents = _read_ahead(store, [digest for file in files for digest in file.get("chunks", ())], keys)
+    for file in files:
+        yield _header(file, mtime)
+        for _ in file.get("chunks", ()):
+            yield next(contents)
+        if padding := -file.get("size", 0) % tarfile.BLOCKSIZE:
+            yield bytes(padding)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def archive_size(files: Sequence[dict[str, Any]], mtime: int) -> int:
+    """Return the size in bytes of the archive that `tar_parts` yields."""
+    sizes = (file.get("size", 0) for file in files)
+    contents = sum(size + -size % tarfile.BLOCKSIZE for size in sizes)
+    return sum(len(_header(file, mtime)) for file in files) + contents + 2 * tarfile.BLOCKSIZE
+
+
+def _header(file: dict[str, Any], mtime: int) -> bytes:
+    entry = tarfile.TarInfo(file["path"])
+    entry.mtime = mtime
+    entry.mode = 0o755 if file.get("executable") else 0o644
+    if link := file.get("link"):
+        entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, link, 0o777
+    entry.size = file.get("size", 0)
+    return entry.tobuf(tarfile.PAX_FORMAT, "utf-8")
+
+
+def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str]) -> Iterator[bytes]:
+    """Yield the contents in order. A few are read at the same time, because S3 responds slowly."""
+
+    def read(digest: str) -> bytes:
+        if digest not in keys:
+            raise StoreFailure(f"The code has no chunk {digest} any more. Submit the workload again.")
+        content = store.read(keys[digest])
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise StoreFailure(f"The stored chunk {digest} is damaged. Submit the workload again.")
+        return content
+
+    remaining = iter(digests)
+    with ThreadPoolExecutor(READ_AHEAD) as threads:
+        while batch := list(islice(remaining, READ_AHEAD)):
+            yield from threads.map(read, batch)

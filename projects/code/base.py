@@ -1,0 +1,39 @@
+"""The interface of a store for chunks of code."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Protocol
+
+from berth.core.errors import Unavailable
+
+
+class StoreFailure(Unavailable):
+    """Raised if the store cannot be used now, for example because its disk is full."""
+
+
+class MissingChunk(StoreFailure):
+    """Raised if a chunk is not in the store."""
+
+
+class ChunkStore(Protocol):
+    """Store of immutable chunks. Keys have the form PROJECT/NAME and are never used again."""
+
+    def write(self, chunks: Mapping[str, bytes]) -> None:
+        """Store the chunks. On return, they survive a crash of the machine. Raises StoreFailure."""
+        ...
+
+    def read(self, key: str) -> bytes:
+        """Return the content of a chunk. Raises MissingChunk or StoreFailure."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete chunks. Missing chunks are ignored. Raises StoreFailure."""
+        ...
+
+    def keys(self, *, before: datetime) -> Iterator[str]:
+        """Yield the keys of all chunks written before this time. Raises StoreFailure."""
+        ...
+
+    def delete_drafts(self, *, before: datetime) -> None:
+        """Delete what writes that were interrupted before this time have left behind."""
+        ...

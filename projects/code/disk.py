@@ -1,0 +1,97 @@
+"""Store chunks of code in a directory."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from projects.code.base import MissingChunk, StoreFailure
+
+DRAFT = ".new"  # suffix of files that are being written
+
+
+class DiskStore:
+    """Store whose chunks are files. A chunk is renamed to its key once its content is on the disk."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def write(self, chunks: Mapping[str, bytes]) -> None:
+        with _failures("written"):
+            directories = set()
+            for key, content in chunks.items():
+                path = self._root / key
+                self._make_directory(path.parent)
+                draft = path.with_name(path.name + DRAFT)
+                try:
+                    with os.fdopen(_create(draft), "wb") as file:
+                        file.write(content)
+                        file.flush()
+                        os.fsync(file.fileno())
+                except OSError:
+                    draft.unlink(missing_ok=True)
+                    raise
+                draft.rename(path)
+                directories.add(path.parent)
+            for directory in directories:
+                _sync(directory)
+
+    def read(self, key: str) -> bytes:
+        with _failures("read"):
+            try:
+                return (self._root / key).read_bytes()
+            except FileNotFoundError:
+                raise MissingChunk(f"The code store has no chunk {key}.") from None
+
+    def delete(self, keys: Iterable[str]) -> None:
+        with _failures("deleted"):
+            for key in keys:
+                (self._root / key).unlink(missing_ok=True)
+
+    def keys(self, *, before: datetime) -> Iterator[str]:
+        with _failures("listed"):
+            for path in self._files(before):
+                if not path.name.endswith(DRAFT):
+                    yield str(path.relative_to(self._root))
+
+    def delete_drafts(self, *, before: datetime) -> None:
+        with _failures("deleted"):
+            for path in self._files(before):
+                if path.name.endswith(DRAFT):
+                    path.unlink(missing_ok=True)
+
+    def _files(self, before: datetime) -> Iterator[Path]:
+        for path in self._root.glob("*/*"):
+            try:
+                modified = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+            except FileNotFoundError:  # another process may delete it at the same time
+                continue
+            if modified < before:
+                yield path
+
+    def _make_directory(self, directory: Path) -> None:
+        if not directory.is_dir():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync(directory.parent)
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _failures(done: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"Code cannot be {done} on the server's disk: {error.strerror}."
+        raise StoreFailure(f"{message} Tell an admin, then try again.") from error

@@ -1,0 +1,276 @@
+"""Store the code that is sent with workloads.
+
+A tree lists the chunks of its files. Clients send this list first, then the chunks that the project does not
+have yet. The row of a chunk exists only while its content is stored, so an interrupted upload continues where
+it stopped. Nothing is shared between projects: a digest gives no access to another project's files.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Sum
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Invalid
+from berth.core.problems import Problem, format_value
+from berth.core.spec.code import CHUNK_BYTES, link_problem, nesting_problem, path_problem
+from projects.access import Action, require
+from projects.actor import Actor
+from projects.code.archive import archive_size, tar_parts
+from projects.code.stores import open_store
+from projects.models import CodeChunk, CodeTree, Project, Workload
+
+MIB = 2**20
+LARGEST_SHOWN = 5
+TOUCH_AFTER = timedelta(hours=1)  # precision of `used_at`; rows are kept for at least a day
+IGNORE_HINT = "list what pods do not need in .berthignore"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFile:
+    """File of a tree, or a symbolic link if `link` is set. All chunks but the last have CHUNK_BYTES."""
+
+    path: str
+    size: int = 0
+    chunks: tuple[str, ...] = ()
+    executable: bool = False
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLimits:
+    """Limits in bytes, except for `files`."""
+
+    size: int
+    files: int
+    project_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadCode:
+    """Code of a workload. The size in bytes and the number of files are None once it is not stored."""
+
+    tree: str
+    commit: str | None
+    branch: str | None
+    dirty: bool
+    is_stored: bool
+    size: int | None
+    files: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredTree:
+    """Outcome of a registration. The tree is stored if no chunk is missing."""
+
+    digest: str
+    size: int
+    file_count: int
+    missing: list[str]
+
+
+def code_limits() -> CodeLimits:
+    return CodeLimits(
+        settings.BERTH_CODE_MIB * MIB, settings.BERTH_CODE_FILES, settings.BERTH_CODE_PROJECT_MIB * MIB
+    )
+
+
+def stored_size(project: Project) -> int:
+    """Return the size in bytes of all chunks that the project has stored."""
+    return CodeChunk.objects.filter(project=project).aggregate(total=Sum("size"))["total"] or 0
+
+
+def register_tree(
+    *, actor: Actor, project: Project, files: Sequence[CodeFile], now: datetime | None = None
+) -> RegisteredTree:
+    """Store the tree if the project has all chunks of its files, otherwise return the missing ones.
+
+    Raises Forbidden, NotFound, or Invalid for paths that leave the tree and trees that are too large.
+    """
+    require(actor, Action.SUBMIT, project)
+    at = now or timezone.now()
+    files = sorted(files, key=lambda file: file.path)
+    _check_files(files)
+    size = sum(file.size for file in files)
+    needed = list(dict.fromkeys(digest for file in files for digest in file.chunks))
+    stored = _touch_chunks(project, needed, at)
+    digest = _tree_digest(files)
+    missing = [each for each in needed if each not in stored]
+    if not missing:
+        _check_chunk_sizes(files, stored)
+        _store_tree(project, digest, files, needed, at)
+    return RegisteredTree(digest, size, len(files), missing)
+
+
+def store_chunks(
+    *, actor: Actor, project: Project, chunks: Sequence[tuple[str, bytes]], now: datetime | None = None
+) -> None:
+    """Store chunks under their digests. Call this outside of transactions.
+
+    Raises Forbidden, NotFound, StoreFailure, Invalid if a digest is wrong, or Conflict if the project has
+    stored too much.
+    """
+    require(actor, Action.SUBMIT, project)
+    at = now or timezone.now()
+    contents = dict(chunks)
+    _check_contents(chunks)
+    stored = _touch_chunks(project, contents, at)
+    rows = [
+        CodeChunk(project=project, digest=digest, size=len(content), used_at=at)
+        for digest, content in contents.items()
+        if digest not in stored
+    ]
+    if not rows:
+        return
+    _check_space(project, sum(row.size for row in rows))
+    store = open_store()
+    store.write({chunk_key(row): contents[row.digest] for row in rows})
+    CodeChunk.objects.bulk_create(rows, ignore_conflicts=True)
+    inserted = set(CodeChunk.objects.filter(key__in=[row.key for row in rows]).values_list("key", flat=True))
+    store.delete([chunk_key(row) for row in rows if row.key not in inserted])  # sent twice at the same time
+
+
+def read_tree(tree: CodeTree) -> tuple[int, Iterator[bytes]]:
+    """Return the size of a tar archive of the tree, and its parts, whose iterator uses no database.
+
+    The iterator raises StoreFailure if a chunk is missing or damaged.
+    """
+    rows = CodeChunk.objects.filter(project=tree.project_id, digest__in=tree.chunks)
+    keys = {row.digest: chunk_key(row) for row in rows}
+    mtime = int(tree.created_at.timestamp())
+    return archive_size(tree.files, mtime), tar_parts(open_store(), tree.files, keys, mtime)
+
+
+def describe_code(workload: Workload) -> WorkloadCode | None:
+    """Return the code that the workload was submitted with, or None."""
+    section = workload.spec.get("code") if isinstance(workload.spec, dict) else None
+    if section is None:
+        return None
+    if "code" not in workload._state.fields_cache:  # otherwise, reading it would load the list of files
+        stored = CodeTree.objects.filter(pk=workload.code_id or 0)
+        workload.code = stored.defer("files", "chunks").first()
+    tree = workload.code
+    return WorkloadCode(
+        tree=section["tree"], commit=section.get("commit"), branch=section.get("branch"),
+        dirty=section.get("dirty", False), is_stored=tree is not None,
+        size=None if tree is None else tree.size,
+        files=None if tree is None else tree.file_count,
+    )  # fmt: skip
+
+
+def chunk_key(chunk: CodeChunk) -> str:
+    return f"{chunk.project_id}/{chunk.key}"
+
+
+def touch_tree(project: Project, digest: str, at: datetime) -> CodeTree | None:
+    """Return a stored tree like `find_tree`, and keep it for another day."""
+    rows = CodeTree.objects.filter(project=project, digest=digest, used_at__lt=at - TOUCH_AFTER)
+    rows.update(used_at=at)
+    return find_tree(project, digest)
+
+
+def find_tree(project: Project, digest: str) -> CodeTree | None:
+    """Return a stored tree without its files, or None."""
+    return CodeTree.objects.filter(project=project, digest=digest).defer("files", "chunks").first()
+
+
+def _touch_chunks(project: Project, digests: Iterable[str], at: datetime) -> dict[str, int]:
+    """Return the sizes of stored chunks by digest, and keep these chunks for another day."""
+    rows = CodeChunk.objects.filter(project=project, digest__in=list(digests))
+    rows.filter(used_at__lt=at - TOUCH_AFTER).update(used_at=at)
+    return dict(rows.values_list("digest", "size"))
+
+
+def _store_tree(
+    project: Project, digest: str, files: Sequence[CodeFile], chunks: Sequence[str], at: datetime
+) -> None:
+    if touch_tree(project, digest, at) is not None:
+        return
+    tree = CodeTree(
+        project=project, digest=digest, size=sum(file.size for file in files), file_count=len(files),
+        files=[_file_entry(file) for file in files], chunks=list(chunks), created_at=at, used_at=at,
+    )  # fmt: skip
+    CodeTree.objects.bulk_create([tree], ignore_conflicts=True)
+
+
+def _file_entry(file: CodeFile) -> dict[str, Any]:
+    return {name: value for name, value in asdict(file).items() if value}
+
+
+def _tree_digest(files: Sequence[CodeFile]) -> str:
+    text = json.dumps([_file_entry(file) for file in files], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_files(files: Sequence[CodeFile]) -> None:
+    """Raise Invalid with the problems of the list of files."""
+    limits = code_limits()
+    if not files:
+        raise Invalid([Problem("files", "is empty", "", "at least one file")])
+    if len(files) > limits.files:
+        allowed = f"at most {limits.files:,} files; {IGNORE_HINT}"
+        raise Invalid([Problem("files", "has too many files", f"{len(files):,}", allowed)])
+    problems = [_file_problem(index, file) for index, file in enumerate(files)]
+    if invalid := [problem for problem in problems if problem is not None]:
+        raise Invalid(invalid[:LARGEST_SHOWN])
+    path, reason = nesting_problem(file.path for file in files)
+    if path:
+        raise Invalid([Problem("files", f"has a path that {reason}", format_value(path), "distinct paths")])
+    size = sum(file.size for file in files)
+    if size > limits.size:
+        largest = sorted(files, key=lambda file: file.size, reverse=True)[:LARGEST_SHOWN]
+        names = ", ".join(f"{file.path} ({_mib(file.size)})" for file in largest)
+        allowed = f"at most {_mib(limits.size)}. Largest files: {names}. To leave files out, {IGNORE_HINT}"
+        raise Invalid([Problem("files", "are too large together", _mib(size), allowed)])
+
+
+def _file_problem(index: int, file: CodeFile) -> Problem | None:
+    path, reason = f"files[{index}].path", path_problem(file.path)
+    if reason:
+        return Problem(path, reason, format_value(file.path), "a relative path with names joined by /")
+    if file.link:
+        reason = link_problem(file.path, file.link)
+        if reason or file.chunks or file.size or file.executable:
+            received, allowed = format_value(file.path), "a relative link to a path in the tree"
+            return Problem(path, reason or "is a link with content", received, allowed)
+        return None
+    if len(file.chunks) != -(-file.size // CHUNK_BYTES):
+        allowed = f"one chunk for each {CHUNK_BYTES} bytes"
+        return Problem(f"files[{index}].chunks", "do not match the size", f"{len(file.chunks)}", allowed)
+    return None
+
+
+def _check_chunk_sizes(files: Sequence[CodeFile], sizes: dict[str, int]) -> None:
+    """Raise Invalid if the chunks of a file do not have the declared size."""
+    for index, file in enumerate(files):
+        if sum(sizes[digest] for digest in file.chunks) != file.size:
+            problem = Problem(f"files[{index}].size", "is wrong", f"{file.size}", "the size of its chunks")
+            raise Invalid([problem])
+
+
+def _check_contents(chunks: Sequence[tuple[str, bytes]]) -> None:
+    for index, (digest, content) in enumerate(chunks):
+        if not 0 < len(content) <= CHUNK_BYTES:
+            received, allowed = f"{len(content)} bytes", f"1 to {CHUNK_BYTES} bytes"
+            raise Invalid([Problem(f"chunks[{index}]", "has the wrong size", received, allowed)])
+        if hashlib.sha256(content).hexdigest() != digest:
+            message = "does not have this SHA-256 digest; the file may have changed while it was sent"
+            raise Invalid([Problem(f"chunks[{index}]", message, digest, "the digest of the content")])
+
+
+def _check_space(project: Project, added: int) -> None:
+    limit, used = code_limits().project_size, stored_size(project)
+    if used + added > limit:
+        raise Conflict(
+            f"Project {project.name} has {_mib(used)} of code stored, of at most {_mib(limit)}. Delete ended "
+            f"workloads that used other code, which is then deleted within a day, or {IGNORE_HINT}."
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:.1f} MiB"

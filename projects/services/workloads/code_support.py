@@ -1,0 +1,61 @@
+"""Check that a document's code is stored in its project, and that its pools can receive it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, format_value
+from berth.core.spec import WorkloadSpec
+from pools.joining.server import reachable_server_for_pods
+from pools.models import NodePool
+from pools.providers.base import ProviderError
+from pools.runtimes.capabilities import runtime_capabilities
+from projects.models import CodeTree, Project
+from projects.services.workloads.submission_view import SubmissionView
+
+NO_CODE = "no code; build an image that contains it"
+UPLOAD = "code that the project has stored; `berth submit --code DIR` stores a directory"
+
+
+def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime) -> CodeTree | None:
+    """Return the stored tree that the document names. Raises Invalid if the project has no such tree."""
+    if spec.code is None:
+        return None
+    tree = view.code_tree(project, spec.code.tree, at)
+    if tree is None:
+        message = f"is not stored in project {project.name}, or has expired"
+        raise Invalid([Problem("code.tree", message, format_value(spec.code.tree), UPLOAD)])
+    return tree
+
+
+def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
+    """Return the pools whose pods can start with the document's code. `rows` are all pools.
+
+    Raises Invalid if there is none, or if the document lists a pool whose pods cannot.
+    """
+    if spec.code is None:
+        return list(pools)
+    refusals = {name: reason for name in pools if (reason := code_refusal(rows[name]))}
+    accepting = [name for name in pools if name not in refusals]
+    if not accepting:
+        reasons = "; ".join(f"pool {name}: {reason}" for name, reason in refusals.items())
+        raise Invalid([Problem("code", f"cannot be used: {reasons}", format_value(spec.code.tree), NO_CODE)])
+    listed = [
+        Problem(f"pools[{index}]", f"cannot be used with code: {refusals[name]}", format_value(name),
+                ", ".join(accepting))
+        for index, name in enumerate(spec.pools) if name in refusals
+    ]  # fmt: skip
+    if listed:
+        raise Invalid(listed)
+    return accepting
+
+
+def code_refusal(pool: NodePool) -> str:
+    """Return why pods of the pool cannot start with code, or an empty string."""
+    if not runtime_capabilities(pool.runtime).receives_code:
+        return f"the runtime {pool.runtime} does not send code to pods"
+    try:
+        reachable_server_for_pods(pool.provider)
+    except ProviderError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,153 @@
+"""Test the path of code from a Git checkout to the pods, in a running installation."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from berth.client import Client
+from tests.journeys.command import Terminal
+from tests.journeys.installation import ROOT, Installation, until
+
+pytestmark = pytest.mark.timeout(300)
+PATIENCE = 150.0
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Create a Git checkout with a program, a link, an ignored directory and an untracked file."""
+    root = tmp_path / "checkout"
+    (root / "src").mkdir(parents=True)
+    (root / "data").mkdir()
+    (root / "data" / "big.bin").write_bytes(b"\0" * 3_000_000)
+    (root / ".gitignore").write_text("data/\n")
+    (root / ".berthignore").write_text("*.md\n")
+    (root / "README.md").write_text("Not for pods.\n")
+    (root / "src" / "train.py").write_text("print('loss 0.5')\n")
+    (root / "run.sh").write_text("#!/bin/sh\nexec python src/train.py\n")
+    (root / "run.sh").chmod(0o755)
+    (root / "latest.py").symlink_to("src/train.py")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".gitignore", ".berthignore", "README.md", "src", "run.sh", "latest.py")
+    git(root, "-c", "user.name=d", "-c", "user.email=d@example.org", "commit", "-q", "-m", "Add trainer")
+    return root
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def finished_log(client: Client, name: str) -> str:
+    workload = client.workloads.find(name)
+    until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"), PATIENCE)
+    state = client.workloads.get(workload.id)
+    log = client.workloads.log(workload.id).data.decode()
+    assert state.phase == "completed", (state.message, log)
+    return log
+
+
+def test_each_pod_starts_in_a_private_copy_of_the_checkout(
+    shared_berth: Installation, dave_on_shared_berth: Terminal, checkout: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    (checkout / "notes.txt").write_text("untracked\n")
+    script = 'test "$PWD" = "$BERTH_CODE_DIR"; find . -type f -o -type l | sort; ./run.sh; echo x > notes.txt'
+    dave.berth("submit", "-n", "code", "-p", "vision", "--gpu", "0", "--replicas", "2", "--code",
+               str(checkout), "--shell", f"set -e; test $(cat notes.txt) = untracked; {script}")  # fmt: skip
+    lines = finished_log(client, "code").splitlines()
+    sent = (".berthignore", ".gitignore", "latest.py", "notes.txt", "run.sh", "src/train.py")
+    assert lines == [*(f"./{path}" for path in sent), "loss 0.5"]
+    workload = client.workloads.find("code")
+    commit = git(checkout, "rev-parse", "HEAD").strip()
+    assert workload.code is not None
+    assert (workload.code.commit, workload.code.branch, workload.code.dirty) == (commit, "main", True)
+    assert (workload.code.files, workload.code.is_stored) == (6, True)
+    assert (checkout / "notes.txt").read_text() == "untracked\n"
+    dave.berth("delete", "code")
+
+
+def test_example_in_the_guide_runs_as_it_is_written(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "researchers.md").read_text()
+    example = guide.partition("## Send your code")[2].split("```")[1]
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
+    (programs / "berth").chmod(0o755)
+    env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")} | {
+        "XDG_CONFIG_HOME": str(dave_on_shared_berth.config),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["sh", "-e", "-c", example], cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
+        timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.returncode, "loss 0.5" in done.stdout) == (0, True), (done.stdout, done.stderr)
+    assert "Code  " in dave_on_shared_berth.berth("describe", "digits")
+    dave_on_shared_berth.berth("delete", "digits")
+
+
+def test_document_names_a_directory_and_no_code_leaves_it_out(
+    dave_on_shared_berth: Terminal, checkout: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    (checkout / "jobs").mkdir()
+    document = checkout / "jobs" / "train.yaml"
+    command = 'if test -n "$BERTH_CODE_DIR"; then cat jobs/train.yaml; else echo no code; fi'
+    text = {"name": "file", "project": "vision", "code": "..", "command": command, "roles": [{"replicas": 1}]}
+    document.write_text(json.dumps(text))
+    dave.berth("submit", str(document))
+    assert finished_log(client, "file") == document.read_text()
+    stored = client.workloads.find("file")
+    assert stored.code is not None
+    dave.berth("delete", "file")
+    dave.berth("submit", str(document), "--no-code")
+    assert finished_log(client, "file") == "no code\n"
+    dave.berth("delete", "file")
+
+
+def test_refused_files_are_named_before_anything_is_sent(
+    shared_berth: Installation, dave_on_shared_berth: Terminal, checkout: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    before = client.code.get("vision").stored
+    (checkout / "huge.bin").touch()
+    os.truncate(checkout / "huge.bin", 2 * 2**30)
+    command = ("submit", "-n", "huge", "-p", "vision", "--code", str(checkout), "--", "true")
+    assert "huge.bin (2048.0 MiB)" in dave.refused(*command)
+    (checkout / "huge.bin").unlink()
+    (checkout / "passwd").symlink_to("/etc/passwd")
+    assert "passwd" in dave.refused(*command)
+    assert client.code.get("vision").stored == before
+    assert list((shared_berth.home / "code").rglob("*.new")) == []
+
+
+def test_downloaded_archive_contains_the_files_that_were_sent(
+    dave_on_shared_berth: Terminal, checkout: Path
+) -> None:
+    client = dave_on_shared_berth.client()
+    document = {
+        "name": "archive",
+        "project": "vision",
+        "command": "python latest.py",
+        "roles": [{"replicas": 1}],
+    }
+    workload = client.workloads.submit(document, code=checkout)
+    assert finished_log(client, "archive") == "loss 0.5\n"
+    target = checkout.parent / "archive.tar"
+    with target.open("wb") as file:
+        for part in client.workloads.code(workload.id):
+            file.write(part)
+    with tarfile.open(target) as archive:
+        members = {member.name: member for member in archive}
+        content = archive.extractfile("src/train.py")
+        assert content is not None and content.read() == b"print('loss 0.5')\n"
+    assert members["run.sh"].mode == 0o755
+    assert members["latest.py"].linkname == "src/train.py"
+    client.workloads.delete(workload.id)
