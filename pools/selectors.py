@@ -24,6 +24,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Least
 
 from pools.joining import secrets
+from pools.kubernetes.manifests import namespace_name
 from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
@@ -135,6 +136,11 @@ def installation() -> str:
     if name := str(settings.BERTH_INSTALLATION):
         return name
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
+
+
+def project_namespace(project: str) -> str:
+    """Return the namespace of a project's pods in the clusters of this installation."""
+    return namespace_name(installation(), project)
 
 
 def is_operational(pool: NodePool) -> bool:

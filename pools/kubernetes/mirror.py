@@ -1,4 +1,4 @@
-"""Mirror of a cluster's nodes and pods, kept up to date by list and watch requests.
+"""Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
 The mirror keeps the status of this installation's pods, but only the resource requests of other pods.
 """
@@ -17,17 +17,20 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 60
 RETRY_SECONDS = 1.0
+DENIED_RETRY_SECONDS = 30.0  # for quotas, which an account need not be allowed to list
+DENIED = (403, 404)
 SYNC_SECONDS = 20.0  # maximum time that a reader waits for the first list
 GONE = 410
-KINDS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
+KINDS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods", "resourcequotas": "/api/v1/resourcequotas"}
+QUOTAS = "resourcequotas"
 Key = tuple[str, str]  # namespace and name; nodes have no namespace
 
 
 class Mirror:
     """Background threads that track the cluster's state. The first read starts them.
 
-    `on_change` is called when the report of one of this installation's pods changes, and `on_deleted` with
-    the last state of each deleted one.
+    `on_change` is called when a quota or the report of one of this installation's pods changes, and
+    `on_deleted` with the last state of each deleted pod.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Mirror:
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._started_at = 0.0
+        self.quota_obstacle = ""
 
     def close(self) -> None:
         self._closed.set()
@@ -64,6 +68,13 @@ class Mirror:
     def own_pods(self, patience: float = SYNC_SECONDS) -> dict[str, Mapping[str, Any]]:
         """Return the pods of this installation by name, like `pods`."""
         return {pod["metadata"]["name"]: pod for pod in self.pods(patience) if self.is_own(pod)}
+
+    def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
+        """Return the ResourceQuotas of all namespaces, like `pods`.
+
+        Return none if the account may not list them. `quota_obstacle` then says why.
+        """
+        return self._read(QUOTAS, patience)
 
     def is_own(self, pod: Mapping[str, Any]) -> bool:
         return (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == self._installation
@@ -105,7 +116,9 @@ class Mirror:
                 version = self._watch(kind, version or self._list(kind))
             except ApiError as error:
                 version = ""
-                if error.status != GONE:
+                if kind == QUOTAS and error.status in DENIED:
+                    self._deny_quotas(error.message)
+                elif error.status != GONE:
                     self._fail(kind, f"{self._api.server}: {error.message}")
             except Unreachable as error:
                 self._fail(kind, str(error))
@@ -123,6 +136,13 @@ class Mirror:
         self._answered[kind].set()
         self._closed.wait(RETRY_SECONDS)
 
+    def _deny_quotas(self, message: str) -> None:
+        """Continue without quotas, because the account may not list them."""
+        with self._lock:
+            self._objects[QUOTAS], self.quota_obstacle = {}, message
+        self._mark_synced(QUOTAS)
+        self._closed.wait(DENIED_RETRY_SECONDS)
+
     def _list(self, kind: str) -> str:
         started = time.monotonic()
         items, version = self._api.list(KINDS[kind])
@@ -135,6 +155,10 @@ class Mirror:
             newer = {key: before[key] for key in self._noted if key in before} if kind == "pods" else {}
             self._objects[kind] = {**newer, **listed}  # type: ignore[dict-item]
         self._mark_synced(kind)
+        if kind == QUOTAS:
+            self.quota_obstacle = ""
+            if before != listed:
+                self._on_change()
         for key, item in before.items():
             if kind == "pods" and key not in listed and key not in newer and self.is_own(item):
                 self._on_deleted(item)
@@ -169,7 +193,13 @@ class Mirror:
             else:
                 self._objects[kind][key] = trimmed
             # Readers wait for this lock, so they see the change that woke them.
-            if is_own and (is_deleted or before is None or read_report(before) != read_report(item)):
+            if kind == QUOTAS:
+                is_news = before != self._objects[kind].get(key)
+            else:
+                is_news = is_own and (
+                    is_deleted or before is None or read_report(before) != read_report(item)
+                )
+            if is_news:
                 self._on_change()
 
     def _mark_synced(self, kind: str) -> None:
@@ -188,6 +218,9 @@ class Mirror:
             states = {key: status.get(key) for key in ("allocatable", "conditions", "addresses")}
             spec = {key: (item.get("spec") or {}).get(key) for key in ("unschedulable", "taints")}
             return {"metadata": _pick(metadata, names), "spec": spec, "status": states}
+        if kind == QUOTAS:
+            parts = _pick(item, ("spec", "status"))
+            return {"metadata": _pick(metadata, ("name", "namespace")), **parts}
         if self.is_own(item):
             return {**item, "metadata": {**metadata, "managedFields": None}}
         spec = item["spec"]

@@ -15,10 +15,12 @@ from pools.kubernetes.cluster import PoolAccess, UnusableCluster
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import POOL_LABEL, namespace_name
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
+from pools.kubernetes.quotas import read_quotas
 from pools.kubernetes.reports import read_report, unschedulable_message
 from pools.kubernetes.worker import StillRunning
 from pools.runtimes import local_log
 from pools.runtimes.base import (
+    ClusterQuotas,
     LogChunk,
     Measurements,
     PodCause,
@@ -246,6 +248,15 @@ class KubernetesRuntime:
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
         return dict.fromkeys(instance_ids, ISOLATION)
+
+    def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
+        access = self._find_access(pool)
+        mirror, patience = access.cluster.mirror, access.cluster.worker.patience
+        with failures(pool):
+            quotas = mirror.quotas(patience)
+            own = mirror.own_pods(patience).values() if quotas else ()
+        bounds = read_quotas(quotas, own, pool, access.settings.gpu_resource)
+        return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
         """Return a fixed port. Each pod has its own address, so the port is free."""

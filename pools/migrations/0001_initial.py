@@ -145,6 +145,22 @@ class Migration(migrations.Migration):
                 ("operational_since", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("ticked_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("retry_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                (
+                    "cluster_quotas",
+                    models.JSONField(
+                        default=list,
+                        editable=False,
+                        help_text="Quotas that the pool's own cluster enforces.",
+                    ),
+                ),
+                (
+                    "cluster_quotas_obstacle",
+                    models.TextField(
+                        blank=True,
+                        editable=False,
+                        help_text="Reason that the cluster's quotas cannot be read, or empty.",
+                    ),
+                ),
                 ("provisioning", models.JSONField(blank=True, editable=False, null=True)),
                 ("last_error", models.TextField(blank=True, editable=False)),
                 ("boot_failures", models.PositiveIntegerField(default=0, editable=False)),

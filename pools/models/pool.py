@@ -92,6 +92,12 @@ class NodePool(models.Model):
     operational_since = models.DateTimeField(null=True, blank=True, editable=False)
     ticked_at = models.DateTimeField(null=True, blank=True, editable=False)
     retry_at = models.DateTimeField(null=True, blank=True, editable=False)
+    cluster_quotas = models.JSONField(
+        default=list, editable=False, help_text="Quotas that the pool's own cluster enforces."
+    )
+    cluster_quotas_obstacle = models.TextField(
+        blank=True, editable=False, help_text="Reason that the cluster's quotas cannot be read, or empty."
+    )
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
     boot_failures = models.PositiveIntegerField(default=0, editable=False)  # consecutive failed orders

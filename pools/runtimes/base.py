@@ -177,6 +177,31 @@ class RuntimeFailure(Exception):
     """Failure of the runtime itself, such as a full disk or an unreachable head. Callers retry later."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterQuota:
+    """Amount that a quota of the pool's own cluster allows the pods of one namespace.
+
+    `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
+    `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name of it.
+    `used` excludes the live pods of this pool.
+    """
+
+    name: str
+    namespace: str
+    resource: str
+    kind: str
+    hard: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQuotas:
+    """Quotas of a cluster, sorted. `obstacle` is the reason that they cannot be read, or empty."""
+
+    quotas: tuple[ClusterQuota, ...] = ()
+    obstacle: str = ""
+
+
 class Runtime(Protocol):
     """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
@@ -239,6 +264,13 @@ class Runtime(Protocol):
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
         """Return how these instances isolate their pods. Omits nodes that are not responding."""
+        ...
+
+    def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
+        """Return the quotas that the pool's cluster enforces in addition to Berth's.
+
+        Raises RuntimeFailure while the cluster does not respond.
+        """
         ...
 
     def rendezvous(self) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pools.runtimes import local_log
 from pools.runtimes.base import (
+    ClusterQuotas,
     LogChunk,
     Measurements,
     PodCause,
@@ -276,6 +277,11 @@ class LocalRuntime:
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
         return dict.fromkeys(instance_ids, self._enclosures.images.describe(self.isolation))
+
+    def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
+        """Return nothing, because only Berth's own quotas apply."""
+        del pool
+        return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
         return self._rendezvous.allocate()

@@ -29,6 +29,8 @@ UNKNOWN_START: Mapping[Reason, str] = {
     Reason.DEPENDENCY_NOT_MET: "the workload's dependencies have to complete first",
     Reason.PROJECT_LIMIT: "another workload in the project has to end, or the limit has to be raised",
     Reason.DEPARTMENT_LIMIT: "another workload in the department has to end, or the limit has to be raised",
+    Reason.CLUSTER_QUOTA: "another workload in the project has to end, "
+    "or the cluster's quota has to be raised",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload in the project has to end, "
     "or the quota has to be raised",
     Reason.DEPARTMENT_OVERSOLD: "another workload in the department has to end, "

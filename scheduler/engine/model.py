@@ -165,6 +165,22 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterQuota:
+    """Quota that the pool's own cluster enforces for the pods of a project, such as one in Kubernetes.
+
+    `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
+    `pods`. `resource` is the cluster's name of it. `used` excludes the project's pods in this pool.
+    """
+
+    name: str
+    namespace: str
+    resource: str
+    kind: str
+    hard: int
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Entitlement:
     """Quota, limit and weights of one queue in one pool. A quota of None is unlimited."""
 
@@ -174,6 +190,7 @@ class Entitlement:
     over_quota: bool = True
     rank: int = 0
     usage: Usage = Usage()
+    cluster_quotas: tuple[ClusterQuota, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

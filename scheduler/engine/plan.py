@@ -35,6 +35,7 @@ class Reason(StrEnum):
     NODES_UNAVAILABLE = "NodesUnavailable"
     PROJECT_LIMIT = "ProjectLimit"
     DEPARTMENT_LIMIT = "DepartmentLimit"
+    CLUSTER_QUOTA = "ClusterQuota"
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
     DEPARTMENT_OVERSOLD = "DepartmentOversold"
     OVER_FAIR_SHARE = "OverFairShare"

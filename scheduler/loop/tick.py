@@ -44,6 +44,7 @@ from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
 from scheduler.loop.dispatch.arrays import advance_arrays
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL, record_checkpoints
+from scheduler.loop.dispatch.cluster_quotas import record_cluster_quotas
 from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
 from scheduler.loop.dispatch.limits import IdleTracker, end_overdue
@@ -113,11 +114,14 @@ class Loop:
         )
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
+        # The pools of the newest view save a query.
+        pools = [*(self._runs[-1].view.pools.values() if self._runs else POOLS())]
+        limited = self._try("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
         dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
-        self._changed |= bool(intake.changed or dropped)
+        self._changed |= bool(intake.changed or dropped or limited)
         self.has_more |= intake.has_more
-        if trigger == POD_TRIGGER and not intake.ended and not dropped and not advanced:
+        if trigger == POD_TRIGGER and not (intake.ended or dropped or advanced or limited):
             return None
         view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
         self.is_empty = view is not None and not view.workloads

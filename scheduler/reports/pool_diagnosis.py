@@ -276,6 +276,17 @@ def _isolation(facts: PoolFacts) -> Iterator[Finding]:
             )
 
 
+def _cluster_quotas(facts: PoolFacts) -> Iterator[Finding]:
+    if obstacle := facts.pool.cluster_quotas_obstacle:
+        yield Finding(
+            Severity.WARNING,
+            "cluster quotas",
+            "Berth cannot read the quotas of the pool's cluster, so it notices them only when the cluster "
+            f"refuses pods: {_sentence(obstacle)}",
+            "Grant the account list and watch for resourcequotas, or apply deploy/kubernetes/role.yaml.",
+        )
+
+
 def _quotas(facts: PoolFacts) -> Iterator[Finding]:
     departments = Quota.objects.filter(pool=facts.pool, department__isnull=False)
     if not departments.exists():
@@ -353,6 +364,7 @@ CHECKS: tuple[Check, ...] = (
     _size,
     _lost_capacity,
     _isolation,
+    _cluster_quotas,
     _quotas,
     _pending,
 )

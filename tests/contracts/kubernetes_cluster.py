@@ -61,11 +61,17 @@ def real_cluster(work: Path) -> Iterator[str]:
 
 def set_gpus(kubeconfig: str, node: str, count: int) -> None:
     """Make a node advertise devices, as a device plugin would. The devices do not exist."""
-    connection = parse_kubeconfig(kubeconfig)
     path = f"/status/capacity/{GPU.replace('/', '~1')}"
+    change = {"op": "add", "path": path, "value": str(count)}
+    patch(kubeconfig, f"/api/v1/nodes/{node}/status", change)
+
+
+def patch(kubeconfig: str, path: str, *changes: dict[str, str]) -> None:
+    """Change an object by a JSON patch."""
+    connection = parse_kubeconfig(kubeconfig)
     response = httpx.patch(
-        f"{connection.server}/api/v1/nodes/{node}/status",
-        content=json.dumps([{"op": "add", "path": path, "value": str(count)}]),
+        connection.server + path,
+        content=json.dumps(changes),
         headers={
             "Authorization": f"Bearer {connection.token}", "Content-Type": "application/json-patch+json",
         },

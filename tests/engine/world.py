@@ -6,6 +6,7 @@ from typing import Any, Self
 from berth.core.amounts import MILLI, Bounds
 from scheduler.engine.decide import decide
 from scheduler.engine.model import (
+    ClusterQuota,
     Entitlement,
     Group,
     Node,
@@ -83,14 +84,16 @@ class World:
     def _queue(self, name: str, parent: str | None, quota: float | None, *, weight: float = 1, rank: int = 0,
                limit: float | None = None, over_quota: bool = True, cpu: float | None = None,
                memory: int | None = None, usage: float = 0, created: int | None = None,
-               pools: Mapping[str, float] | None = None, **more: Any) -> Self:  # fmt: skip
+               pools: Mapping[str, float] | None = None, cluster_quotas: tuple[ClusterQuota, ...] = (),
+               **more: Any) -> Self:  # fmt: skip
         def bounds(gpus: float | None) -> Bounds:
             return Bounds(None if gpus is None else milli(gpus), None if cpu is None else milli(cpu), memory)
 
         def entitlement(gpus: float | None) -> Entitlement:
             weights = (float(weight),) * 3
             top = Bounds(None if limit is None else milli(limit), None, None)
-            return Entitlement(bounds(gpus), top, weights, over_quota, rank, Usage((usage,) * 3, (1.0,) * 3))  # type: ignore[arg-type]
+            decayed = Usage((usage,) * 3, (1.0,) * 3)  # type: ignore[arg-type]
+            return Entitlement(bounds(gpus), top, weights, over_quota, rank, decayed, cluster_quotas)
 
         quotas = pools if pools is not None else {self.pools[0].name: quota}
         made = NOON - 10_000 + len(self.queues) if created is None else created

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from berth.core.clock import Clock
 from pools.runtimes.base import (
+    ClusterQuotas,
     DeviceUsage,
     LogChunk,
     Measurements,
@@ -64,6 +65,7 @@ class FakeRuntime:
         self.uses: dict[str, PodUsage] = {}
         self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
         self.isolation = Isolation(Level.USERS)
+        self.cluster_quotas = ClusterQuotas()
         self.calls: list[tuple[str, object]] = []
         self.errors_by_call: dict[str, deque[Exception]] = {}
         self._pods: dict[str, _Pod] = {}
@@ -203,6 +205,12 @@ class FakeRuntime:
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
         self._called("get_isolation", tuple(instance_ids))
         return dict.fromkeys(instance_ids, self.isolation)
+
+    def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
+        del pool
+        if self.errors_by_call.get("get_cluster_quotas"):
+            raise self.errors_by_call["get_cluster_quotas"].popleft()
+        return self.cluster_quotas
 
     def rendezvous(self) -> tuple[str, int]:
         self._port += 1

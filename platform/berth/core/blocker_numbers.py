@@ -8,8 +8,11 @@ from berth.core.words import format_amount, format_number
 # Labels in display order.
 _LABELS = {
     "queue": "queue",
+    "cluster_quota": "cluster quota",
+    "namespace": "namespace",
     "requested": "requested",
     "allocated": "allocated",
+    "used": "used",
     "bound": "limit",
     "quota": "quota",
     "share": "fair share",
@@ -28,7 +31,7 @@ _LABELS = {
     "seconds": "remaining",
 }
 # Amounts in the engine's units. The number `resource` names their resource.
-AMOUNTS = frozenset(_LABELS) - {"queue", "held_nodes", "seconds"}
+AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
 _OMITTED = frozenset({"resource", "until", "action", "takes_turns"})  # the message already contains them
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 

@@ -49,6 +49,10 @@ PERMISSIONS = (
     Permission("create", "pods", "start pods"),
     Permission("delete", "pods", "stop pods"),
     Permission("get", "pods/log", "read logs"),
+    Permission(
+        "list", "resourcequotas", "see quotas of the cluster before they refuse pods", is_required=False
+    ),
+    Permission("watch", "resourcequotas", "see when quotas of the cluster change", is_required=False),
     Permission("create", "secrets", "pass secrets to pods"),
 )
 # Clusters grant this permission to every account by default.

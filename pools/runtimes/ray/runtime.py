@@ -13,6 +13,7 @@ import httpx
 from pools.joining.instructions import Instructions
 from pools.runtimes import local_log
 from pools.runtimes.base import (
+    ClusterQuotas,
     LogChunk,
     Measurements,
     PodCause,
@@ -270,6 +271,11 @@ class RayRuntime:
             return self._agent(node, self._checks).get_isolation()
         except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
             return None
+
+    def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
+        """Return nothing, because only Berth's own quotas apply."""
+        del pool
+        return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
         """Return a random port, because the node of rank 0 and its free ports are not known yet."""

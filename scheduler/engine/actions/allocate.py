@@ -100,7 +100,7 @@ def _explain_refusal(board: Board, gang: Gang) -> Refusal:
 
 def _place_gang(board: Board, gang: Gang) -> bool:
     return any(
-        exceeded_bound(gang, total_request(arrangement)) is None
+        exceeded_bound(gang, total_request(arrangement), arrangement) is None
         and find_room(board, gang, arrangement, horizon)
         for horizon in _horizons(board)
         for arrangement in arrangements(gang)

@@ -110,7 +110,7 @@ def elastic_gangs(board: Board, choice: int) -> list[Gang]:
 
 def is_step_allowed(step: ScaleUpStep, deserved_only: bool) -> bool:
     requested = total_request(step.arrangement)
-    if exceeded_bound(step.gang, requested) is not None:
+    if exceeded_bound(step.gang, requested, step.arrangement) is not None:
         return False
     return not deserved_only or all(
         fits_within(account.allocated, account.deserved, requested) for account in step.gang.account.path

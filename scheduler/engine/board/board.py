@@ -172,6 +172,8 @@ class Board:
         _, cpu, memory = part.amounts
         gpu = sign * pod.milli * len(pod.devices)
         self.ledger.charge(gang.account, gpu, sign * cpu, sign * memory, gang.non_preemptible)
+        if gang.account.load_quotas:
+            gang.account.charge_load(part.request, sign)
 
     @cached_property
     def fragmentation(self) -> "Fragmentation":

@@ -4,9 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, PendingGroup
-from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, first_exceeded, siblings_over_quota
-from scheduler.engine.model import Workload
+from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements
+from scheduler.engine.board.ledger import (
+    KINDS,
+    NO_BOUND,
+    QueueAccount,
+    first_exceeded,
+    replica_load,
+    siblings_over_quota,
+)
+from scheduler.engine.model import ClusterQuota, Workload
 from scheduler.engine.plan import Numbers, Reason
 
 _LOWEST, _ELASTIC = "lowest priority", "elastic"
@@ -55,22 +62,68 @@ def is_still_pending(board: Board, gang: Gang) -> bool:
     return not (gang.pod_count and gang.meets_minimum)
 
 
-def exceeded_bound(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+def exceeded_bound(
+    gang: Gang, requested: Sequence[int], arrangement: Arrangement | None = None
+) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None.
 
-    Limits are checked before quotas, and a project's before its department's.
+    Limits are checked before quotas, and a project's before its department's. Without an arrangement, the
+    request is that of the gang's first one.
     """
-    return next(exceeded_bounds(gang, requested), None)
+    return next(exceeded_bounds(gang, requested, arrangement), None)
 
 
-def exceeded_bounds(gang: Gang, requested: Sequence[int]) -> Iterator[tuple[Reason, Numbers]]:
+def exceeded_bounds(
+    gang: Gang, requested: Sequence[int], arrangement: Arrangement | None = None
+) -> Iterator[tuple[Reason, Numbers]]:
     """Yield the limits, then the quotas, that the request would exceed, starting with the project's."""
     for account in gang.account.path:
-        kind = first_exceeded(account.allocated, account.limit, requested) if account.has_limit else None
+        kind = first_exceeded(account.allocated, account.own_limit, requested) if account.has_limit else None
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
-            yield reason, _numbers(account, account.allocated, account.limit, kind, requested)
+            yield reason, _numbers(account, account.allocated, account.own_limit, kind, requested)
+    if gang.account.entitlement.cluster_quotas:
+        exceeded = exceeded_load(gang, arrangement) or _exceeded_cluster_quota(gang.account, requested)
+        if exceeded is not None:
+            yield exceeded
     yield from _exceeded_non_preemptible_quotas(gang, requested)
+
+
+def exceeded_load(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
+    """Return the quota of the cluster for limits or pods that the gang would exceed, or None.
+
+    Evictions are not planned for these quotas.
+    """
+    account = gang.account
+    for quota in account.load_quotas:
+        needs = next(arrangements(gang)) if arrangement is None else arrangement
+        requested = sum(need.count * replica_load(need.part.request)[quota.kind] for need in needs)
+        used = quota.used + account.cluster_load[quota.kind]
+        if requested > 0 and used + requested > quota.hard:
+            return Reason.CLUSTER_QUOTA, _cluster_quota_numbers(quota, used, requested)
+    return None
+
+
+def _exceeded_cluster_quota(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    for kind, resource in enumerate(RESOURCES):
+        for quota in account.entitlement.cluster_quotas if requested[kind] > 0 else ():
+            used = quota.used + account.allocated[kind]
+            if quota.kind == resource and used + requested[kind] > quota.hard:
+                return Reason.CLUSTER_QUOTA, _cluster_quota_numbers(quota, used, requested[kind])
+    return None
+
+
+def _cluster_quota_numbers(quota: ClusterQuota, used: int, requested: int) -> Numbers:
+    return {
+        "cluster_quota": quota.name,
+        "namespace": quota.namespace,
+        "cluster_resource": quota.resource,
+        "resource": quota.kind.removeprefix("limit_"),
+        "requested": requested,
+        "used": used,
+        "bound": quota.hard,
+        "missing": used + requested - quota.hard,
+    }
 
 
 def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:

@@ -4,11 +4,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from berth.core.amounts import RESOURCES, Amounts, Bounds
-from scheduler.engine.model import Entitlement, Pool, Queue
+from scheduler.engine.model import Entitlement, Pool, Queue, Request
 from scheduler.engine.plan import QueueReport
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
+LOADS = ("limit_cpu", "limit_memory_mib", "pods")  # kinds of cluster quotas besides the requested resources
 NO_BOUND = 1 << 60  # above any sum, so that comparisons need no special case for "unlimited"
 
 NO_ENTITLEMENT = Entitlement()
@@ -61,6 +62,7 @@ class QueueAccount:
         "cache",
         "cached_report",
         "children",
+        "cluster_load",
         "created",
         "deserved",
         "divided",
@@ -68,8 +70,10 @@ class QueueAccount:
         "has_limit",
         "leaving",
         "limit",
+        "load_quotas",
         "name",
         "non_preemptible",
+        "own_limit",
         "parent",
         "path",
         "pending_request",
@@ -93,8 +97,13 @@ class QueueAccount:
         self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)  # project first
         self.quota, limit = _finite_bounds(entitlement.quota), _finite_bounds(entitlement.limit)
         # The limit is a hard bound, and so is the quota if the queue may not borrow.
-        self.limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
-        self.has_limit = min(self.limit) < NO_BOUND
+        self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
+        self.has_limit = min(self.own_limit) < NO_BOUND
+        # The limit that also keeps the requests of pods within the quotas of the pool's cluster.
+        self.limit = _limit_within(self.own_limit, entitlement)
+        # Quotas of the cluster for other amounts, and these amounts of the placed pods if there are any.
+        self.load_quotas = tuple(quota for quota in entitlement.cluster_quotas if quota.kind in LOADS)
+        self.cluster_load = dict.fromkeys(LOADS, 0)
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
         self.leaving = [0, 0, 0]  # allocated to stopping pods, in addition to `allocated`
         self.pending_request = [0, 0, 0]  # requested by pending workloads, in addition to the allocation
@@ -116,6 +125,11 @@ class QueueAccount:
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
             parent.children.append(self)
+
+    def charge_load(self, request: Request, sign: int) -> None:
+        """Add the load of one pod to the amounts that quotas of the cluster limit, or subtract it."""
+        for kind, amount in replica_load(request).items():
+            self.cluster_load[kind] += sign * amount
 
     def set_share(self, share: list[int], rounded_off: list[int]) -> None:
         self.rounded_off = rounded_off
@@ -196,6 +210,21 @@ class QueueAccount:
             (_saturation(self.allocated[kind], self.deserved[kind]) for kind in KINDS if requested[kind] > 0),
             default=0.0,
         )
+
+
+def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
+    """Return the limit, lowered to what the cluster's quotas leave for requests of the queue's pods."""
+    lowered = list(limit)
+    for quota in entitlement.cluster_quotas:
+        if quota.kind in RESOURCES:
+            kind = RESOURCES.index(quota.kind)
+            lowered[kind] = min(lowered[kind], max(0, quota.hard - quota.used))
+    return tuple(lowered)
+
+
+def replica_load(request: Request) -> dict[str, int]:
+    """Return the amounts of one replica that quotas of a cluster may limit in addition to its requests."""
+    return {"limit_cpu": request.limit_cpu, "limit_memory_mib": request.limit_memory_mib, "pods": 1}
 
 
 def _saturation(amount: int, deserved: int) -> float:

@@ -10,6 +10,7 @@ from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import (
     exceeded_bounds,
+    exceeded_load,
     exceeded_share_at_any_level,
     remaining_preemption_delay,
 )
@@ -25,7 +26,7 @@ Reasons = dict[Reason, Numbers]
 Obstacle = tuple[Reason, Numbers]
 Evictions = tuple[str, Reclaimable]  # "reclaimed" or "preempted", and the amounts
 
-LIMITS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT)
+LIMITS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT, Reason.CLUSTER_QUOTA)
 MISSING_CAPACITY = frozenset({Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY})
 LIMIT_INDEPENDENT = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # reasons that do not depend on queues
 
@@ -45,7 +46,7 @@ class PendingReasons:
             return {reason: recorded[reason]}
         result: Reasons = dict(exceeded_bounds(gang, gang.requested))
         for reason in LIMITS:
-            if reason in result:
+            if reason in result and not (reason is Reason.CLUSTER_QUOTA and exceeded_load(gang)):
                 result |= self._insufficient_preemption(gang, result[reason])
         shortage = self._shortage(group, gang)
         if shortage is not None and shortage[0] in UNSCHEDULABLE_REASONS:

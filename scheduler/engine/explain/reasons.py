@@ -32,6 +32,8 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     "{requested} requested.",
     Reason.DEPARTMENT_LIMIT: "Department {queue} is limited to {bound_of}: {allocated} allocated, "
     "{requested} requested.",
+    Reason.CLUSTER_QUOTA: "The cluster's quota `{cluster_quota}` in namespace `{namespace}` allows "
+    "{allowance}, this workload requests {request}.",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible workloads must fit in the quota of {queue} "
     "({bound_of}): {allocated} allocated, {requested} requested.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
@@ -70,6 +72,8 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
         if key in numbers:
             values[f"{key}_of"] = _with_unit(key, numbers)
     values.update(_phrases(reason, numbers))
+    if reason is Reason.CLUSTER_QUOTA:
+        values.update(_cluster_quota_phrases(numbers))
     return Blocker(reason, MESSAGE_TEMPLATES[reason].format_map(values), dict(numbers))
 
 
@@ -129,6 +133,19 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
             yield "backoff", _backoff_phrase(numbers)
         case Reason.PLACEMENT_ATTEMPTS_EXHAUSTED:
             yield "placement_attempts", format_count(_integer(numbers, "attempts"), "placement attempt")
+
+
+def _cluster_quota_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
+    resource, name = numbers.get("resource"), str(numbers.get("cluster_resource"))
+    unit = " MiB" if resource == "memory_mib" else ""
+    bound, used, requested = (
+        _in_units(key, numbers.get(key), numbers) for key in ("bound", "used", "requested")
+    )
+    allowed = f"{_with_unit('bound', numbers)} ({name})"
+    if resource == "gpu":
+        allowed = f"{bound} {name.removeprefix('requests.')}"
+    yield "allowance", f"{allowed}; {used}{unit} {'is' if str(used) == '1' else 'are'} used"
+    yield "request", f"{requested}{unit}"
 
 
 def _integer(numbers: Numbers, key: str) -> int:

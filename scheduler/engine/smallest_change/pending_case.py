@@ -52,7 +52,7 @@ class PendingCase:
     @property
     def capacity_may_help(self) -> bool:
         """Return whether more free nodes could help, because no limit or quota rules out the workload."""
-        return not self.reasons & BOUNDS
+        return not self.reasons & {*BOUNDS, Reason.CLUSTER_QUOTA}
 
     @cached_property
     def pool(self) -> Pool:

@@ -5,7 +5,7 @@ suffix that no valid name can contain.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from berth.core.amounts import Bounds
@@ -15,6 +15,7 @@ from projects.models import Department, Project, Quota
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
+from scheduler.loop.observe.cluster_quotas import cluster_quotas
 from scheduler.loop.queries import QUOTAS
 from scheduler.models import Usage
 from scheduler.reports.usage.decayed import decayed_usage
@@ -23,6 +24,7 @@ from scheduler.reports.usage.window import window_starts
 DEPARTMENT_SUFFIX = " (department)"
 DEPARTMENTS = compiled_once(lambda: Department.objects.order_by("name"))
 PROJECTS = compiled_once(lambda: Project.objects.order_by("name"))
+NO_ENTITLEMENT = Entitlement()
 USAGES = compiled_once(lambda pools: Usage.objects.filter(pool_id__any=pools))
 
 
@@ -62,6 +64,11 @@ def load_queues(
     by_pool = {pool.pk: pool for pool in pools}
     quotas = list(QUOTAS())
     entitlements_by_owner = _entitlements(quotas, by_pool, _usages(now, by_pool), departments, projects)
+    for pool, by_project in cluster_quotas(by_pool.values(), sorted(project_names)).items():
+        for pk, row in projects.items():
+            if bounds := by_project.get(row.name):
+                own = entitlements_by_owner["project", pk]
+                own[pool] = replace(own.get(pool, NO_ENTITLEMENT), cluster_quotas=bounds)
     department_names = {
         pk: row.name + (DEPARTMENT_SUFFIX if row.name in project_names else "")
         for pk, row in departments.items()
@@ -120,7 +127,7 @@ def _entitlements(
     usages: Mapping[tuple[Key, int], Decayed],
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
-) -> Mapping[Key, Mapping[str, Entitlement]]:
+) -> dict[Key, dict[str, Entitlement]]:
     """Return entitlements by owner and pool. Rank and usage apply even without a quota."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}

@@ -21,11 +21,36 @@ SINGULAR_OF_MANY = re.compile(rf"(?<![\d.])[02] (?:more |booting |placement )?(?
 def test_sentence_uses_singular_and_plural_correctly(reason: Reason, count: int, resource: str) -> None:
     milli = count if resource == "memory_mib" else count * 1000
     amounts = dict.fromkeys(
-        ("requested", "allocated", "bound", "free", "share", "quota", "most", "reclaimable", "protected"),
+        (
+            "requested",
+            "allocated",
+            "used",
+            "bound",
+            "free",
+            "share",
+            "quota",
+            "most",
+            "reclaimable",
+            "protected",
+        ),
         milli,
     )
     counts = {"nodes": count, "attempts": count, "preemptions": count, "seconds": count}
-    names = dict.fromkeys(("role", "queue", "level", "behind", "depends_on", "why", "obstacles"), "name")
+    names = dict.fromkeys(
+        (
+            "role",
+            "queue",
+            "level",
+            "behind",
+            "depends_on",
+            "why",
+            "obstacles",
+            "cluster_quota",
+            "namespace",
+            "cluster_resource",
+        ),
+        "name",
+    )
     missing = count if reason is Reason.WAITING_FOR_GANG else milli
     message = blocker(reason, {"resource": resource, "biggest_block": milli, "missing": missing,
                                **amounts, **counts, **names}).message  # fmt: skip

@@ -6,9 +6,11 @@ import itertools
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from pools.kubernetes.nodes import Usage, pod_usage, total_usage
+from pools.kubernetes.quantities import parse_quantity
 from tests.fakes.kubernetes.store import Object, Refusal, Store
 
 GPU = "nvidia.com/gpu"
@@ -70,11 +72,57 @@ class FakeCluster:
     def remove_node(self, name: str) -> None:
         self.store.remove("nodes", "", name)
 
-    def add_foreign_pod(self, name: str, node: str, *, gpus: int = 0) -> None:
+    def add_foreign_pod(self, name: str, node: str, *, gpus: int = 0, namespace: str = "others") -> None:
         requests = {"cpu": "1", "memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
         spec = {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]}
-        metadata = {"name": name, "namespace": "others", "uid": self._uid(), "labels": {"app": "others"}}
+        metadata = {"name": name, "namespace": namespace, "uid": self._uid(), "labels": {"app": "others"}}
         self.store.put("pods", {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+        self._update_quotas(namespace)
+
+    # --- quotas
+
+    def set_quota(self, namespace: str, name: str, **spec: Any) -> None:
+        """Create or change a ResourceQuota. `hard` maps names of resources to amounts."""
+        with self.store.lock:
+            metadata = {"name": name, "namespace": namespace}
+            self.store.put("resourcequotas", {"metadata": metadata, "spec": spec, "status": {}})
+            self._update_quotas(namespace)
+
+    def _update_quotas(self, namespace: str) -> None:
+        """Record in each quota of the namespace what its pods use, as the quota controller does."""
+        for quota in self._quotas(namespace):
+            hard = quota["spec"]["hard"]
+            status = {"hard": hard, "used": {each: str(self._used(namespace, each)) for each in hard}}
+            if quota["status"] != status:
+                self.store.put(
+                    "resourcequotas", {**quota, "metadata": {**quota["metadata"]}, "status": status}
+                )
+
+    def _admit(self, pod: Object) -> None:
+        """Refuse a pod that exceeds a quota of its namespace, in the API server's words."""
+        namespace = pod["metadata"]["namespace"]
+        for quota in self._quotas(namespace):
+            for resource, limit in quota["spec"]["hard"].items():
+                used, requested = self._used(namespace, resource), _amount(pod, resource)
+                if requested > 0 and used + requested > parse_quantity(limit):
+                    text = (
+                        f'pods "{pod["metadata"]["name"]}" is forbidden: exceeded quota: '
+                        f"{quota['metadata']['name']}, requested: {resource}={requested}, "
+                        f"used: {resource}={used}, limited: {resource}={limit}"
+                    )
+                    raise Refusal(403, "Forbidden", text)
+
+    def _quotas(self, namespace: str) -> list[Object]:
+        return [
+            quota
+            for quota in self.store.of_kind("resourcequotas")
+            if quota["metadata"]["namespace"] == namespace
+        ]
+
+    def _used(self, namespace: str, resource: str) -> Decimal:
+        pods = [pod for pod in self.store.of_kind("pods") if pod["metadata"].get("namespace") == namespace]
+        alive = [pod for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+        return sum((_amount(pod, resource) for pod in alive), Decimal(0))
 
     # --- containers
 
@@ -140,10 +188,12 @@ class FakeCluster:
             if ("pods", metadata["namespace"], metadata["name"]) in self.store.objects:
                 raise Refusal(409, "AlreadyExists", f'pods "{metadata["name"]}" already exists')
             self.store.find("namespaces", "", metadata["namespace"])
+            self._admit(pod)
             metadata |= {"uid": self._uid(), "creationTimestamp": self._now()}
             pod["status"] = {"phase": "Pending"}
             self.store.put("pods", pod)
             self._schedule(pod)
+            self._update_quotas(metadata["namespace"])
             return self.store.find("pods", metadata["namespace"], metadata["name"])
 
     def delete_pod(self, namespace: str, name: str, grace: int | None) -> None:
@@ -175,6 +225,7 @@ class FakeCluster:
 
     def _remove_pod(self, namespace: str, name: str) -> None:
         self.store.remove("pods", namespace, name)
+        self._update_quotas(namespace)
         for secret in self.store.of_kind("secrets"):
             if any(owner["name"] == name for owner in secret["metadata"]["ownerReferences"]):
                 self.store.remove("secrets", namespace, secret["metadata"]["name"])
@@ -218,9 +269,19 @@ class FakeCluster:
         container = {"name": "main", "state": state}
         status = {**pod["status"], "phase": phase, "containerStatuses": [container]}
         self.store.put("pods", {**pod, "metadata": {**pod["metadata"]}, "status": status})
+        self._update_quotas(pod["metadata"]["namespace"])
 
     def _now(self) -> str:
         return (datetime.now(UTC) + self.clock_ahead).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _uid(self) -> str:
         return f"uid-{next(self.store.uids)}"
+
+
+def _amount(pod: Object, resource: str) -> Decimal:
+    """Return how much of a quota's resource a pod uses."""
+    if resource == "pods":
+        return Decimal(1)
+    part, _, name = resource.rpartition("s.") if resource.startswith("limits.") else ("request", "", resource)
+    amounts = pod["spec"]["containers"][0].get("resources", {}).get(f"{part}s", {})
+    return parse_quantity(amounts.get(name.removeprefix("requests."), 0))

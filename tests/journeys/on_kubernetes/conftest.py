@@ -31,7 +31,7 @@ def prod(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> Iterat
         config.write_text(with_shipped_role(kubeconfig))
         workspaces = tmp_path_factory.mktemp("workspaces")
         api = Api(parse_kubeconfig(kubeconfig))
-        prod = Prod(api, config, f"{registry.address}/vision/train:1", workspaces)
+        prod = Prod(kubeconfig, api, config, f"{registry.address}/vision/train:1", workspaces)
         prod.add_foreign_pod("theirs", "node-2")
         yield prod
         api.delete("/api/v1/namespaces/default/pods/theirs", 0)

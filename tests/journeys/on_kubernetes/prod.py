@@ -19,9 +19,11 @@ from tests.journeys.installation import Installation
 class Prod:
     """The cluster of the journeys.
 
-    `api` is the admin's client, and `config` a kubeconfig with the shipped role.
+    `admin` is an admin's kubeconfig, `api` is the admin's client, and `config` is a kubeconfig with the
+    shipped role.
     """
 
+    admin: str
     api: Api
     config: Path
     image: str

@@ -239,6 +239,7 @@ def test_connection_with_replaced_credentials_is_closed(fleet: Fleet) -> None:
         former.api.get("/api/v1/nodes")
     fleet.cluster.add_node("gpu-9")  # the next event ends each watch of the former mirror
     fleet.cluster.add_foreign_pod("theirs", "gpu-9")
+    fleet.cluster.set_quota("others", "theirs", hard={"pods": "9"})
     poll_until(lambda: former.api._http.is_closed)
     assert access.cluster.api.get("/api/v1/nodes")["items"]
     assert fleet.access.for_pool(NodePool.objects.get()).cluster is access.cluster

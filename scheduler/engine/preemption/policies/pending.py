@@ -275,7 +275,7 @@ class Preempt(PreemptionPolicy):
     """Preempt workloads of strictly lower priority within a project."""
 
     kind = Kind.PREEMPT
-    relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
+    relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT, Reason.CLUSTER_QUOTA})
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:

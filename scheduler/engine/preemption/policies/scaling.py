@@ -17,7 +17,7 @@ class Shrink(Reclaim):
 
     kind = Kind.SHRINK
     evicts_gangs = False
-    relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
+    relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT, Reason.CLUSTER_QUOTA})
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:

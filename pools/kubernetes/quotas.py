@@ -1,0 +1,90 @@
+"""ResourceQuotas of a cluster's namespaces, as bounds for the pods of projects."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from pools.kubernetes.manifests import POOL_LABEL
+from pools.kubernetes.quantities import MIB, parse_quantity
+from pools.kubernetes.reports import read_report
+from pools.runtimes.base import ClusterQuota, PodState
+
+# Kinds of amounts by the names of their resources. The pool's GPU resource comes on top.
+KINDS = {
+    "cpu": "cpu", "requests.cpu": "cpu", "memory": "memory_mib", "requests.memory": "memory_mib",
+    "limits.cpu": "limit_cpu", "limits.memory": "limit_memory_mib", "pods": "pods", "count/pods": "pods",
+}  # fmt: skip
+# All pods of workloads are in these scopes. Whether quotas with other scopes apply is not known in advance.
+SCOPES = frozenset({"NotTerminating", "NotBestEffort"})
+Object = Mapping[str, Any]
+
+
+def read_quotas(
+    quotas: Iterable[Object], pods: Iterable[Object], pool: str, gpu_resource: str
+) -> tuple[ClusterQuota, ...]:
+    """Return the bounds that apply to pods of a pool, sorted.
+
+    `pods` are this installation's. Those of the pool are subtracted from the used amounts, except pods that
+    are being deleted, because Berth no longer counts them.
+    """
+    kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
+    applicable = [quota for quota in quotas if _applies(quota)]
+    namespaces = {quota["metadata"]["namespace"] for quota in applicable}
+    counted = [pod for pod in pods if pod["metadata"]["namespace"] in namespaces and _is_counted(pod, pool)]
+    bounds = (bound for quota in applicable for bound in _bounds(quota, counted, kinds, gpu_resource))
+    return tuple(sorted(bounds, key=lambda bound: (bound.namespace, bound.name, bound.resource)))
+
+
+def _applies(quota: Object) -> bool:
+    spec = quota.get("spec") or {}
+    return not spec.get("scopeSelector") and SCOPES.issuperset(spec.get("scopes") or ())
+
+
+def _is_counted(pod: Object, pool: str) -> bool:
+    metadata = pod["metadata"]
+    return (
+        metadata["labels"].get(POOL_LABEL) == pool
+        and not metadata.get("deletionTimestamp")
+        and read_report(pod).state is not PodState.EXITED
+    )
+
+
+def _bounds(
+    quota: Object, pods: Iterable[Object], kinds: Mapping[str, str], gpu_resource: str
+) -> Iterator[ClusterQuota]:
+    """Yield a bound for each resource that Berth knows. Admission uses the amounts in the quota's status."""
+    metadata, status = quota["metadata"], quota.get("status") or {}
+    hard, used = status.get("hard") or quota["spec"].get("hard") or {}, status.get("used") or {}
+    own = [pod for pod in pods if pod["metadata"]["namespace"] == metadata["namespace"]]
+    for resource in sorted(kinds.keys() & hard.keys()):
+        kind = kinds[resource]
+        others = parse_quantity(used.get(resource) or 0)
+        others -= sum((_pod_amount(pod, kind, gpu_resource) for pod in own), Decimal(0))
+        yield ClusterQuota(
+            name=metadata["name"],
+            namespace=metadata["namespace"],
+            resource=resource,
+            kind=kind,
+            hard=math.floor(_in_units(parse_quantity(hard[resource]), kind)),
+            used=max(0, math.ceil(_in_units(others, kind))),
+        )
+
+
+def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
+    """Return how much of a quota's resource a pod uses. Pods that Berth creates have one container."""
+    if kind == "pods":
+        return Decimal(1)
+    resources = pod["spec"]["containers"][0].get("resources") or {}
+    part, name = {
+        "gpu": ("requests", gpu_resource), "cpu": ("requests", "cpu"), "memory_mib": ("requests", "memory"),
+        "limit_cpu": ("limits", "cpu"), "limit_memory_mib": ("limits", "memory"),
+    }[kind]  # fmt: skip
+    return parse_quantity((resources.get(part) or {}).get(name) or 0)
+
+
+def _in_units(amount: Decimal, kind: str) -> Decimal:
+    """Convert to milli-GPUs, milli-CPUs, MiB or pods."""
+    if kind == "pods":
+        return amount
+    return amount / MIB if kind in ("memory_mib", "limit_memory_mib") else amount * 1000

@@ -1,0 +1,34 @@
+"""Store the quotas that the clusters of pools enforce, in addition to Berth's."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from berth.db.lease import fenced_transaction
+from pools.models import NodePool
+from pools.runtimes.base import RuntimeFailure
+from scheduler.loop.context import SchedulerContext
+
+
+def record_cluster_quotas(pools: Iterable[NodePool], context: SchedulerContext) -> bool:
+    """Store the quotas of clusters with their pools. Return whether any changed.
+
+    While a cluster does not respond, the stored quotas are kept.
+    """
+    changed = []
+    for pool in pools:
+        try:
+            current = context.runtimes(pool).get_cluster_quotas(pool.name)
+        except (RuntimeFailure, LookupError, OSError):
+            continue
+        columns = [asdict(quota) for quota in current.quotas], current.obstacle
+        if columns != (pool.cluster_quotas, pool.cluster_quotas_obstacle):
+            changed.append((pool, columns))
+    if not changed:
+        return False
+    with fenced_transaction(context.held_lease):
+        for pool, (quotas, obstacle) in changed:
+            rows = NodePool.objects.filter(pk=pool.pk)
+            rows.update(cluster_quotas=quotas, cluster_quotas_obstacle=obstacle)
+    for pool, columns in changed:
+        pool.cluster_quotas, pool.cluster_quotas_obstacle = columns
+    return True

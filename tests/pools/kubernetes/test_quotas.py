@@ -1,0 +1,98 @@
+"""Tests for the quotas of a cluster, which bound the pods of projects."""
+
+import select
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pools.runtimes.base import ClusterQuota, ClusterQuotas
+from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.pods import ended, poll_until, running
+
+GPUS = "requests.nvidia.com/gpu"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
+    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
+        yield stage
+
+
+def reads(stage: FakeKubernetesStage, *quotas: ClusterQuota, obstacle: str = "") -> None:
+    """Wait until the runtime reports these quotas."""
+    expected = ClusterQuotas(quotas, obstacle)
+    poll_until(lambda: stage.runtime.get_cluster_quotas(POOL), lambda current: current == expected)
+
+
+def quota(stage: FakeKubernetesStage, resource: str, kind: str, hard: int, used: int = 0) -> ClusterQuota:
+    return ClusterQuota("team", stage.namespace, resource, kind, hard, used)
+
+
+def test_amounts_are_in_the_units_of_pools(stage: FakeKubernetesStage) -> None:
+    hard: dict[str, Any] = {
+        GPUS: "8", "requests.cpu": "1500m", "limits.cpu": "2", "memory": "1Gi", "limits.memory": "2Gi",
+        "pods": "10", "requests.storage": "1Ti",
+    }  # fmt: skip
+    stage.cluster.set_quota(stage.namespace, "team", hard=hard)
+    reads(
+        stage,
+        quota(stage, "limits.cpu", "limit_cpu", 2000),
+        quota(stage, "limits.memory", "limit_memory_mib", 2048),
+        quota(stage, "memory", "memory_mib", 1024),
+        quota(stage, "pods", "pods", 10),
+        quota(stage, "requests.cpu", "cpu", 1500),
+        quota(stage, GPUS, "gpu", 8000),
+    )
+
+
+def test_only_pods_of_others_count_as_used(stage: FakeKubernetesStage) -> None:
+    stage.cluster.set_quota(stage.namespace, "team", hard={GPUS: "8"})
+    reads(stage, quota(stage, GPUS, "gpu", 8000))
+    stage.runtime.start(stage.order("p-1", "sleep", "inf", devices=(0, 1)))
+    running(stage.runtime, "p-1")
+    stage.cluster.add_foreign_pod("theirs", "node-1", gpus=3, namespace=stage.namespace)
+    reads(stage, quota(stage, GPUS, "gpu", 8000, used=3000))
+
+
+def test_pod_that_is_being_deleted_counts_as_used_until_it_has_gone(stage: FakeKubernetesStage) -> None:
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "8"})
+    stage.runtime.start(stage.stubborn("p-1"))
+    running(stage.runtime, "p-1")
+    stage.runtime.stop("p-1", 60)
+    reads(stage, quota(stage, "pods", "pods", 8, used=1))
+    stage.runtime.stop("p-1", 0)
+    ended(stage.runtime, "p-1")
+    reads(stage, quota(stage, "pods", "pods", 8))
+
+
+def test_changed_quota_wakes_the_scheduler(stage: FakeKubernetesStage) -> None:
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "1"})
+    reads(stage, quota(stage, "pods", "pods", 1))
+    stage.runtime.drain_wakes()
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "2"})
+    reads(stage, quota(stage, "pods", "pods", 2))
+    readable, _, _ = select.select(stage.runtime.wake_fds(), [], [], 0)
+    assert readable
+
+
+@pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": []}}])
+def test_quota_that_may_not_apply_to_workloads_is_ignored(
+    stage: FakeKubernetesStage, spec: dict[str, Any]
+) -> None:
+    stage.cluster.set_quota(stage.namespace, "other", hard={"pods": "1"}, **spec)
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "2"}, scopes=["NotTerminating"])
+    reads(stage, quota(stage, "pods", "pods", 2))
+
+
+def test_account_without_the_permission_reports_no_quotas_and_the_obstacle(
+    stage: FakeKubernetesStage,
+) -> None:
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "1"})
+    stage.cluster.forbid("list", "resourcequotas")
+    current = stage.runtime.get_cluster_quotas(POOL)
+    assert current.quotas == ()
+    assert 'cannot list resource "resourcequotas"' in current.obstacle
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")

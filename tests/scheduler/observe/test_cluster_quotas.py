@@ -1,0 +1,81 @@
+"""Tests for workloads that a quota of the pool's cluster bounds."""
+
+from typing import Any
+
+from pools.models import NodePool
+from pools.runtimes.base import ClusterQuota, ClusterQuotas, RuntimeFailure
+from pools.selectors import project_namespace
+from projects.models import Phase
+from projects.services.workloads.prediction import dry_run
+from scheduler.loop.tick import POD_TRIGGER
+from scheduler.models import Cycle
+from scheduler.reports.explanations.workload import explain
+from scheduler.reports.pool_diagnosis import diagnose_pool
+from scheduler.reports.replay import replay
+from tests.cast import training
+from tests.scheduler.stage import Stage
+
+GANG: dict[str, Any] = {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}
+
+
+def limit(stage: Stage, gpus: int, used: int = 0) -> None:
+    """Let the cluster report a quota for the pods of the project vision."""
+    namespace, resource = project_namespace("vision"), "requests.nvidia.com/gpu"
+    quota = ClusterQuota("team-a", namespace, resource, "gpu", gpus * 1000, used * 1000)
+    stage.runtime.cluster_quotas = ClusterQuotas((quota,))
+
+
+def test_blocked_workload_stays_pending_and_starts_when_the_quota_is_raised(stage: Stage) -> None:
+    limit(stage, gpus=3, used=2)
+    workload = stage.submit(**GANG)
+    stage.tick()
+    assert stage.phase(workload) == Phase.PENDING
+    assert stage.pods(workload) == []
+    assert workload.reason == "ClusterQuota"
+    assert workload.message == (
+        f"The cluster's quota `team-a` in namespace `{project_namespace('vision')}` allows 3 nvidia.com/gpu; "
+        "2 are used, this workload requests 2."
+    )
+    (blocker,) = explain(stage.cast.alice, workload).blockers
+    assert (blocker["reason"], blocker["numbers"]["missing"]) == ("ClusterQuota", 1000)
+    limit(stage, gpus=4, used=2)
+    stage.loop.tick(POD_TRIGGER)
+    stage.tick()
+    assert stage.phase(workload) == Phase.RUNNING
+
+
+def test_quota_of_the_cluster_bounds_only_its_project(stage: Stage) -> None:
+    stage.quota(stage.cast.speech, 2)
+    limit(stage, gpus=0)
+    blocked, other = stage.submit("blocked", **GANG), stage.submit("other", project=stage.cast.speech, **GANG)
+    stage.tick(2)
+    assert (stage.phase(blocked), stage.phase(other)) == (Phase.PENDING, Phase.RUNNING)
+
+
+def test_dry_run_and_replay_know_the_quota(stage: Stage) -> None:
+    limit(stage, gpus=1)
+    stage.submit("blocked", **GANG)
+    stage.tick()
+    document = {**training("next", **GANG), "project": "vision"}
+    prediction = dry_run(actor=stage.cast.dave, document=document, now=stage.clock.now())
+    assert prediction.blockers[0]["reason"] == "ClusterQuota"
+    assert replay(Cycle.objects.latest("pk")).identical
+
+
+def test_stored_quotas_are_kept_while_the_cluster_does_not_respond(stage: Stage) -> None:
+    limit(stage, gpus=1)
+    workload = stage.submit(**GANG)
+    stage.tick()
+    stage.runtime.next("get_cluster_quotas", RuntimeFailure("unreachable"))
+    stage.tick()
+    assert stage.phase(workload) == Phase.PENDING
+    assert workload.reason == "ClusterQuota"
+
+
+def test_doctor_says_that_quotas_cannot_be_read(stage: Stage) -> None:
+    stage.runtime.cluster_quotas = ClusterQuotas(obstacle="resourcequotas is forbidden")
+    stage.tick()
+    pool = NodePool.objects.get()
+    (finding,) = [each for each in diagnose_pool(pool, stage.clock.now()) if each.name == "cluster quotas"]
+    assert "refuses pods: resourcequotas is forbidden." in finding.finding
+    assert "deploy/kubernetes/role.yaml" in finding.remedy
