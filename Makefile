@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-# Delete a half-made virtual environment: pip would otherwise install into the system's Python.
+# Delete an incomplete virtual environment: pip would otherwise install into the system's Python.
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -11,7 +11,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR):$(CURDIR)/platform
 export DJANGO_SETTINGS_MODULE := berth.server.settings
-# Container images often set it. Without bytecode files, every process compiles all modules again.
+# Container images often set PYTHONDONTWRITEBYTECODE. Without bytecode files, every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 BASE := $(VENV)/.installed
@@ -56,7 +56,7 @@ run: $(BASE)
 test: $(DEV) chromium bubblewrap podman openssh
 	@$(MAKE) --jobs=2 check pytest
 
-# Tests call make, too, which must not look for the jobs of this one.
+# Tests also call make, which must not use the job server of this make.
 pytest: collect
 	@env -u MAKEFLAGS -u MFLAGS $(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
@@ -135,7 +135,7 @@ or_explain = $(1) || { \
 	echo; echo "Could not install the packages. Without a network, point pip at a mirror or a folder of wheels"; \
 	echo "(PIP_INDEX_URL, PIP_FIND_LINKS) and run the command again."; exit 1; }
 
-# The shell is Chromium without its windows, which is faster. Chromium does, too.
+# The headless shell is faster than Chromium, which works as well.
 chromium:
 	@command -v chromium-headless-shell >/dev/null || { [ "$$(id -u)" = 0 ] && { \
 		echo "Installing Chromium for the browser tests ..."; \
@@ -143,7 +143,7 @@ chromium:
 			chromium-headless-shell; } >/dev/null 2>&1; }; } || command -v chromium >/dev/null || { \
 		echo "The browser tests need Chromium: sudo apt-get install chromium-headless-shell"; exit 1; }
 
-# Pods are isolated with it. Berth runs without it, too, and says so.
+# Berth isolates pods with bubblewrap. Without it, Berth runs and prints a notice.
 bubblewrap:
 	@command -v bwrap >/dev/null || { \
 		[ "$$(id -u)" = 0 ] || { echo "To isolate pods, install bubblewrap: sudo apt-get install bubblewrap"; exit 1; }; \

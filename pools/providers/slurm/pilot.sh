@@ -23,7 +23,7 @@ process() {
   [ -z "$start" ] || echo "$1 $start"
 }
 
-# Delete what jobs left here that were killed before they could.
+# Delete the files of jobs that were killed before they could delete them.
 for former in "${TMPDIR:-/tmp}"/berth-* "${TMPDIR:-/tmp}"/.berth-*; do
   if [ -O "$former" ] && [ -s "$former/job" ] && job=$(cat "$former/job") &&
     [ "$(process "${job% *}")" != "$job" ]; then

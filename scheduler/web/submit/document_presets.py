@@ -64,7 +64,7 @@ command: >-
 roles:
   - name: worker
     min: 2             # starts with this many replicas
-    max: 8             # scales up to this while capacity is free
+    max: 8             # scales up to this many while capacity is free
     gpu: 1
     cpu: 2
     memory_mib: 4096

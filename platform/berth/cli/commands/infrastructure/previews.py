@@ -78,7 +78,7 @@ def confirm_creation(
 def accept_host_keys(
     name: str, values: dict[str, Any], preview: "Callable[[dict[str, Any]], PoolPreview]", output: Output
 ) -> dict[str, Any]:
-    """Return the pool with the keys that SSH hosts presented pinned. Print the fingerprints."""
+    """Return the pool after pinning the keys that its SSH hosts presented. Print the fingerprints."""
     pinned, lines = pin_presented_keys(values, preview)
     print(
         "\n".join([f"Host keys of pool {safe(name)} to pin:", *lines] if lines else ["No host keys to pin."]),
