@@ -35,5 +35,5 @@ class ChunkStore(Protocol):
         ...
 
     def delete_drafts(self, *, before: datetime) -> None:
-        """Delete what writes that were interrupted before this time have left behind."""
+        """Delete the remains of writes that were interrupted before this time."""
         ...

@@ -1,4 +1,4 @@
-"""Delete code that no workload needs any more."""
+"""Delete code that no workload needs any longer."""
 
 from datetime import datetime, timedelta
 from itertools import islice

@@ -48,7 +48,7 @@ def with_directories(
 
 
 def relative_to_file(file: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document from this file, with the directory in `code` relative to the current one."""
+    """Return a document from this file, with the directory in `code` relative to the working directory."""
     directory = document.get(KEY)
     if not isinstance(directory, str) or file == "-" or directory.startswith("~"):
         return document

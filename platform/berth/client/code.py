@@ -94,7 +94,7 @@ class CodeTree:
 
 
 def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
-    """Return the files of a directory that Git and .berthignore do not leave out.
+    """Return the files of a directory that neither Git nor .berthignore excludes.
 
     Raises SpecError if a file cannot be sent, and, before any file is read, if they are too large or too
     many.

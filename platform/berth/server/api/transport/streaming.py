@@ -33,7 +33,7 @@ def stream_bytes(
 ) -> StreamingHttpResponse:
     """Stream parts that take time to read. Under ASGI, this does not block the event loop.
 
-    An error ends the connection, so that the client does not take the response for complete.
+    An error ends the connection, so that the client does not mistake the response for a complete one.
     """
     plain = request._request if isinstance(request, Request) else request
     body = _async_parts(parts) if isinstance(plain, ASGIRequest) else parts
