@@ -29,6 +29,7 @@ from berth.core.garbage import relax_garbage_collection
 
 NODES, FOREIGN, GPUS, ENDING, TICKS = 500, 500, 8, 500, 7
 PATIENCE = 1800.0
+KINDS = ("nodes", "pods", "secrets", "namespaces", "resourcequotas", "log")
 IMAGE = "registry.example.org/bench/train@sha256:" + "a" * 64
 
 
@@ -266,7 +267,7 @@ def counted_requests(counts: Counter[str]) -> Iterator[None]:
 
 def _describe(method: str, url: Any) -> str:
     parts = url.path.strip("/").split("/")
-    kinds = [part for part in parts if part in ("nodes", "pods", "secrets", "namespaces", "log")]
+    kinds = [part for part in parts if part in KINDS]
     is_list = method == "GET" and parts[-1] == kinds[-1]
     verb = "watch" if "watch" in url.params else "list" if is_list else method.lower()
     return f"{verb} {kinds[-1]}"

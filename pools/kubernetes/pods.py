@@ -18,7 +18,7 @@ from pools.kubernetes.logs.stream import LogFollowers, fetch_log
 from pools.kubernetes.manifests import pod_manifest, secret_manifests
 from pools.kubernetes.refusals import find_refusal, permanent_refusal, temporary_refusal
 from pools.kubernetes.reports import read_report, vanished_report
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure, StartRefused
 from pools.runtimes.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,12 @@ class PodCalls:
             self._fail(order.pod_id, refusal)
             return
         with failures(order.pool):
-            self._ensure_namespace(access.cluster, namespace, order.project)
+            try:
+                self._ensure_namespace(access.cluster, namespace, order.project)
+            except (ApiError, ForeignNamespace) as error:
+                if isinstance(error, ForeignNamespace) or error.status == 403:
+                    raise StartRefused(f"the cluster refuses the project's namespace: {error}") from error
+                raise
             self._create(order, access, namespace)
 
     def _create(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
@@ -67,11 +72,11 @@ class PodCalls:
             elif error.status == 404:
                 self._namespaces.discard((cluster.api.server, namespace))
                 raise
-            elif refusal := permanent_refusal(error, namespace):
+            elif refusal := permanent_refusal(error):
                 self._fail(order.pod_id, refusal)
                 return
             elif refusal := temporary_refusal(error, namespace):
-                raise RuntimeFailure(refusal) from error
+                raise StartRefused(refusal) from error
             else:
                 raise
         cluster.mirror.note(pod)

@@ -3,12 +3,11 @@
 import re
 
 from pools.kubernetes.api import ApiError
-from pools.kubernetes.quantities import parse_quantity
 from pools.runtimes.base import PodOrder
 
 WHOLE_DEVICE = 1000
 # Parts of 403 messages that do not concern the pod itself.
-TEMPORARY = ("cannot create resource", "being terminated")
+TEMPORARY = ("cannot create resource", "being terminated", "exceeded quota", "status unknown for quota")
 _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 
 
@@ -24,26 +23,30 @@ def find_refusal(order: PodOrder) -> str:
     return ""
 
 
-def permanent_refusal(error: ApiError, namespace: str) -> str:
+def permanent_refusal(error: ApiError) -> str:
     """Return why the API server will never accept the pod, or an empty string if it may later.
 
-    Missing permissions may be granted, and a namespace that is being terminated may be created again.
+    Missing permissions may be granted, quotas may be raised, and a namespace that is being terminated may be
+    created again.
     """
     if error.status == 422 or (error.status == 400 and error.reason in ("BadRequest", "Invalid")):
         return f"the cluster rejects the pod as invalid: {error.message}"
-    if error.status != 403:
-        return ""
-    if (quota := ExceededQuota.parse(error.message)) is not None:
-        return quota.text(namespace) if quota.is_too_small else ""
-    if not any(part in error.message for part in TEMPORARY):
+    if error.status == 403 and not any(part in error.message for part in TEMPORARY):
         return f"the cluster's policies reject the pod: {error.message}"
     return ""
 
 
 def temporary_refusal(error: ApiError, namespace: str) -> str:
-    """Return what the pod is waiting for, or an empty string for other errors."""
-    quota = ExceededQuota.parse(error.message) if error.status == 403 else None
-    return "" if quota is None else f"{quota.text(namespace)}. Berth tries again until the quota has room"
+    """Return why the API server refuses the pod for now, or an empty string for other errors.
+
+    An admission webhook that does not respond is reported as an internal error.
+    """
+    if error.status == 403:
+        quota = ExceededQuota.parse(error.message)
+        return f"the cluster refuses the pod: {error.message}" if quota is None else quota.text(namespace)
+    if error.status >= 500 and "webhook" in error.message:
+        return f"the cluster refuses the pod: {error.message}"
+    return ""
 
 
 class ExceededQuota:
@@ -57,17 +60,6 @@ class ExceededQuota:
     def parse(cls, message: str) -> "ExceededQuota | None":
         match = _EXCEEDED_QUOTA.search(message)
         return None if match is None else cls(*match.groups())
-
-    @property
-    def is_too_small(self) -> bool:
-        """Whether the quota is too small for the pod even when it is unused."""
-        try:
-            return any(
-                parse_quantity(amount) > parse_quantity(self._limited[resource])
-                for resource, amount in self._requested.items()
-            )
-        except (KeyError, ValueError):
-            return False
 
     def text(self, namespace: str) -> str:
         resources = ", ".join(

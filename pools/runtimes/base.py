@@ -177,6 +177,10 @@ class RuntimeFailure(Exception):
     """Failure of the runtime itself, such as a full disk or an unreachable head. Callers retry later."""
 
 
+class StartRefused(RuntimeFailure):
+    """Raised if the pool's cluster refuses to start a pod for now, for example because of its quota."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterQuota:
     """Amount that a quota of the pool's own cluster allows the pods of one namespace.
@@ -211,7 +215,8 @@ class Runtime(Protocol):
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`.
-        Raises RuntimeFailure only if the runtime itself fails.
+        Raises RuntimeFailure only if the runtime itself fails, or StartRefused if its cluster refuses the pod
+        for now.
         """
         ...
 

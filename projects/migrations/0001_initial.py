@@ -24,12 +24,12 @@ CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
         (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.pending_since, OLD.next_phase, OLD.run,
          OLD.pools, OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.requeued_at, OLD.edits, OLD.started_at,
          OLD.last_checkpoint_at, OLD.stale_since, OLD.backoff_until, OLD.max_runtime, OLD.preemptions,
-         OLD.restarts, OLD.held, OLD.changed_in)
+         OLD.restarts, OLD.start_refusal, OLD.held, OLD.changed_in)
         IS DISTINCT FROM
         (NEW.id, NEW.project_id, NEW.name, NEW.version, NEW.phase, NEW.pending_since, NEW.next_phase, NEW.run,
          NEW.pools, NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.requeued_at, NEW.edits, NEW.started_at,
          NEW.last_checkpoint_at, NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions,
-         NEW.restarts, NEW.held, NEW.changed_in)
+         NEW.restarts, NEW.start_refusal, NEW.held, NEW.changed_in)
     ) EXECUTE FUNCTION projects_workload_note_change();
 
 CREATE FUNCTION projects_workload_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -656,6 +656,13 @@ class Migration(migrations.Migration):
                 ("last_checkpoint_at", models.DateTimeField(blank=True, null=True)),
                 ("stale_since", models.DateTimeField(blank=True, null=True)),
                 ("backoff_until", models.DateTimeField(blank=True, null=True)),
+                (
+                    "start_refusal",
+                    models.TextField(
+                        blank=True,
+                        help_text="Reason that a cluster refused the last start, until the next one.",
+                    ),
+                ),
                 (
                     "max_runtime",
                     models.PositiveIntegerField(blank=True, help_text="In seconds, per run.", null=True),

@@ -108,6 +108,9 @@ class Workload(models.Model):
     last_checkpoint_at = models.DateTimeField(null=True, blank=True)
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
+    start_refusal = models.TextField(
+        blank=True, help_text="Reason that a cluster refused the last start, until the next one."
+    )
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
     deadline = models.DateTimeField(null=True, blank=True)
     idle_timeout = models.PositiveIntegerField(

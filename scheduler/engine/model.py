@@ -305,6 +305,7 @@ class Workload:
     preemptions: int = 0
     restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
+    start_refusal: str = ""  # reason that a cluster refused the last start, as a clause
     preemption_delay: int | None = None  # None means the pool's default
     # None means the pool's default; if negative, stale gangs are never stopped
     stale_gang_grace: int | None = None

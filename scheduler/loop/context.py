@@ -23,6 +23,10 @@ class SentCommands:
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
     failed: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last failed start of each pod
+    refused: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last refused start of each pod
+    # by workload: when its starts were first refused, and how often it was released because of that
+    refused_since: dict[uuid.UUID, datetime] = field(default_factory=dict)
+    releases: dict[uuid.UUID, int] = field(default_factory=dict)
     starts_left: bool = False  # whether the last tick left some starts for the next one
 
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:

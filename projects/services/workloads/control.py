@@ -47,6 +47,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
                 actor=actor.name,
                 now=at,
                 backoff_until=None,
+                start_refusal="",
                 held=is_task,  # a resumed task competes with the array's other tasks again
             )
             assert moved, "the phase of a locked workload cannot change"

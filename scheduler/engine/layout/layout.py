@@ -197,6 +197,7 @@ class Layout:
                 "seconds": workload.backoff_until - self.now,
                 "preemptions": workload.preemptions,
                 "restarts": workload.restarts,
+                **({"refusal": workload.start_refusal} if workload.start_refusal else {}),
             }
         return None
 

@@ -134,6 +134,7 @@ def _begin_run(order: StartCommand, rows: NewRows, kind: str, message: str) -> N
         "exit_code": None,
         "stale_since": None,
         "backoff_until": None,
+        "start_refusal": "",
         "explanation": None,
         "explained_at": None,
     }

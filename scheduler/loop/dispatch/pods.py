@@ -12,7 +12,7 @@ from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes, write_in_halves
 from pools.models import Node
-from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.base import RuntimeFailure, StartRefused
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
 from projects.services.workloads.moves import Move
@@ -22,6 +22,7 @@ from scheduler.loop.dispatch.gangs import move_and_stop
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.orders import SecretReader, awaits_address, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
+from scheduler.loop.dispatch.refused_starts import handle_refusals, was_refused_recently
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 from scheduler.loop.dispatch.start_messages import show_messages
 from scheduler.loop.observe.specs import SpecCache
@@ -68,14 +69,24 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     failure.
     """
     assert_no_transaction()
-    due_pods = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
-    context.start_messages.failures = {}
+    starting_pods = _starting_pods()
+    paused = {pod.pk: pod for pod in starting_pods if was_refused_recently(pod, now, context.sent)}
+    due_pods = [
+        pod for pod in starting_pods if pod.pk not in paused and _is_due(context.sent.started, pod.pk, now)
+    ]
+    paused_workloads = {pod.workload_id for pod in paused.values()}
+    earlier_failures = {
+        pk: text for pk, text in context.start_messages.failures.items() if pk in paused_workloads
+    }
+    context.start_messages.failures = earlier_failures
     context.sent.starts_left = False
     if not due_pods:
+        handle_refusals(starting_pods, (), {}, now, context)
         return []
     notes: list[str] = []
     failures: dict[uuid.UUID, str] = {}
     missing_secrets: dict[uuid.UUID, str] = {}
+    refused: dict[uuid.UUID, str] = {}
     assign_rendezvous(due_pods, context)
     assign_endpoints(due_pods, context)
     assign_ports(due_pods, context)
@@ -99,6 +110,8 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
             log.warning("pod %s could not be started: %s", pod.pk, error)
             if isinstance(error, MissingSecret):
                 missing_secrets.setdefault(pod.workload_id, str(error))
+            if isinstance(error, StartRefused):
+                refused[pod.pk] = str(error)
             notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
             failures[pod.pk] = f"could not be started yet: {error}"
             failed[pod.pk] = now
@@ -108,7 +121,8 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     context.sent.failed = failed
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
     _fail_without_secrets(missing_secrets, now, context)
-    context.start_messages.failures = {
+    handle_refusals(starting_pods, due_pods, refused, now, context)
+    context.start_messages.failures = earlier_failures | {
         pod.workload_id: f"{pod.role} {pod.index} {failures[pod.pk]}."
         for pod in reversed(due_pods)
         if failures[pod.pk]

@@ -51,6 +51,7 @@ class WorkloadRow(NamedTuple):
     max_runtime: int | None
     preemptions: int
     restarts: int
+    start_refusal: str
 
 
 COLUMNS = ", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:]))

@@ -123,6 +123,7 @@ def convert(
         preemptions=row.preemptions,
         restarts=row.restarts,
         backoff_until=to_timestamp(row.backoff_until) if row.backoff_until else None,
+        start_refusal=row.start_refusal,
         preemption_delay=spec.preemption_delay if spec else None,
         stale_gang_grace=spec.stale_gang_grace if spec else None,
         stale_since=to_timestamp(row.stale_since) if row.stale_since else None,

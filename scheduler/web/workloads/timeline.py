@@ -28,6 +28,7 @@ TITLES_BY_REASON = {
     "Shrunk": "Scaled down",
     "StaleGang": "Stopped below minimum",
     "Drained": "Drained",
+    "StartRefused": "Refused by the cluster",
 }
 PHASE_TITLES = {
     "submitted": "Submitted",

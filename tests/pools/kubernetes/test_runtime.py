@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pools.kubernetes.mirror import Mirror
-from pools.runtimes.base import PodCause, PodState, RuntimeFailure
+from pools.runtimes.base import PodCause, PodState, RuntimeFailure, StartRefused
 from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, running
 from tests.fakes.kubernetes.store import Refusal
@@ -59,11 +59,11 @@ def refuse_pods(stage: FakeKubernetesStage, message: str) -> None:
 
 def test_pod_pending_for_cluster_quota_reports_the_used_amount(stage: FakeKubernetesStage) -> None:
     refuse_pods(stage, QUOTA.format(requested="requests.nvidia.com/gpu=1"))
-    with pytest.raises(RuntimeFailure) as raised:
+    with pytest.raises(StartRefused) as raised:
         stage.runtime.start(stage.long("p-1"))
     assert str(raised.value) == (
         f"the cluster's quota team for the namespace {stage.namespace} is exceeded "
-        "(nvidia.com/gpu: 1 requested, 4 of 4 used). Berth tries again until the quota has room"
+        "(nvidia.com/gpu: 1 requested, 4 of 4 used)"
     )
     stage.cluster.refusals.clear()
     stage.runtime.start(stage.long("p-1"))
@@ -73,7 +73,6 @@ def test_pod_pending_for_cluster_quota_reports_the_used_amount(stage: FakeKubern
 @pytest.mark.parametrize(
     ("message", "part"),
     [
-        (QUOTA.format(requested="requests.nvidia.com/gpu=8"), "(nvidia.com/gpu: 8 requested, 4 of 4 used)"),
         ('pods "p-1" is forbidden: maximum cpu usage per Pod is 1, but limit is 2', "maximum cpu usage per"),
         ('pods "p-1" is forbidden: violates PodSecurity "restricted:latest"', "violates PodSecurity"),
         ('admission webhook "images.example.org" denied the request: no tag', "denied the request: no tag"),
@@ -87,6 +86,27 @@ def test_permanently_rejected_pod_fails_with_the_clusters_message(
     report = ended(stage.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
     assert part in report.message
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Refusal(403, "Forbidden", 'pods "p-1" is forbidden: status unknown for quota: team'),
+        Refusal(403, "Forbidden", QUOTA.format(requested="requests.nvidia.com/gpu=8")),
+        Refusal(
+            500, "InternalError", 'failed calling webhook "images.example.org": context deadline exceeded'
+        ),
+    ],
+)
+def test_pod_that_the_cluster_refuses_for_now_starts_later(
+    stage: FakeKubernetesStage, refusal: Refusal
+) -> None:
+    stage.cluster.refusals["create", "pods"] = refusal
+    with pytest.raises(StartRefused):
+        stage.runtime.start(stage.long("p-1"))
+    stage.cluster.refusals.clear()
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
 
 
 def test_foreign_namespaces_and_pods_are_not_touched(stage: FakeKubernetesStage) -> None:

@@ -25,6 +25,7 @@ OTHER_VALUES = {
     "pending_since": "pending_since + interval '1 second'",
     "next_phase": "'pending'",
     "pools": "'{elsewhere}'",
+    "start_refusal": "'refused'",
     "preemptible": "NOT preemptible",
     "submitted_at": "submitted_at + interval '1 second'",
     "requeued_at": "now()",
