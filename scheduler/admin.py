@@ -67,7 +67,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     date_hierarchy = "at"
     readonly_fields = (
         "summary_text",
-        "kind_label",
+        "kind_title",
         "gpus",
         "lost_work",
         "victim",
@@ -84,7 +84,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
                 "fields": (
                     "summary_text",
                     "at",
-                    "kind_label",
+                    "kind_title",
                     "pool_name",
                     "gpus",
                     "entire_workload",
@@ -108,6 +108,10 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def kind_label(self, row: Eviction) -> tuple[str, str]:
         return row.kind, KIND_TITLES[row.kind]
 
+    @display(description="Kind")
+    def kind_title(self, row: Eviction) -> str:
+        return KIND_TITLES[row.kind]
+
     @display(description="Evicted")
     def victim_workload(self, row: Eviction) -> str:
         return f"{row.project_name}/{row.workload_name}"
@@ -126,7 +130,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def gpus(self, row: Eviction) -> str:
         return thousandths(row.gpu_milli)
 
-    @display(description="Lost work", ordering="lost_gpu_seconds")
+    @display(description="Work lost", ordering="lost_gpu_seconds")
     def lost_work(self, row: Eviction) -> str:
         return gpu_hours(row.lost_gpu_seconds)
 

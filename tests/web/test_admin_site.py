@@ -23,6 +23,7 @@ from scheduler.engine.decide import decide
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.snapshots import pack
 from scheduler.models import Eviction
+from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.simulator import load
 from tests import factories as make
 from tests.cast import Cast
@@ -82,6 +83,17 @@ def test_every_change_list_and_its_first_row_can_be_opened(
     first = model._default_manager.first()
     if first is not None:
         assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_change", args=[first.pk])))
+
+
+def test_eviction_shows_its_kind_as_a_title(admin_client: Client, running_workload: Workload) -> None:
+    row = Eviction.objects.get()
+    text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[row.pk])).content.decode()
+    assert KIND_TITLES[row.kind] in text
+    assert f"(&#x27;{row.kind}&#x27;" not in text
+
+
+def test_admin_site_uses_the_fonts_of_the_application(admin_client: Client) -> None:
+    assert "/static/berth/css/fonts.css" in admin_client.get("/admin/").content.decode()
 
 
 def assert_runs_no_inline_script(answer: HttpResponse) -> None:

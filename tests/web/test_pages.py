@@ -1,8 +1,10 @@
 """Tests for all pages: access, escaping, paging and query counts."""
 
 import re
+from pathlib import Path
 
 import pytest
+from django.contrib.staticfiles import finders
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -139,6 +141,21 @@ def test_forms_are_accessible_only_to_permitted_roles(
         status = sign_in(name).get(path).status_code
         assert (status == 200) is (name in allowed), f"{name}: {status}"
         assert status in (200, 403, 404)
+
+
+def test_missing_page_keeps_the_navigation_of_a_signed_in_user(sign_in) -> None:
+    answer = sign_in("dave").get("/no-such-page")
+    assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, True)
+    answer = Client().get("/no-such-page")
+    assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, False)
+
+
+def test_every_font_file_in_the_style_sheet_is_shipped(sign_in) -> None:
+    assert "/static/berth/css/fonts.css" in sign_in("alice").get("/").content.decode()
+    sheet = Path(finders.find("berth/css/fonts.css") or "")
+    files = re.findall(r'url\("([^"]+)"\)', sheet.read_text())
+    assert {file.rpartition(".")[2] for file in files} == {"woff2"}
+    assert [file for file in files if not (sheet.parent / file).is_file()] == []
 
 
 def test_forms_of_invisible_projects_return_404(sign_in) -> None:

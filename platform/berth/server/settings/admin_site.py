@@ -70,7 +70,10 @@ UNFOLD: dict[str, Any] = {
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("berth/mark.svg")}
     ],
     "SHOW_VIEW_ON_SITE": True,
-    "STYLES": [lambda request: static("berth/css/admin.css")],
+    "STYLES": [
+        lambda request: static("berth/css/fonts.css"),
+        lambda request: static("berth/css/admin.css"),
+    ],
     "SCRIPTS": [lambda request: static("berth/js/zone.js")],
     "ENVIRONMENT": "berth.server.web.admin_site.landing.zone_label",
     "DASHBOARD_CALLBACK": "berth.server.web.admin_site.landing.landing_page",
