@@ -33,7 +33,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python deploy/release.py", description="Build the files of a release."
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="empty or new folder (default: dist)")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "dist", help="output folder, new or empty (default: dist)"
+    )
     parser.add_argument(
         "--draft", action="store_true", help="allow an unreleased version and uncommitted files"
     )
@@ -123,7 +125,7 @@ def _build_component(entry: str) -> dict[str, Any]:
     requirement = REQUIREMENT.match(entry)
     if requirement is None:
         raise ReleaseError(
-            f"{LOCK.name} has a line that is not pinned: {entry.splitlines()[0]}. Run `make lock`."
+            f"{LOCK.name} has an unpinned requirement: {entry.splitlines()[0]}. Run `make lock`."
         )
     name, version = _normalize_name(requirement["name"]), requirement["version"]
     hashes = [{"alg": "SHA-256", "content": digest} for digest in HASH.findall(entry)]

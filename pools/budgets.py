@@ -108,7 +108,7 @@ def _normalize_budget(entry: Mapping[str, Any]) -> StoredBudget:
 
 def _budget_problems(path: str, entry: object) -> Iterator[Problem]:
     if not isinstance(entry, Mapping):
-        yield Problem(path, "is not a budget", format_value(entry), ", ".join(KEYS))
+        yield Problem(path, "is not a disruption budget", format_value(entry), ", ".join(KEYS))
         return
     for key in entry.keys() - set(KEYS):
         yield Problem(f"{path}.{key}", "unknown key", allowed=suggest(str(key), KEYS))

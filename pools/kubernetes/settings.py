@@ -61,7 +61,7 @@ class Workspaces(_Part):
     def _check_kind(self) -> "Workspaces":
         if (self.nfs is None) == (self.host_path is None):
             raise PydanticCustomError(
-                "one_kind", "needs exactly one kind of storage", {"allowed": "nfs or host_path"}
+                "one_kind", "requires exactly one kind of storage", {"allowed": "nfs or host_path"}
             )
         return self
 

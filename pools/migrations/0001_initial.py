@@ -535,7 +535,7 @@ class Migration(migrations.Migration):
                 (
                     "queued",
                     models.BooleanField(
-                        default=False, help_text="Whether the provider has the order in a queue of its own."
+                        default=False, help_text="Whether the provider has queued the order."
                     ),
                 ),
                 ("since", models.DateTimeField(help_text="Time of the last state change.")),
@@ -561,7 +561,8 @@ class Migration(migrations.Migration):
                 (
                     "drained_by_scaling",
                     models.BooleanField(
-                        default=False, help_text="The drain ends when the node is needed again."
+                        default=False,
+                        help_text="Whether scaling started the drain, which ends when the node is needed again.",
                     ),
                 ),
                 ("drain_reason", models.CharField(blank=True, max_length=255)),
@@ -656,7 +657,7 @@ class Migration(migrations.Migration):
                     "secret_version",
                     models.PositiveIntegerField(
                         default=1,
-                        help_text="Increases whenever the machine joins again, which revokes its former "
+                        help_text="Increases whenever the machine joins again, which revokes its previous "
                         "secret.",
                     ),
                 ),
@@ -870,7 +871,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -1104,7 +1105,7 @@ class Migration(migrations.Migration):
                     "join_version",
                     models.PositiveIntegerField(
                         default=1,
-                        help_text="Increases with each installation, which revokes the former join token.",
+                        help_text="Increases with each installation, which revokes the previous join token.",
                     ),
                 ),
                 (

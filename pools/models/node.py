@@ -83,9 +83,7 @@ class Node(models.Model):
         help_text="Reason a booting node is not ready yet, such as a failed probe pod.",
     )
 
-    queued = models.BooleanField(
-        default=False, help_text="Whether the provider has the order in a queue of its own."
-    )
+    queued = models.BooleanField(default=False, help_text="Whether the provider has queued the order.")
 
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(
@@ -95,7 +93,8 @@ class Node(models.Model):
     interruption_at = models.DateTimeField(null=True, blank=True, help_text="Time of the spot interruption.")
     drain_started_at = models.DateTimeField(null=True, blank=True)
     drained_by_scaling = models.BooleanField(
-        default=False, help_text="The drain ends when the node is needed again."
+        default=False,
+        help_text="Whether scaling started the drain, which ends when the node is needed again.",
     )
     drain_reason = models.CharField(max_length=255, blank=True)
     emptied_at = models.DateTimeField(null=True, blank=True)

@@ -8,7 +8,7 @@ from pools.models.pool import NodePool
 
 NAME = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-    "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+    "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
 )
 
 

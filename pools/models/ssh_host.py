@@ -17,7 +17,7 @@ class SshHost(models.Model):
     settings = models.JSONField(help_text="All settings of the host, with the defaults of the pool.")
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, null=True, related_name="ssh_hosts")
     join_version = models.PositiveIntegerField(
-        default=1, help_text="Increases with each installation, which revokes the former join token."
+        default=1, help_text="Increases with each installation, which revokes the previous join token."
     )
     applied = models.CharField(
         max_length=64, blank=True, default="", help_text="Digest of the settings that are installed."

@@ -270,4 +270,6 @@ def _check_unused(pool: NodePool) -> None:
     if all(getattr(stored, name) == getattr(pool, name) for name in FIXED_WHILE_USED):
         return
     if pool.provisioning or Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).exists():
-        raise Conflict(f"Pool {pool.name} has nodes. Change the provider or runtime once all nodes are gone.")
+        raise Conflict(
+            f"Pool {pool.name} has nodes. Change the provider or runtime after all nodes have been removed."
+        )

@@ -87,7 +87,7 @@ def environment_fields() -> dict[str, forms.Field]:
             label="Package indexes",
             rows=2,
             example="https://example.org/simple = torch, torchvision",
-            help_text="One per line: URL = packages. An index without packages serves all others.",
+            help_text="One per line: URL = packages. An index without packages serves all other packages.",
         ),
         "apt": LinesField(label="Debian packages", rows=2, help_text="One per line."),
         "env": VariablesField(

@@ -50,7 +50,7 @@ class JsonField(forms.JSONField):
 
 
 class PoolForm(Form):
-    name = forms.SlugField(label="Name", max_length=40, help_text="Lowercase letters, digits and dashes.")
+    name = forms.SlugField(label="Name", max_length=40, help_text="Lowercase letters, digits and hyphens.")
     provider = forms.ChoiceField(label="Provider", choices=provider_choices, help_text="Source of the nodes.")
     runtime = forms.ChoiceField(
         label="Runtime",
@@ -69,16 +69,16 @@ class PoolForm(Form):
         label="Private key",
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
-        help_text="In the format of OpenSSH, without a passphrase. Stored encrypted as a secret of the pool, "
-        "never shown. Leave empty to keep the stored key.",
+        help_text="OpenSSH private key without a passphrase. Stored encrypted as a pool secret and never "
+        "shown. Leave empty to keep the stored key.",
     )
     login_key = forms.CharField(
         label="Private key",
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
-        help_text="For the login node, in the format of OpenSSH, without a passphrase. Stored encrypted as a "
-        "secret of the pool, never shown. Leave empty to keep the stored key, or to use the one that `key: "
-        "secret:NAME` of the login node names.",
+        help_text="OpenSSH private key for the login node, without a passphrase. Stored encrypted as a pool "
+        "secret and never shown. Leave empty to keep the stored key, or to use the login node's "
+        "`key: secret:NAME`.",
     )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
@@ -119,7 +119,7 @@ class PoolForm(Form):
         label="Boot timeout (s)",
         min_value=0,
         initial=900,
-        help_text="Maximum seconds that a node may take to become ready.",
+        help_text="Maximum time in seconds for a node to become ready.",
     )
     boot_failure_limit = forms.IntegerField(
         label="Boot failure limit",

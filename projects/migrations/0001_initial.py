@@ -83,7 +83,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -205,7 +205,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -408,7 +408,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -515,7 +515,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -614,7 +614,7 @@ class Migration(migrations.Migration):
                     "pending_since",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Start of the last wait for resources, during which it may be reserved.",
+                        help_text="Start of the last pending period, including the time with reserved resources.",
                     ),
                 ),
                 (
@@ -641,7 +641,7 @@ class Migration(migrations.Migration):
                     "requeued_at",
                     models.DateTimeField(
                         blank=True,
-                        help_text="Time of the last edit that increased the request. The queue orders the workload by it.",
+                        help_text="Time of the last edit that increased the request, which determines the queue position.",
                         null=True,
                     ),
                 ),
@@ -731,7 +731,7 @@ class Migration(migrations.Migration):
                     models.BigIntegerField(
                         default=0,
                         editable=False,
-                        help_text="Transaction that last changed what the scheduler reads, set by the database.",
+                        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
                     ),
                 ),
                 (
@@ -928,7 +928,7 @@ class Migration(migrations.Migration):
                 ("memory_peak_mib", models.PositiveBigIntegerField(blank=True, null=True)),
                 (
                     "warnings",
-                    models.PositiveIntegerField(default=0, help_text="Number of warnings while it ran."),
+                    models.PositiveIntegerField(default=0, help_text="Number of warnings during the run."),
                 ),
                 (
                     "node",
@@ -1329,7 +1329,10 @@ class Migration(migrations.Migration):
                 ),
                 ("cloudpickle", models.CharField(max_length=20)),
                 ("setup", models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")),
-                ("turn", models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")),
+                (
+                    "turn",
+                    models.PositiveBigIntegerField(default=0, help_text="Node that receives the next call."),
+                ),
                 (
                     "ended_count",
                     models.PositiveBigIntegerField(default=0, help_text="Number of ended calls."),
@@ -1411,15 +1414,14 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    models.UUIDField(
-                        help_text="Key chosen by the client, so that a call sent twice runs once."
-                    ),
+                    models.UUIDField(help_text="Idempotency key chosen by the client."),
                 ),
                 ("is_broadcast", models.BooleanField(default=False)),
                 (
                     "is_late",
                     models.BooleanField(
-                        default=False, help_text="Child call for a worker that joined after the broadcast."
+                        default=False,
+                        help_text="Part of a broadcast for a worker that joined after the broadcast was sent.",
                     ),
                 ),
                 ("node", models.PositiveIntegerField(blank=True, null=True)),
@@ -2766,7 +2768,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
                             )
                         ],
                     ),

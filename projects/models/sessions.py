@@ -29,7 +29,7 @@ class Session(models.Model):
     )
     cloudpickle = models.CharField(max_length=20)
     setup = models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")
-    turn = models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")
+    turn = models.PositiveBigIntegerField(default=0, help_text="Node that receives the next call.")
     ended_count = models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")
     received_count = models.PositiveBigIntegerField(
         default=0, help_text="Number of ended calls that the client has received."
@@ -89,13 +89,13 @@ class Call(models.Model):
         CANCELLED = "cancelled"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls")
-    key = models.UUIDField(help_text="Key chosen by the client, so that a call sent twice runs once.")
+    key = models.UUIDField(help_text="Idempotency key chosen by the client.")
     broadcast = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
     )
     is_broadcast = models.BooleanField(default=False)
     is_late = models.BooleanField(
-        default=False, help_text="Child call for a worker that joined after the broadcast."
+        default=False, help_text="Part of a broadcast for a worker that joined after the broadcast was sent."
     )
     node = models.PositiveIntegerField(null=True, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)

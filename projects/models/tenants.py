@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 NAME = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-    "Use 1 to 63 lowercase letters, digits and dashes. Start and end with a letter or digit.",
+    "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
 )
 
 

@@ -90,7 +90,8 @@ class Workload(models.Model):
     message = models.TextField(blank=True)
     since = models.DateTimeField(db_default=Now())
     pending_since = models.DateTimeField(
-        db_default=Now(), help_text="Start of the last wait for resources, during which it may be reserved."
+        db_default=Now(),
+        help_text="Start of the last pending period, including the time with reserved resources.",
     )
     next_phase = models.CharField(
         max_length=10, choices=Phase.choices, blank=True, help_text="Phase after stopping."
@@ -100,7 +101,7 @@ class Workload(models.Model):
     requeued_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="Time of the last edit that increased the request. The queue orders the workload by it.",
+        help_text="Time of the last edit that increased the request, which determines the queue position.",
     )
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current or last run.")
     first_started_at = models.DateTimeField(null=True, blank=True)
@@ -150,7 +151,7 @@ class Workload(models.Model):
     changed_in = models.BigIntegerField(
         default=0,
         editable=False,
-        help_text="Transaction that last changed what the scheduler reads, set by the database.",
+        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
     )
 
     class Meta:
@@ -313,7 +314,7 @@ class Pod(models.Model):
     )
     limits = models.JSONField(default=dict, blank=True, help_text="Memory and CPU limits with their sources.")
     memory_peak_mib = models.PositiveBigIntegerField(null=True, blank=True)
-    warnings = models.PositiveIntegerField(default=0, help_text="Number of warnings while it ran.")
+    warnings = models.PositiveIntegerField(default=0, help_text="Number of warnings during the run.")
 
     class Meta:
         ordering = ["workload", "run", "role", "index"]

@@ -40,7 +40,7 @@ class WriteOnlyText(forms.Textarea):
 
 class SecretForm(Form):
     owner = forms.ChoiceField(label="Owner", help_text="All projects can use a pool's secrets")
-    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens")
     value = forms.CharField(
         label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be displayed again"
     )

@@ -222,7 +222,7 @@ def test_shared_workspace_must_be_inside_its_root_directory(tmp_path: Path) -> N
 
 def test_pod_cannot_start_in_a_directory_that_it_cannot_see(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "true", working_dir="/var"))
-    assert "No such file or directory that pods can see" in ended(stage.runtime, "p-1").message
+    assert "No such file or directory visible to pods" in ended(stage.runtime, "p-1").message
 
 
 def test_pods_share_directories_declared_by_the_operator(

@@ -73,7 +73,7 @@ def test_budget_window_uses_its_time_zone(at: str, holds: bool) -> None:
     ("document", "path", "message"),
     [
         ("10%", "disruption_budgets", "is not a list of budgets"),
-        ([3], "disruption_budgets[0]", "is not a budget"),
+        ([3], "disruption_budgets[0]", "is not a disruption budget"),
         ([{}], "disruption_budgets[0].nodes", "is missing"),
         ([{"nodes": "101%"}], "disruption_budgets[0].nodes", "is not a number of nodes"),
         ([{"nodes": -1}], "disruption_budgets[0].nodes", "is not a number of nodes"),

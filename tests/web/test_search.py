@@ -49,7 +49,7 @@ def test_unusual_search_text_causes_no_error(cast: Cast, sign_in, words: str) ->
     assert answer.status_code == 200
     assert "<script>" not in answer.content.decode()
     if words in ("%", "☃"):
-        assert "Nothing that you may see matches" in answer.content.decode()
+        assert "No visible page, workload or other object matches" in answer.content.decode()
 
 
 def test_search_query_count_is_independent_of_the_number_of_workloads(

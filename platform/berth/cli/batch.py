@@ -23,7 +23,9 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
     """Submit the documents. Exit with status 2 if the server refuses any of them."""
     parts = list(_split_into_requests(documents))
     if atomic and len(parts) > 1:
-        raise BadInput(f"--atomic takes at most {DOCUMENTS_MAX} documents of {BYTES_MAX >> 20} MiB in total")
+        raise BadInput(
+            f"--atomic accepts at most {DOCUMENTS_MAX} documents of {BYTES_MAX >> 20} MiB in total"
+        )
     results: list[dict[str, Any]] = []
     refused = False
     for part in parts:

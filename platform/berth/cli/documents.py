@@ -117,7 +117,9 @@ def _parse_changes(client: "Client", sets: list[str], removals: list[str]) -> li
     for text in removals:
         place, _ = _parse_quota_key(text, text, departments, keyed=False)
         if place in changes:
-            raise BadInput(f"--remove {text}: --set also names this quota. Use only one of the two.")
+            raise BadInput(
+                f"--remove {text}: --set also changes this quota. Use only one of the two options."
+            )
         entries.append((place, {"remove": True}))
     return [{kind: name, "pool": pool, **what} for (kind, name, pool), what in entries]
 
@@ -147,7 +149,7 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
     for group in groups:
         values = values.setdefault(group, {})
         if not isinstance(values, dict):
-            raise BadInput(f"--set: {text!r} sets a part of a key that is also set as a whole")
+            raise BadInput(f"--set: {text!r} conflicts with another --set option that sets the whole key")
     if last in values:
         raise BadInput(f"--set: {'.'.join(path)} is set twice, the second time in {text!r}")
     values[last] = value

@@ -40,7 +40,7 @@ class PoolValues:
     ] = None
     runtime: Annotated[Text, typer.Option(help="Pod runtime: local, ray or kubernetes.")] = None
     context: Annotated[
-        Text, typer.Option(metavar="NAME", help="Context of your kubeconfig, for a pool on Kubernetes.")
+        Text, typer.Option(metavar="NAME", help="Kubeconfig context, for a Kubernetes pool.")
     ] = None
     kubeconfig: Annotated[
         Text,
@@ -48,7 +48,9 @@ class PoolValues:
     ] = None
     node_selector: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Label of the cluster's nodes in the pool; repeatable."),
+        typer.Option(
+            metavar="KEY=VALUE", help="Label that selects the cluster's nodes for the pool; repeatable."
+        ),
     ] = None
     hosts: Annotated[
         Text, typer.Option(metavar="FILE", help="SSH hosts, as YAML; replaces all hosts of the pool.")
@@ -57,7 +59,7 @@ class PoolValues:
         Text,
         typer.Option(
             metavar="KEY",
-            help="Private key for SSH hosts: a file, which becomes a secret of the pool, or secret:NAME.",
+            help="Private key for SSH hosts: a file, which is stored as a pool secret, or secret:NAME.",
         ),
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None
@@ -228,7 +230,8 @@ class NewPool(PoolValues):
     """Options of `berth pool create`, including those that preview or confirm it."""
 
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Create the pool without a prompt, even if it has errors.")
+        bool,
+        typer.Option("--yes", "-y", help="Create the pool without a prompt, even if the preview has errors."),
     ] = False
     dry_run: Annotated[
         bool,
@@ -236,7 +239,9 @@ class NewPool(PoolValues):
     ] = False
     accept_host_keys: Annotated[
         bool,
-        typer.Option("--accept-host-keys", help="Pin the presented keys of SSH hosts without a listed key."),
+        typer.Option(
+            "--accept-host-keys", help="Pin the presented keys of SSH hosts that have no pinned key."
+        ),
     ] = False
 
 
@@ -377,7 +382,7 @@ def _parse_budget(entry: str) -> dict[str, Any]:
     for part in BUDGET_SEPARATOR.split(entry.strip()):
         key, equals, value = part.partition("=")
         if not equals or key not in BUDGET_KEYS or key in budget:
-            raise invalid_value("--budget", "is not a budget", entry, BUDGET_ALLOWED)
+            raise invalid_value("--budget", "is not a disruption budget", entry, BUDGET_ALLOWED)
         budget[key] = (
             [reason for reason in re.split(r"[,+ ]+", value) if reason] if key == "reasons" else value
         )

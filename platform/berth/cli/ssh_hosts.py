@@ -19,7 +19,7 @@ def read_ssh_values(hosts: str | None, key: str | None) -> dict[str, Any]:
     settings = {} if hosts is None else read_hosts(hosts)
     if key is not None and key.startswith(SECRET):
         if hosts is None:
-            raise BadInput("--key secret:NAME is a setting of the hosts: pass --hosts, too")
+            raise BadInput("--key secret:NAME requires --hosts")
         settings["key"] = key
     elif key is not None:
         name = str(settings.setdefault("key", f"{SECRET}{KEY_NAME}")).removeprefix(SECRET)

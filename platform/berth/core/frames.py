@@ -44,7 +44,7 @@ def unpack_frames(message: bytes) -> list[Frame]:
         frames.append((metadata, message[at : at + size]))
         at += size
     if at != len(message):
-        raise ValueError("there are bytes after the last frame")
+        raise ValueError("unexpected bytes after the last frame")
     return frames
 
 

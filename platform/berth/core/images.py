@@ -97,7 +97,7 @@ def _split_name(text: str) -> tuple[str, str, str]:
     """Return the registry, the repository and the tag. The tag may be empty."""
     first, slash, path = text.partition("/")
     if not slash or not _looks_like_registry(first):
-        raise ImageError("does not name a registry")
+        raise ImageError("does not specify a registry")
     repository, colon, tag = path.partition(":")
     if (first + repository) != (first + repository).lower():
         raise ImageError("has upper-case letters in its name")

@@ -100,7 +100,7 @@ def fenced_transaction(held: HeldLease, *, waits_for_disk: bool = True) -> Itera
     lock = LOCK_IF_HELD if waits_for_disk else LOCK_WITHOUT_WAITING
     with transaction.atomic():
         if prepared.fetch_one(lock, [held.name, held.holder, held.epoch]) is None:
-            raise LeadershipLost(f"{held.holder} no longer leads {held.name} (epoch {held.epoch})")
+            raise LeadershipLost(f"{held.holder} is no longer the leader of {held.name} (epoch {held.epoch})")
         yield
 
 

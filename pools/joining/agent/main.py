@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--detached",
                 action="store_true",
-                help="Run in the background if the machine has no systemd. Nothing starts the agent at boot.",
+                help="Run in the background, for machines without systemd. The agent does not start at boot.",
             )
         if name == "uninstall":
             command.add_argument("--force", action="store_true", help="Stop the pods of this machine.")

@@ -73,7 +73,7 @@ class AwsSettings(BaseModel):
     def _check_image(self) -> "AwsSettings":
         if (self.image is None) == (self.image_parameter is None):
             raise PydanticCustomError(
-                "one_image", "needs exactly one of image and image_parameter", {"allowed": "one of them"}
+                "one_image", "requires exactly one of image and image_parameter", {"allowed": "one of them"}
             )
         return self
 

@@ -45,7 +45,7 @@ def _check_duration(value: object) -> str:
 def _check_notice(duration: str) -> str:
     if not SHORTEST_NOTICE <= (parse_duration(duration) or 0) <= LONGEST_NOTICE:
         allowed = f"{format_duration(SHORTEST_NOTICE)} to {format_duration(LONGEST_NOTICE)}"
-        raise PydanticCustomError("notice", "is outside its limits", {"allowed": allowed})
+        raise PydanticCustomError("notice", "is out of range", {"allowed": allowed})
     return duration
 
 

@@ -109,7 +109,7 @@ class Enclosures:
         files = PodFiles(directory, work, workspace, start.shared, mounts)
         view = machine_view([self._state, workspace.parent])
         if not is_visible(str(work / start.path), view, files):
-            raise NotVisible(f"{start.path}: No such file or directory that pods can see")
+            raise NotVisible(f"{start.path}: No such file or directory visible to pods")
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
         level = probed.isolation.level
         return enclosure_fields(

@@ -192,5 +192,5 @@ def _config_record(name: str, config: dict[str, Any]) -> Record:
         record += [(key, str(value)) for value in config.get(field) or ()]
     record += [("working_dir", str(config.get("WorkingDir") or ""))]
     if any("\0" in value for _, value in record):
-        raise ValueError("a value contains NUL")
+        raise ValueError("a value contains a NUL byte")
     return record

@@ -39,6 +39,7 @@ def parse_reference(text: str) -> Reference:
     match = _PATTERN.fullmatch(text) if len(text) <= REFERENCE_MAX else None
     if match is None:
         raise InvalidReference(
-            f"invalid reference {text[:REFERENCE_MAX]!r}. Nodes need registry/name@sha256: with 64 digits"
+            f"invalid reference {text[:REFERENCE_MAX]!r}. "
+            "Nodes require registry/name@sha256: followed by 64 hexadecimal digits"
         )
     return Reference(match["host"], match["name"], match["digest"])

@@ -176,7 +176,7 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
     if live:
         shown = ", ".join(f"{index} ({phase})" for index, phase in live[:SHOWN])
         more = f" and {len(live) - SHOWN} more" if len(live) > SHOWN else ""
-        raise Conflict(f"Tasks {shown}{more} have not ended. Cancel them first, or leave them out.")
+        raise Conflict(f"Tasks {shown}{more} have not ended. Cancel them first, or exclude them.")
 
 
 def _reopen(array: WorkloadArray) -> None:

@@ -138,7 +138,9 @@ class _NameLookup:
     def owner(self, path: str, entry: Mapping[str, Any], problems: list[Problem]) -> Tenant | None:
         kinds = [kind for kind in ("project", "department") if kind in entry]
         if len(kinds) != 1:
-            problems.append(Problem(path, "needs exactly one owner", "", "project: NAME or department: NAME"))
+            problems.append(
+                Problem(path, "requires exactly one owner", "", "project: NAME or department: NAME")
+            )
             return None
         owner: Tenant | None = self._lookup(f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems)
         return owner

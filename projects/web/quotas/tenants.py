@@ -17,7 +17,7 @@ from projects.services import tenants
 
 
 class TenantForm(Form):
-    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and dashes")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens")
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(
         label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first"

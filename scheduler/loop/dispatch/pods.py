@@ -216,9 +216,9 @@ def _start_pod(
     if pod.workload.rendezvous is None:
         raise ValueError("no rendezvous address has been assigned to the workload yet")
     if is_service_pod(pod) and pod.endpoint is None:
-        raise ValueError("no service port has been assigned to it yet")
+        raise ValueError("no service port has been assigned to the pod yet")
     if has_ports(pod) and pod.ports is None:
-        raise ValueError("no host ports have been assigned to it yet")
+        raise ValueError("no host ports have been assigned to the pod yet")
     order = build_pod_order(pod, spec, gang, images.ready.get(pod.workload_id, NO_IMAGE), reader)
     crash_point("dispatch.before_start")
     context.runtimes(pod.node.pool).start(order)

@@ -61,7 +61,7 @@ def share_trace(
         and visible_departments is not None
         and owner.pk not in visible_departments
     ):
-        raise NotFound(f"You may see projects of department {owner.name}, but not the department itself.")
+        raise NotFound(f"You can see projects of department {owner.name}, but not the department itself.")
     return _traces(owner, pool, viewer, visible_departments, now)
 
 

@@ -48,7 +48,7 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     previewed = dave.post(address(train), {**form, "step": "look"}, **HTMX).content.decode()
-    assert "Keeps submission time" in previewed
+    assert "Queue time unchanged" in previewed
     train.refresh_from_db()
     assert train.priority == 50
     assert dave.post(address(train), {**form, "step": "save"}, **HTMX).status_code == 204
@@ -61,7 +61,7 @@ def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, **HTMX)
     assert "max_runtime: 7200" in answer.context["text"]
     shown = answer.content.decode()
-    assert "Queued as if new" in shown
+    assert "Queue time reset" in shown
     assert "a run time of 7200 seconds instead of 3600 seconds" in shown
 
 

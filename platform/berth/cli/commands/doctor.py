@@ -12,7 +12,7 @@ from berth.cli.text import safe
 MARGIN = 24
 PoolArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[POOL]", help="Node pool to examine; without it, this machine is examined."),
+    typer.Argument(metavar="[POOL]", help="Node pool to examine; default: this machine."),
 ]
 
 

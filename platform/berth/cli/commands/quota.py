@@ -66,7 +66,7 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
     with open_client() as client:
         quotas = [quota for quota in client.quotas.list(pool=pool) if quota.owner.name == owner]
         if not quotas:
-            raise BadInput(f"{owner} has no quota that you can see{'' if pool is None else f' in {pool}'}")
+            raise BadInput(f"{owner} has no quota visible to you{'' if pool is None else f' in {pool}'}")
         traces = [
             client.quotas.share(
                 "project" if quota.owner.kind == "project" else "department", owner, quota.pool

@@ -177,7 +177,7 @@ def _write_plots(records: "Records", until: int, directory: Path) -> None:
         for name, text in draw_plots(records, until).items():
             (directory / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"--plots: {directory} cannot be written: {error.strerror}") from None
+        raise BadInput(f"--plots: cannot write to {directory}: {error.strerror}") from None
 
 
 def _print_report(report: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ def submit(flags: SubmitFlags) -> None:
     flags = _with_files(flags)
     documents_by_source = _read_documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
-        raise BadInput(f"--watch and --follow take one document, not {len(documents_by_source)}")
+        raise BadInput(f"--watch and --follow accept one document, not {len(documents_by_source)}")
     documents = [document for _, document in documents_by_source]
     directories = take_directories(documents, flags.code, no_code=flags.no_code)
     _validate(documents_by_source, from_flags=not (flags.file or flags.template))
@@ -102,7 +102,7 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
         _check_exclusive("--file", flags.document(), allowed_keys={"roles", "project", "array"})
         return _with_array_option(apply_settings(documents_from_files(flags.file), flags.set or ()), flags)
     if flags.set:
-        raise BadInput("--set needs --template or --file")
+        raise BadInput("--set requires --template or --file")
     if not flags.name:
         raise BadInput("--name is missing; set it, or use --file or --template")
     return [("", flags.document())]
@@ -116,9 +116,9 @@ def _with_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> Sourc
 def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *, has_array: bool) -> None:
     """Raise BadInput for options that cannot be combined with an array."""
     if has_array and flags.follow:
-        raise BadInput("--follow takes one workload. Use --watch for the progress of an array.")
+        raise BadInput("--follow accepts one workload. Use --watch for the progress of an array.")
     if has_array and flags.atomic and len(documents) > 1:
-        raise BadInput("--atomic takes either workloads or one array. An array is always stored as a whole.")
+        raise BadInput("--atomic accepts either workloads or one array. Arrays are always stored atomically.")
 
 
 def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRun":

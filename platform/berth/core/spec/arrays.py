@@ -154,7 +154,7 @@ def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
     """
     if sum(map(len, to_ranges(parts))) > TASKS_MAX:
         raise PydanticCustomError(
-            "indexes", "names too many tasks", {"allowed": f"at most {TASKS_MAX} indexes"}
+            "indexes", "contains too many tasks", {"allowed": f"at most {TASKS_MAX} indexes"}
         )
     return parts
 

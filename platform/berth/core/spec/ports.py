@@ -14,7 +14,9 @@ from berth.core.spec.roles import Document
 PORTS_MAX = 8
 LOWEST_PORT, HIGHEST_PORT = 1024, 65_535
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
-NAME_ALLOWED = "1 to 15 lowercase letters, digits and dashes, starting with a letter, not ending with a dash"
+NAME_ALLOWED = (
+    "1 to 15 lowercase letters, digits and hyphens, starting with a letter, not ending with a hyphen"
+)
 
 
 def _validate_port_name(text: str) -> str:

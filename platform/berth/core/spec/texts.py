@@ -12,7 +12,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 LABEL_KEY_MAX, TEXT_MAX, FREE_NAME_MAX = 253, 1024, 253
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 COMMAND_MAX = ENV_MAX = 64 * 1024
-NAME_ALLOWED = "1 to 63 lowercase letters, digits and dashes, beginning and ending with a letter or digit"
+NAME_ALLOWED = "1 to 63 lowercase letters, digits and hyphens, beginning and ending with a letter or digit"
 PRINTABLE = "printable characters"
 # Variables that every pod has, in addition to those that begin with BERTH_.
 SET_BY_BERTH = frozenset(
@@ -84,7 +84,7 @@ def validate_variable_name(text: str) -> str:
 
 def validate_file_name(text: str) -> str:
     if not FILE_NAME.fullmatch(text):
-        allowed = "1 to 128 letters, digits, dots, dashes and _, beginning with a letter or digit"
+        allowed = "1 to 128 letters, digits, dots, hyphens and _, beginning with a letter or digit"
         raise PydanticCustomError("file_name", "is not a file name", {"allowed": allowed})
     return text
 

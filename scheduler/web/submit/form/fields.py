@@ -90,7 +90,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
 
 def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[Field, ...]:
     identity = (
-        Field(("name",), "Name", hint="Lowercase letters, digits, dashes"),
+        Field(("name",), "Name", hint="Lowercase letters, digits and hyphens"),
         Field(
             ("project",),
             "Project",

@@ -71,7 +71,8 @@ def set_secret(
         str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")
     ] = None,
     ssh_key: Annotated[
-        bool, typer.Option("--ssh-key", help="Private key for the SSH hosts of a pool; not for workloads.")
+        bool,
+        typer.Option("--ssh-key", help="Private key for a pool's SSH hosts; workloads cannot use the key."),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -32,7 +32,7 @@ COLUMNS = [
 def print_preview(preview: "PoolPreview") -> None:
     """Print the nodes and findings."""
     if not (preview.source or preview.findings):
-        print("The provider has nothing to check before it creates nodes.")
+        print("This provider has no preview.")
         return
     if preview.source:
         print(safe(preview.source))

@@ -46,7 +46,7 @@ Timeout = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Timeout in seconds; default: the service's setting.")
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait", "-w", help="Wait until the request has ended, and print each status.")
+    bool, typer.Option("--wait", "-w", help="Wait until the request completes, and print each status.")
 ]
 FAILED_STATUSES = ("FAILED", "CANCELLED")
 
@@ -236,7 +236,8 @@ def autoscale(
         Path | None, typer.Option("--file", "-f", help="YAML file with all settings; - reads it from stdin.")
     ] = None,
     on: Annotated[
-        bool | None, typer.Option("--on/--off", help="Turn the autoscaler on or off. The settings are kept.")
+        bool | None,
+        typer.Option("--on/--off", help="Turn the autoscaler on or off without changing its settings."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
