@@ -1,102 +1,24 @@
 """Tests for the download of code by the shims of local pods, from a server that misbehaves."""
 
-import io
 import os
 import signal
-import tarfile
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pools.runtimes.base import PodCause, PodOrder, PodState
+from tests.code.code_server import (
+    SECRET,
+    Answer,
+    CodeServer,
+    archive,
+    send_archive,
+    send_half,
+    send_problem,
+)
 from tests.contracts.pods import LocalStage, ended, order, poll_until
-
-SECRET = "code.secret"
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-class CodeServer:
-    """Server that gives each request the next of its answers, and repeats the last one."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = [send_archive()]
-        self.authorizations: list[str | None] = []
-        self.release = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.authorizations.append(self.headers["Authorization"])
-                number = min(len(outer.authorizations), len(outer.answers)) - 1
-                outer.answers[number](self)
-
-            def log_message(self, *_: Any) -> None:
-                """Print nothing."""
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/code"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-
-    def stop_in_the_middle(self, request: BaseHTTPRequestHandler) -> None:
-        """Send half of the archive, then wait."""
-        content = archive()
-        start_answer(request, 200, len(content))
-        request.wfile.write(content[: len(content) // 2])
-        self.release.wait(60)
-
-    def close(self) -> None:
-        self.release.set()
-        self.http.shutdown()
-        self.http.server_close()
-
-
-def archive(**links: str) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in (("src/train.py", b"print('trained')\n" * 2000), ("empty", b"")):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o644
-            tar.addfile(entry, io.BytesIO(content))
-        for name, target in links.items():
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname = tarfile.SYMTYPE, target
-            tar.addfile(entry)
-    return buffer.getvalue()
-
-
-def start_answer(request: BaseHTTPRequestHandler, status: int, size: int, **headers: str) -> None:
-    request.send_response(status)
-    for name, value in ({"Content-Length": str(size)} | headers).items():
-        request.send_header(name, value)
-    request.end_headers()
-
-
-def send_archive(content: bytes | None = None) -> Answer:
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        body = archive() if content is None else content
-        start_answer(request, 200, len(body))
-        request.wfile.write(body)
-
-    return answer
-
-
-def send_problem(status: int, **headers: str) -> Answer:
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        body = b'{"detail": "No code for you."}'
-        start_answer(request, status, len(body), **headers)
-        request.wfile.write(body)
-
-    return answer
-
-
-def send_half(request: BaseHTTPRequestHandler) -> None:
-    content = archive()
-    start_answer(request, 200, len(content))
-    request.wfile.write(content[: len(content) // 2])
+from tests.pools.test_joining_over_tls import Authority
 
 
 @pytest.fixture
@@ -178,7 +100,28 @@ def test_pod_fails_to_start_with_the_reason(
     assert SECRET not in report.message
 
 
-def test_full_disk_of_the_node_is_reported(plain: LocalStage, server: CodeServer) -> None:
+def test_server_is_verified_with_the_certificates_of_the_order(plain: LocalStage, tmp_path: Path) -> None:
+    trusted, stranger = Authority(tmp_path, "trusted"), Authority(tmp_path, "stranger")
+    server = CodeServer(trusted.server("127.0.0.1"))
+    try:
+        plain.runtime.start(code_order(server, "true", code_ca=trusted.file.read_text()))
+        assert ended(plain.runtime, "p-1").exit_code == 0
+        requests = len(server.authorizations)
+        other = order(
+            "p-2", "true", code_url=server.url, code_secret=SECRET, code_ca=stranger.file.read_text()
+        )
+        plain.runtime.start(other)
+        poll_until(lambda: "CERTIFICATE_VERIFY_FAILED" in plain.runtime.get_reports(["p-2"])["p-2"].progress)
+        plain.runtime.stop("p-2", 0)
+        assert ended(plain.runtime, "p-2").cause == PodCause.STOPPED
+        assert len(server.authorizations) == requests, (
+            "the secret is not sent to a server without a trusted certificate"
+        )
+    finally:
+        server.close()
+
+
+def test_unwritable_disk_of_the_node_is_reported(plain: LocalStage, server: CodeServer) -> None:
     pod = plain.runtime._pod_dir("p-1")
     pod.create()
     pod.work.rmdir()

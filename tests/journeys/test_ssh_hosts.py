@@ -59,14 +59,14 @@ class Story:
     def nodes(self) -> list[str]:
         return [node.state for node in self.admin.client().nodes.list(pool="metal")]
 
-    def submit(self, user: Terminal, name: str, project: str, command: str) -> str:
+    def submit(self, user: Terminal, name: str, project: str, command: str, code: Path | None = None) -> str:
         """Submit a gang that needs both hosts. Return its ID."""
         role = {"name": "worker", "replicas": 2, **ROLE}
         document = {
             "name": name, "project": project, "pools": ["metal"], "command": ["sh", "-c", command],
             "roles": [role], "grace_period_seconds": 5,
         }  # fmt: skip
-        return user.client().workloads.submit(document).id
+        return user.client().workloads.submit(document, code=code).id
 
     def until_phase(self, user: Terminal, name: str, phase: str) -> None:
         client = user.client()
@@ -94,7 +94,10 @@ def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:
     step = story.workspaces / handle / "step-0"
     until(lambda: step.exists() and int(step.read_text()) >= 3)
 
-    ranking = story.submit(story.grace, "ranking", "ads", WAIT)
+    program = story.running.place / "program"
+    program.mkdir()
+    (program / "wait.sh").write_text(WAIT)
+    ranking = story.submit(story.grace, "ranking", "ads", "sh wait.sh", code=program)
     story.until_phase(story.grace, "ranking", "running")
     reached = int(step.read_text())
     assert story.dave.client().workloads.find("training").phase == "pending"

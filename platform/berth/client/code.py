@@ -261,7 +261,8 @@ def _hash(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
 
 def _open(path: Path) -> Any:
     """Open a regular file, even if it has just been replaced by a link or a pipe."""
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
 
 
 def format_size(size: int) -> str:

@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,18 @@ def test_gang_runs_on_the_chosen_nodes_and_devices(installation: RayInstallation
         ("succeeded", 0),
         ("failed", 7),
     ]
+
+
+@pytest.mark.heavy
+def test_pods_on_ray_start_in_their_code(installation: RayInstallation, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text('test "$PWD" = "$BERTH_CODE_DIR" && echo "code on $BERTH_NODE"\n')
+    client = installation.dave.client()
+    role = {"name": "worker", "replicas": 2, "gpu": 2, "cpu": 0.1, "memory_mib": 64}
+    document = {"name": "code", "project": "vision", "pools": [POOL], "command": "sh run.sh", "roles": [role]}
+    workload = client.workloads.submit(document, code=tmp_path)
+    installation.until(workload, "completed")
+    logs = sorted(installation.log(workload, pod) for pod in installation.pods(workload))
+    assert logs == ["code on cluster-0\n", "code on cluster-1\n"]
 
 
 @pytest.mark.heavy

@@ -47,6 +47,10 @@ BERTH_INSECURE_REGISTRIES = env.list("BERTH_INSECURE_REGISTRIES", default=[])
 # Code that is sent with workloads
 # A directory, or s3://BUCKET/PREFIX. The endpoint is for S3-compatible services.
 BERTH_CODE_STORE = env.str("BERTH_CODE_STORE", default=str(BERTH_HOME / "code"))
+if not BERTH_CODE_STORE.startswith(("/", "s3://")):
+    raise ImproperlyConfigured(
+        f"BERTH_CODE_STORE is {BERTH_CODE_STORE!r}. Set it to an absolute path or to s3://BUCKET/PREFIX."
+    )
 BERTH_CODE_S3_ENDPOINT = env.str("BERTH_CODE_S3_ENDPOINT", default="")
 BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum size of the files of one submission
 BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of these files
