@@ -172,8 +172,9 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "ready threshold",
-            f"{len(usable)} of {format_count(ready_threshold(pool), 'node')} needed before the pool accepts "
-            f"workloads {'is' if len(usable) == 1 else 'are'} ready.",
+            f"The pool does not accept workloads yet: {format_count(len(usable), 'node')} "
+            f"{'is' if len(usable) == 1 else 'are'} ready, and its ready threshold "
+            f"is {ready_threshold(pool)}.",
             f"Wait for the other nodes, or lower the threshold with `berth pool edit {pool} --set "
             "ready_threshold=...`.",
         )

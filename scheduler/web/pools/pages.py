@@ -116,12 +116,14 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     history = history_listing(request, pool, is_admin=is_admin)
     if file := requested_csv(request, history) or requested_pool_csv(request, pool, now):
         return file
+    findings = diagnose_pool(pool, now) if is_admin else []
     nodes = list_pool_nodes(request, pool)
     costs = pool_costs(pool, now)
     pieces = measure_fragmentation(pool) if pool.gpus_per_node else None
     context = {
         "pool": pool,
         "state": selectors.pool_state(pool, now),
+        "has_errors": any(finding.severity == Severity.ERROR for finding in findings),
         "capacity": pool_capacity([pool]),
         "course": build_capacity_chart(pool, now, request.GET.get("span", "")),
         "spans": SPANS,
@@ -132,9 +134,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
         "blocked": blocked_reasons(pool, now),
-        "findings": [(finding, FINDING_TONES[finding.severity]) for finding in diagnose_pool(pool, now)]
-        if is_admin
-        else [],
+        "findings": [(finding, FINDING_TONES[finding.severity]) for finding in findings],
         "legend": allocated_by_project(request.actor, pool),
         "may_change": may(request.actor, Action.EDIT, pool),
         "is_admin": is_admin,

@@ -30,6 +30,7 @@ class ChangedQuota:
 
     name: str
     pool: str
+    created: bool
     removed: bool
     values: list[tuple[str, str, str]]
 
@@ -53,6 +54,8 @@ def _format_values(quota: ChangedQuota) -> str:
     """Return the old and new values as text."""
     if quota.removed:
         return "removed"
+    if quota.created:
+        return "created: " + ", ".join(f"{key} {after or 'none'}" for key, _, after in quota.values)
     return ", ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values)
 
 
@@ -154,7 +157,13 @@ def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange
 
 def _changed_quota(quota: Mapping[str, Any]) -> ChangedQuota:
     before, after = (_merge_weights(quota[side] or {}) for side in ("before", "after"))
-    return ChangedQuota(quota["name"], quota["pool"], not after, list_differences(before, after))
+    return ChangedQuota(
+        quota["name"],
+        quota["pool"],
+        created=not before,
+        removed=not after,
+        values=list_differences(before, after),
+    )
 
 
 def _merge_weights(values: Mapping[str, Any]) -> dict[str, Any]:

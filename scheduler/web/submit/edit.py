@@ -26,6 +26,7 @@ from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 
 SAVE = "save"
+FIXED_FIELDS = frozenset({"name", "project", "kind"})
 
 
 @dataclass
@@ -116,7 +117,7 @@ def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 
     context = {
         "text": draft.text,
         "draft": draft,
-        "shown": prepare_form(draft, offer, edit_page.problems),
+        "shown": prepare_form(draft, offer, edit_page.problems, read_only=FIXED_FIELDS),
         "edit_page": edit_page,
         "workload": edit_page.workload,
         "offer": offer,

@@ -51,6 +51,15 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     assert bob.post(address).status_code == 409
 
 
+def test_new_quota_is_listed_as_created(cast: Cast, sign_in: Any) -> None:
+    Quota.objects.filter(project=cast.vision).delete()
+    quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
+    page = sign_in("bob").get("/quotas/changes")
+    assert "created:" in page.content.decode()
+    (listed,) = page.context["changes"]
+    assert listed.description.startswith("vision in pool local: created: GPUs 1")
+
+
 def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
     for gpu in (1, 3):
         quotas.set_quota(

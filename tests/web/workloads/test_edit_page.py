@@ -1,5 +1,6 @@
 """Tests for the page that edits a pending workload."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     assert f'href="{address(train)}"' in dave.get(f"/workloads/{train.pk}").content.decode()
     opened = dave.get(address(train))
     assert "No changes yet" in opened.content.decode()
+    for fixed in ("name", "project", "kind"):
+        assert re.search(rf'<input [^>]*name="f:{fixed}"[^>]* readonly', opened.content.decode()), fixed
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     previewed = dave.post(address(train), {**form, "step": "look"}, **HTMX).content.decode()

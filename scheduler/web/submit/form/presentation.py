@@ -1,7 +1,7 @@
 """Prepare a draft for display, with each error next to its field or line."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ class ShownField:
     chosen: list[str] = field(default_factory=list)
     errors: list[Problem] = field(default_factory=list)
     is_text_only: bool = False
+    is_read_only: bool = False
     words: bool = False  # True for a command shown as a list, one word per line
 
     @property
@@ -107,12 +108,21 @@ class ShownForm:
         return " ".join(str(error.line) for error in self.faults if error.line)
 
 
-def prepare_form(draft: Draft, offer: FormChoices, problems: Iterable[Problem] = ()) -> ShownForm:
+def prepare_form(
+    draft: Draft,
+    offer: FormChoices,
+    problems: Iterable[Problem] = (),
+    *,
+    read_only: Container[str] = (),
+) -> ShownForm:
+    """Return the form as the page shows it. `read_only` has the paths of fields that cannot be changed."""
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
     data = draft.form_data or {}
     parts = [_shown_part(part, draft, data, places) for part in draft.parts(offer)]
     fields = {field.form_field.path: field for part in parts for field in (*part.fields, *part.more)}
+    for path, shown in fields.items():
+        shown.is_read_only = path in read_only
     other_errors = []
     for problem in faults:
         if owner := find_field(problem.path, fields):
