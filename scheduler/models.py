@@ -6,6 +6,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from berth.db.fast_rows import FastRows
+
 
 class Cycle(models.Model):
     """One cycle of the loop: its snapshot, decisions and step durations in milliseconds."""
@@ -39,7 +41,7 @@ class Cycle(models.Model):
         return f"Cycle {self.pk}"
 
 
-class Allocation(models.Model):
+class Allocation(FastRows):
     """Node resources allocated to one pod until its processes have ended."""
 
     pod = models.OneToOneField("projects.Pod", on_delete=models.CASCADE, related_name="allocation")
@@ -91,7 +93,7 @@ class DeviceClaim(models.Model):
         ]
 
 
-class Reservation(models.Model):
+class Reservation(FastRows):
     """Capacity reserved for one replica that cannot start yet."""
 
     workload = models.ForeignKey("projects.Workload", on_delete=models.CASCADE, related_name="reservations")
@@ -158,7 +160,7 @@ class Eviction(models.Model):
         return f"{self.workload_name}: {self.kind}{preemptor}"
 
 
-class Usage(models.Model):
+class Usage(FastRows):
     """Decayed usage of one queue in one pool at `settled_at`, in unit-seconds per resource."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
@@ -226,7 +228,7 @@ class UsageHour(models.Model):
         indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")]
 
 
-class QueueStatus(models.Model):
+class QueueStatus(FastRows):
     """Fair share, allocation, requests and usage of one queue in one pool as of the last cycle."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="queue_statuses")

@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from berth.db.fast_rows import FastRows
 from pools.models.pool import NodePool
 
 
@@ -23,7 +24,7 @@ HOSTING = (NodeState.READY, NodeState.CORDONED, NodeState.DRAINING)
 ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
-class Node(models.Model):
+class Node(FastRows):
     """Node of a pool. Its shape is the pool's shape at the time it was ordered."""
 
     State = NodeState

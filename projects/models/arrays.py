@@ -8,6 +8,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from berth.core.priorities import DEFAULT
+from berth.db.fast_rows import FastRows
 from projects.models.tenants import NAME, Project
 
 PENDING_MAX = 100  # maximum number of released tasks of an array that are pending at the same time
@@ -22,7 +23,7 @@ class ArrayState(models.TextChoices):
     CANCELLED = "cancelled"
 
 
-class WorkloadArray(models.Model):
+class WorkloadArray(FastRows):
     """Array: one document whose tasks are workloads. The counts of its tasks are not stored.
 
     An array is active until all of its tasks have ended. Then it is failed if a task failed, else cancelled

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from berth.db.fast_rows import FastRows
 from projects.models.tenants import Department, Project
 
 
@@ -16,7 +17,7 @@ class Role(models.TextChoices):
     VIEWER = "viewer"
 
 
-class Membership(models.Model):
+class Membership(FastRows):
     """Role of a user: on the platform, in a department and its projects, or in a single project."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
@@ -52,7 +53,7 @@ class Membership(models.Model):
         return f"{self.user}: {role} of {self.project or self.department or 'the platform'}"
 
 
-class ApiToken(models.Model):
+class ApiToken(FastRows):
     """API token of a user, stored as a SHA-256 digest. Scopes are read, write and admin."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")

