@@ -52,7 +52,7 @@ def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str])
 
     def read(digest: str) -> bytes:
         if digest not in keys:
-            raise StoreFailure(f"The code has no chunk {digest} any more. Submit the workload again.")
+            raise StoreFailure(f"Chunk {digest} of the code is no longer stored. Submit the workload again.")
         content = store.read(keys[digest])
         if hashlib.sha256(content).hexdigest() != digest:
             raise StoreFailure(f"The stored chunk {digest} is damaged. Submit the workload again.")

@@ -147,7 +147,7 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     workload: str
-    blockers: tuple[Blocker, ...]  # most dominant first; never empty
+    blockers: tuple[Blocker, ...]  # most important first; never empty
     position: int | None  # 1 is the next workload in its pool; None if unschedulable and therefore not queued
     key: tuple[str, ...] = ()  # sort key that determines the position, in words
     expected_start: int | None = None  # estimated from declared runtimes; None if unknown

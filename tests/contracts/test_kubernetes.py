@@ -102,7 +102,7 @@ def test_long_lines_are_logged_unchanged(stage: RealKubernetesStage) -> None:
     assert stage.runtime.read_log("p-1", 0, 1_000_000).data == (b"x" * 40000 + b"\n") * 5
 
 
-def test_pod_rejected_by_a_cluster_quota_reports_its_numbers(
+def test_rejection_by_a_cluster_quota_reports_the_request_and_the_usage(
     stage: RealKubernetesStage, kubeconfig: str
 ) -> None:
     stage.runtime.start(stage.long("p-1"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUEUE_FIELDS = ("quota", "share", "allocated", "requested", "limit")
 
 
-def blocker_numbers(numbers: Mapping[str, Any]) -> str:
+def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
     """Format a blocker's numbers in one line, as in "requested 4 GPUs, free 0"."""
     return ", ".join(f"{safe(label)} {safe(text)}" for label, text in format_numbers(numbers))
 

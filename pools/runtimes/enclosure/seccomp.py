@@ -76,8 +76,14 @@ CHECKED: Mapping[str, tuple[int, int]] = {
 NEW_NAMESPACES = 0x7E020000  # mount, cgroup, UTS, IPC, user, PID and network
 NEW_TIME_NAMESPACE = 0x80  # not usable with `clone`, where this bit is part of a signal number
 VIRTUAL_MACHINE_SOCKETS = 40
-# Query, Linux, 32 bits, Linux 2.6, both; and without address randomization, which debuggers use.
-PERSONALITIES = (0xFFFFFFFF, 0, 0x8, 0x20000, 0x20008, 0x40000)
+PERSONALITIES = (
+    0xFFFFFFFF,  # query
+    0x0,  # Linux
+    0x8,  # Linux with 32 bits
+    0x20000,  # Linux that reports version 2.6
+    0x20008,  # Linux with 32 bits that reports version 2.6
+    0x40000,  # Linux without address randomization, for debuggers
+)
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _X32 = 0x40000000  # first x32 system call number on x86_64

@@ -122,7 +122,7 @@ class Pod:
     def _limit(self) -> str:
         """Create the pod's control groups.
 
-        Record them first, so that readers can clean up after this process.
+        Record their paths first, so that another process can clean up if this one is killed.
         """
         try:
             self.cgroups.locate()

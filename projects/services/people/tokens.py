@@ -162,7 +162,7 @@ def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
 
 
 def is_usable(token: ApiToken) -> bool:
-    """Return whether the user is active and no password change has ended the sign-in token."""
+    """Return whether the user is active and no password change has revoked the sign-in token."""
     return token.user.is_active and (
         not token.interactive or has_session_hash(token.user, token.session_hash)
     )

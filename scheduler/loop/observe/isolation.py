@@ -56,10 +56,10 @@ def expected_to_lack(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
 
 
 class ServedProjects:
-    """Projects of the nodes that cannot isolate pods, and therefore serve one project at a time.
+    """The project of each node that cannot isolate pods. Such a node serves one project at a time.
 
-    A node serves the project whose workspaces it stores. Workspaces are deleted with their workloads. All
-    nodes of local pools are on one machine.
+    A node serves the project whose workspaces it stores, and workspaces are deleted with their workloads. The
+    nodes of local pools share one machine, so they serve the same project.
     """
 
     def __init__(self, nodes: Iterable[NodeWithReport], local_pools: Collection[int]) -> None:

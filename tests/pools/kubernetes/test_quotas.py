@@ -86,7 +86,7 @@ def test_quota_that_may_not_apply_to_workloads_is_ignored(
     reads(stage, quota(stage, "pods", "pods", 2))
 
 
-def test_account_without_the_permission_reports_no_quotas_and_the_obstacle(
+def test_missing_permission_is_reported_instead_of_quotas(
     stage: FakeKubernetesStage,
 ) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "1"})

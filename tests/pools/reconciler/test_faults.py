@@ -184,7 +184,7 @@ def test_lost_head_is_replaced_even_if_enough_nodes_remain(nodes_desired: int) -
     stage.check()
 
 
-def test_missing_head_is_reordered_until_it_joins() -> None:
+def test_missing_head_is_ordered_again_until_it_joins() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(3)
     stage.reconcile()

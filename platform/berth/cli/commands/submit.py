@@ -14,7 +14,7 @@ from berth.cli.code import send_code, take_directories, with_directories
 from berth.cli.columns import format_limits
 from berth.cli.documents import SourcedDocuments, apply_settings, document_from_template, documents_from_files
 from berth.cli.exits import BadInput, ExitCode, exit_code_for
-from berth.cli.explain import blocker_numbers, format_expected_start
+from berth.cli.explain import format_blocker_numbers, format_expected_start
 from berth.cli.flags import SubmitFlags, flag_for_path
 from berth.cli.output import Output, show_data
 from berth.cli.text import safe
@@ -246,7 +246,7 @@ def _print_dry_run(result: "DryRun") -> None:
     for blocker in result.blockers:
         print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
-            print(f"    {blocker_numbers(blocker.numbers)}")
+            print(f"    {format_blocker_numbers(blocker.numbers)}")
     for limits in result.limits:
         if line := format_limits(limits):
             print(f"  limits of {safe(limits.role)} in {safe(limits.pool)}: {line}")

@@ -8,7 +8,7 @@ import typer
 from berth.cli.arguments import WorkloadArgument, open_client, with_options_from
 from berth.cli.arrays import find_target, print_array
 from berth.cli.columns import event_columns, pod_columns, workload_columns
-from berth.cli.explain import blocker_numbers, format_expected_start, queue_lines
+from berth.cli.explain import format_blocker_numbers, format_expected_start, queue_lines
 from berth.cli.flags import ListOptions
 from berth.cli.following import print_listing
 from berth.cli.output import (
@@ -196,7 +196,7 @@ def _print_explanation(
     for blocker in explanation.blockers:
         print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
-            print(f"  {blocker_numbers(blocker.numbers)}")
+            print(f"  {format_blocker_numbers(blocker.numbers)}")
     if explanation.queue_position is not None:
         print_section(f"Queue position {explanation.queue_position}{_in_pool(workload)}")
         for line in explanation.ordering:
