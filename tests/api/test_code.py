@@ -19,6 +19,7 @@ from projects.code.disk import DiskStore
 from projects.models import CodeChunk, CodeTree, Pod, Workload
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
+from tests.code.small_disk import small_disk
 from tests.factories import node, place
 
 TREE, CHUNKS = "projects/vision/code/tree", "projects/vision/code/chunks"
@@ -203,6 +204,30 @@ def test_unused_code_is_collected_and_needed_code_is_not(dave: Caller, store: Di
     assert dave.get(f"workloads/{old.pk}/code").status_code == 409
 
 
+def test_upload_and_submission_keep_code_that_was_about_to_be_collected(
+    dave: Caller, store: DiskStore
+) -> None:
+    files = {"a.py": b"one"}
+    tree = upload(dave, files)
+    uses: list[Callable[[], Any]] = [lambda: upload(dave, files), lambda: submit(dave, tree)]
+    for use in uses:
+        CodeTree.objects.update(used_at=timezone.now() - timedelta(days=3))
+        CodeChunk.objects.update(used_at=timezone.now() - timedelta(days=3))
+        use()
+        collect_code(store, timezone.now(), retention=timedelta())
+        assert (CodeTree.objects.count(), CodeChunk.objects.count()) == (1, 1)
+
+
+def test_project_with_code_can_be_deleted_and_its_files_are_collected(
+    dave: Caller, caller: Callable[..., Caller], store: DiskStore
+) -> None:
+    upload(dave, {"a.py": b"one"})
+    assert caller("alice")("DELETE", "projects/vision").status_code == 204
+    later = timezone.now() + timedelta(days=2)
+    collect_code(store, later, retention=timedelta())
+    assert list(store.keys(before=later)) == []
+
+
 def test_files_of_a_killed_upload_are_collected(dave: Caller, store: DiskStore) -> None:
     tree = upload(dave, {"a.py": b"one"})
     submit(dave, tree)
@@ -223,10 +248,13 @@ def test_damaged_chunk_ends_the_download(dave: Caller, store: DiskStore, tmp_pat
 
 
 def test_full_disk_is_reported_and_leaves_nothing_behind(dave: Caller, tmp_path: Path, settings: Any) -> None:
-    settings.BERTH_CODE_STORE = "/dev/full/code"
-    answer = dave("PUT", CHUNKS, frames(b"one"))
-    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-    assert not CodeChunk.objects.exists()
+    with small_disk(tmp_path / "disk") as disk:
+        settings.BERTH_CODE_STORE = str(disk / "code")
+        answer = dave("PUT", CHUNKS, frames(b"small", b"x" * 200_000))
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert "No space left on device" in answer.json()["detail"]
+        assert not CodeChunk.objects.exists()
+        assert dave("PUT", CHUNKS, frames(b"small")).status_code == 204, "the failed upload left space"
 
 
 def test_edited_workload_keeps_or_changes_its_code(dave: Caller) -> None:

@@ -4,8 +4,9 @@ import io
 import ssl
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 SECRET = "code.secret"
@@ -50,10 +51,10 @@ class CodeServer:
         self.http.server_close()
 
 
-def archive(**links: str) -> bytes:
+def archive(lines: int = 2000, links: Mapping[str, str] = MappingProxyType({})) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in (("src/train.py", b"print('trained')\n" * 2000), ("empty", b"")):
+        for name, content in (("src/train.py", b"print('trained')\n" * lines), ("empty", b"")):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o644
             tar.addfile(entry, io.BytesIO(content))

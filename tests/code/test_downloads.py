@@ -17,6 +17,7 @@ from tests.code.code_server import (
     send_half,
     send_problem,
 )
+from tests.code.small_disk import small_disk
 from tests.contracts.pods import LocalStage, ended, order, poll_until
 from tests.pools.test_joining_over_tls import Authority
 
@@ -87,7 +88,7 @@ def test_download_is_retried_after_an_overloaded_server_and_a_lost_connection(
     [
         (send_problem(401), "the server answered 401: No code for you."),
         (send_problem(302, Location="http://127.0.0.1:1/"), "the server answered 302"),
-        (send_archive(archive(**{"../escape": "x"})), "the archive contains the path '../escape'"),
+        (send_archive(archive(links={"../escape": "x"})), "the archive contains the path '../escape'"),
     ],
 )
 def test_pod_fails_to_start_with_the_reason(
@@ -121,15 +122,15 @@ def test_server_is_verified_with_the_certificates_of_the_order(plain: LocalStage
         server.close()
 
 
-def test_unwritable_disk_of_the_node_is_reported(plain: LocalStage, server: CodeServer) -> None:
+def test_full_disk_of_the_node_is_reported(plain: LocalStage, server: CodeServer) -> None:
+    server.answers = [send_archive(archive(lines=20_000))]
     pod = plain.runtime._pod_dir("p-1")
     pod.create()
-    pod.work.rmdir()
-    pod.work.symlink_to("/proc")  # no file can be created there
-    plain.runtime.start(code_order(server, "true"))
-    report = ended(plain.runtime, "p-1")
+    with small_disk(pod.work):
+        plain.runtime.start(code_order(server, "true"))
+        report = ended(plain.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
-    assert "could not be unpacked" in report.message
+    assert "could not be unpacked: No space left on device" in report.message
 
 
 def test_pod_can_be_stopped_while_its_code_is_downloaded(plain: LocalStage, server: CodeServer) -> None:

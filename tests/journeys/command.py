@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -23,17 +24,21 @@ class Terminal:
     def berth(self, *words: str, stdin: str = "", exits: int = 0) -> str:
         return self._run(words, stdin, exits).stdout
 
+    def typed(self, *words: str) -> str:
+        """Run a command on a terminal. Return everything that it prints there."""
+        line = shlex.join([sys.executable, "-m", "berth.cli.main", *words])
+        done = subprocess.run(
+            ["script", "-qec", line, "/dev/null"], env=self._environment() | {"TERM": "xterm"},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=120,
+        )  # fmt: skip
+        return done.stdout
+
     def refused(self, *words: str) -> str:
         """Run a command that is refused because of its input. Return its error message."""
         return self._run(words, "", 2).stderr
 
     def _run(self, words: tuple[str, ...], stdin: str, exits: int) -> "subprocess.CompletedProcess[str]":
-        env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")}
-        env |= {
-            "XDG_CONFIG_HOME": str(self.config),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
-            "COLUMNS": "200",
-        }
+        env = self._environment()
         done = subprocess.run(
             [sys.executable, "-m", "berth.cli.main", *words],
             input=stdin,
@@ -45,6 +50,14 @@ class Terminal:
         )
         assert done.returncode == exits, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def _environment(self) -> dict[str, str]:
+        own = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")}
+        return own | {
+            "XDG_CONFIG_HOME": str(self.config),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+            "COLUMNS": "200",
+        }
 
     def client(self) -> Client:
         """Return a client for the user, which is faster than the command."""

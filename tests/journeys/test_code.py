@@ -112,6 +112,29 @@ def test_document_names_a_directory_and_no_code_leaves_it_out(
     dave.berth("delete", "file")
 
 
+def test_upload_on_a_terminal_shows_its_progress(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.bin").write_bytes(os.urandom(2_000_000))
+    command = ("submit", "-n", "progress", "-p", "vision", "--code", str(tmp_path), "--", "true")
+    output = dave_on_shared_berth.typed(*command)
+    assert "sending code" in output
+    assert "vision/progress submitted" in output
+    finished_log(dave_on_shared_berth.client(), "progress")
+    dave_on_shared_berth.berth("delete", "progress")
+
+
+def test_tasks_of_an_array_start_in_the_same_code(dave_on_shared_berth: Terminal, checkout: Path) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    dave.berth("submit", "-n", "sweep", "-p", "vision", "--gpu", "0", "--array", "0-1", "--code",
+               str(checkout), "--watch", "--shell", "python latest.py")  # fmt: skip
+    codes = [
+        client.workloads.get(task.id).code for task in client.arrays.tasks(client.arrays.find("sweep").id)
+    ]
+    assert len({code.tree for code in codes if code is not None}) == 1
+    assert [finished_log(client, f"sweep-{index}") for index in (0, 1)] == ["loss 0.5\n"] * 2
+    client.arrays.delete(client.arrays.find("sweep").id)
+
+
 def test_refused_files_are_named_before_anything_is_sent(
     shared_berth: Installation, dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:

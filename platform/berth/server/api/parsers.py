@@ -18,14 +18,18 @@ BATCH_PATHS = re.compile(r"/api/v1/workloads:batch/?")
 # Paths for functions and results.
 CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
 # Paths for the code that is sent with workloads: lists of files in JSON, and their contents.
-CODE_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/(tree|chunks)/?")
-CODE_MAX = 9 * 2**20
+CODE_TREE_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/tree/?")
+CODE_CHUNKS_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/chunks/?")
+CODE_CHUNKS_MAX = 9 * 2**20
+CODE_FILE_BYTES = 512  # per file in a list, more than most paths with their digests take
 
 
 def max_body_size(path: str) -> int:
     """Return the maximum body size in bytes for this URL path."""
-    if CODE_PATHS.fullmatch(path):
-        return CODE_MAX
+    if CODE_CHUNKS_PATHS.fullmatch(path):
+        return CODE_CHUNKS_MAX
+    if CODE_TREE_PATHS.fullmatch(path):
+        return BODY_MAX + CODE_FILE_BYTES * int(settings.BERTH_CODE_FILES)
     if CALL_PATHS.fullmatch(path):
         return int(settings.BERTH_CALL_MIB) * 2**20 + BODY_MAX
     return BATCH_MAX if is_batch(path) else BODY_MAX
