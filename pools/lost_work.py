@@ -60,7 +60,7 @@ RUNNING = compiled_once(lambda now: _running_work(_hosting_nodes(), now), planne
 RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once=False)
 
 
-class LazyWork(Mapping[int, Work]):
+class LazyLostWork(Mapping[int, Work]):
     """Result of `work_to_lose`, computed on first use because most passes drain no node."""
 
     def __init__(self, now: datetime) -> None:

@@ -12,7 +12,7 @@ from pools.engine.victims import NO_WORK, Work, disruption_reason, split_by_budg
 from pools.lost_work import work_to_lose
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
-from pools.reconciler.rows import build_fleet, load_living_nodes
+from pools.reconciler.rows import build_fleet, load_active_nodes
 
 PHRASES = {
     DisruptionReason.EMPTY: ("empty", "Empty nodes"),
@@ -37,7 +37,7 @@ class NodeToDrain:
 
 def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
     """Return the nodes in drain order, starting with those that are already draining."""
-    nodes, work = load_living_nodes(pool.pk), work_to_lose(now, pool)
+    nodes, work = load_active_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = build_fleet(pool, nodes, now).with_desired(desired)
     returning = max(0, desired - len(fleet.current))
@@ -66,7 +66,7 @@ def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
     """Return a sentence for each action that a budget blocks. No query is run if there are no budgets."""
     if not pool.disruption_budgets or pool.paused:
         return ()
-    nodes = load_living_nodes(pool.pk)
+    nodes = load_active_nodes(pool.pk)
     allowance, sentences = drain_allowance(pool, nodes, now), []
     if pool.nodes_desired < sum(node.state in (NodeState.READY, NodeState.CORDONED) for node in nodes):
         blocked = [entry for entry in list_nodes_to_drain(pool, pool.nodes_desired, now) if entry.blocked_by]

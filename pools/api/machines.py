@@ -21,7 +21,7 @@ from pools import joined_machines, services
 from pools.api.inventory import InventoryResponse, inventory_response
 from pools.api.pools import PoolView, ReasonBody
 from pools.models import JoinToken, Machine, NodePool
-from pools.services.machines import LIFETIME, MAX_LIFETIME, MAX_MACHINES, check_is_removable
+from pools.services.machines import LIFETIME, MAX_LIFETIME, MAX_MACHINES, check_removable
 
 NEWEST = Order("newest", ("issued_at", "id"), is_descending=True)
 BY_NAME = Order("name", ("name", "id"))
@@ -172,7 +172,7 @@ class RemoveMachine(MachineView):
     @idempotent
     def post(self, request: Request, name: str, machine: str) -> Response:
         target, reason = self.machine(name, machine), parse_body(request, ReasonBody).reason
-        check_is_removable(target)
+        check_removable(target)
         services.remove_machine(actor=self.actor, machine=target, at=timezone.now(), reason=reason)
         return Response(_machine_responses([self.machine(name, machine)])[0])
 

@@ -77,7 +77,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
+class CancelQueued:
     """Command to end these nodes, which are still in the provider's queue."""
 
     ordinals: tuple[int, ...]
@@ -102,7 +102,7 @@ class Step:
     blocked: tuple[int, ...] = ()
 
 
-Command = Order | Drain | Withdraw | UndoDrain
+Command = Order | Drain | CancelQueued | UndoDrain
 
 
 def next_step(
@@ -124,7 +124,7 @@ def next_step(
         commands.append(order)
     elif withdrawn := _surplus_in_queue(fleet):
         fleet = replace(fleet, pending=fleet.pending - set(withdrawn), queued=fleet.queued - set(withdrawn))
-        commands.append(Withdraw(withdrawn))
+        commands.append(CancelQueued(withdrawn))
     elif fleet.desired < len(fleet.current) and fleet.may_drain:
         chosen = surplus_nodes(fleet, work_to_lose or {})
         drainable, blocked = split_by_budget(chosen, work_to_lose or {}, allowance)

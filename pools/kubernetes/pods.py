@@ -17,7 +17,7 @@ from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.stream import LogFollowers, fetch_log
 from pools.kubernetes.manifests import pod_manifest, secret_manifests
 from pools.kubernetes.refusals import find_refusal, permanent_refusal, temporary_refusal
-from pools.kubernetes.reports import read_report, vanished_report
+from pools.kubernetes.reports import deleted_pod_report, read_report
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure, StartRefused
 from pools.runtimes.ledger import Ledger
 
@@ -141,7 +141,7 @@ class PodCalls:
                 return None
         return pod if cluster.mirror.is_own(pod) else None
 
-    def give_up(self, pod_id: str, cluster: Cluster, path: str, message: str) -> PodReport:
+    def fail_unplaceable(self, pod_id: str, cluster: Cluster, path: str, message: str) -> PodReport:
         """Give up a pod that does not fit on its node because foreign pods were placed there first."""
         text = f"the cluster's scheduler could not place the pod: {message}"
         report = PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
@@ -158,7 +158,7 @@ class PodCalls:
         pod_id = pod["metadata"]["name"]
         entry = self._ledger.find(pod_id)
         if entry is not None and entry.ended is None:
-            self.end(pod_id, self._given_up.get(pod_id) or vanished_report(pod))
+            self.end(pod_id, self._given_up.get(pod_id) or deleted_pod_report(pod))
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end.

@@ -38,7 +38,7 @@ def read_report(pod: Object) -> PodReport:
     return PodReport(PodState.STARTING, progress=_progress(pod, waiting))
 
 
-def vanished_report(pod: Object) -> PodReport:
+def deleted_pod_report(pod: Object) -> PodReport:
     """Return the report of a pod whose object was deleted, from its last state."""
     report = read_report(pod)
     if report.state is PodState.EXITED:

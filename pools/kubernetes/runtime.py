@@ -136,7 +136,7 @@ class KubernetesRuntime:
         if report.state is PodState.STARTING:
             message, since = unschedulable_message(pod)
             if message and since and self._is_overdue(pod_id, since):
-                return self._give_up(pod_id, message) or report
+                return self._fail_unplaceable(pod_id, message) or report
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
@@ -166,12 +166,12 @@ class KubernetesRuntime:
             return self._report(pod_id, pod)
         return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))
 
-    def _give_up(self, pod_id: str, message: str) -> PodReport | None:
+    def _fail_unplaceable(self, pod_id: str, message: str) -> PodReport | None:
         """End a pod that the cluster's scheduler cannot place. Return None while this is in progress."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         access, path = self._entry_access(entry), _path(entry, pod_id)
-        call = partial(self._pods.give_up, pod_id, access.cluster, path, message)
+        call = partial(self._pods.fail_unplaceable, pod_id, access.cluster, path, message)
         try:
             return access.cluster.worker.run(pod_id, "give up", call)
         except StillRunning:

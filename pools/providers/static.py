@@ -47,7 +47,7 @@ class StaticProvider:
             list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
             uses = list(_uses(order.pool).filter(client_token=order.client_token))
             if not uses:
-                uses = self._take_machines(order)
+                uses = self._assign_machines(order)
         message = "" if len(uses) >= order.count else self._shortage_message(order)
         return ProvisionResult(tuple(self._instances(uses)), message)
 
@@ -71,7 +71,7 @@ class StaticProvider:
         """Return an empty preview, because machines join a pool after its creation."""
         return Preview()
 
-    def _take_machines(self, order: ProvisionOrder) -> list[MachineUse]:
+    def _assign_machines(self, order: ProvisionOrder) -> list[MachineUse]:
         free = self._free_machines(order.pool)
         fitting = [machine for machine in free if _fits(machine, order.shape)][: order.count]
         if not fitting:

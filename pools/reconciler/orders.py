@@ -20,7 +20,7 @@ from pools.providers.base import (
 )
 from pools.reconciler import terminations
 from pools.reconciler.capacity import capacity_columns
-from pools.reconciler.rows import PassContext, load_living_nodes, lock_pool, record_error, retry_is_delayed
+from pools.reconciler.rows import PassContext, load_active_nodes, lock_pool, record_error, retry_is_delayed
 from pools.services.failed_boots import reset_failed_boots
 
 # After these errors, as after a crash, the call may have succeeded, so it is repeated with the same token.
@@ -97,7 +97,7 @@ def _record_result(
         pool = lock_pool(pool_id)
         if not _is_current(pool, order):
             return False
-        nodes = load_living_nodes(pool_id)
+        nodes = load_active_nodes(pool_id)
         fitting, surplus = _split_instances(order, result.instances, {node.ordinal for node in nodes})
         kind = ScalingKind.PROVISION if _is_new(pool, context) else ScalingKind.ADOPTED
         pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error

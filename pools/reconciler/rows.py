@@ -52,14 +52,14 @@ def load_pool(pool_id: int) -> NodePool:
     raise NodePool.DoesNotExist(f"There is no pool with the ID {pool_id}.")
 
 
-def load_living_nodes(pool_id: int) -> list[Node]:
+def load_active_nodes(pool_id: int) -> list[Node]:
     """Return the nodes that have not ended. Lost nodes are included, because they keep their ordinals."""
     return list(LIVING_NODES([pool_id]))
 
 
 def load_pool_nodes(pool: NodePool) -> list[Node]:
     """Return the nodes that have not ended, with `node.pool` set to this object to save queries."""
-    nodes = load_living_nodes(pool.pk)
+    nodes = load_active_nodes(pool.pk)
     for node in nodes:
         node.pool = pool
     return nodes

@@ -26,7 +26,7 @@ def terminate_finished(pool: NodePool, nodes: Iterable[Node], context: PassConte
         return False
     with context.fence():
         pool = lock_pool(pool.pk)
-        done = _end_rows(pool, context)
+        done = _mark_nodes_ended(pool, context)
     if done:
         terminate(pool, [node.instance_id for node in done], context)
     return bool(done)
@@ -46,7 +46,7 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext)
             record_error(lock_pool(pool.pk), f"terminate {', '.join(instance_ids)}", error, context.now)
 
 
-def _end_rows(pool: NodePool, context: PassContext) -> list[Node]:
+def _mark_nodes_ended(pool: NodePool, context: PassContext) -> list[Node]:
     """Mark finished nodes as ended, and return them, highest ordinals first.
 
     The lock excludes nodes whose drain was just reverted.

@@ -172,7 +172,7 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
     """
     if not measured.machine_id:
         return None
-    check_not_elsewhere(pool, measured)
+    check_no_other_pool(pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")
     former = rows.filter(pool=pool, machine_id=measured.machine_id).first()
     if former is None or former.departed_at is not None:
@@ -187,7 +187,7 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
     return former
 
 
-def check_not_elsewhere(pool: NodePool, measured: MachineReport) -> None:
+def check_no_other_pool(pool: NodePool, measured: MachineReport) -> None:
     """Raise Conflict if the machine belongs to another pool."""
     elsewhere = Machine.objects.filter(machine_id=measured.machine_id, departed_at=None).exclude(pool=pool)
     other = elsewhere.select_related("pool").first() if measured.machine_id else None

@@ -75,7 +75,7 @@ def delete_expired_tokens(*, before: datetime) -> int:
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
-def check_is_removable(machine: Machine) -> None:
+def check_removable(machine: Machine) -> None:
     """Raise Conflict for an SSH host, which is removed from the settings of its pool instead."""
     pool = machine.pool
     if pool.provider == NodePool.Provider.SSH:

@@ -123,7 +123,7 @@ def _next_scale_in_status(request: RequestFacts) -> RequestMove | None:
         if not draining:
             return RequestMove("REMOVING")
         stuck = tuple(engine.name for engine in draining if not engine.isolated)
-        return _keep_unisolated(request, stuck) if request.overdue and stuck else None
+        return _keep_routed_engines(request, stuck) if request.overdue and stuck else None
     if remaining and not request.overdue:
         return None
     ended = [engine for engine in request.engines if engine.state in ENDED]
@@ -134,7 +134,7 @@ def _next_scale_in_status(request: RequestFacts) -> RequestMove | None:
     )
 
 
-def _keep_unisolated(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
+def _keep_routed_engines(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
     message = f"The router did not stop sending requests to {', '.join(stuck)}, so they stay."
     to = "FAILED" if len(stuck) == len(request.engines) else ""
     return RequestMove(to, failure="router", message=message, give_up=stuck)

@@ -51,7 +51,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "lines": [(row, changes(row)) for row in listing.rows],
         "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
         "kinds": everything.order_by("object_type").values_list("object_type", flat=True).distinct(),
-        "narrowed": any(filters.values()),
+        "is_filtered": any(filters.values()),
     }
     return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")
 

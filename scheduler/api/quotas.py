@@ -94,12 +94,12 @@ class QuotaPreview(ApiView):
 
 
 class DepartmentQuota(quota_views.DepartmentQuota):
-    def find_unusual_values(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_quota_warnings(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
         return serialize_warnings(owner, pool)
 
 
 class ProjectQuota(quota_views.ProjectQuota):
-    def find_unusual_values(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_quota_warnings(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
         return serialize_warnings(owner, pool)
 
 

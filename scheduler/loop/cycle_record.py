@@ -207,7 +207,7 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
     log_context.bind_cycle(record.pk)
 
 
-def explain_more(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
+def write_more_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
     """Write the next batch of pending reasons after `record_cycle`. Return whether rows changed."""
     with fenced_transaction(context.held_lease, waits_for_disk=False):
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))

@@ -21,7 +21,7 @@ from berth.db.races import is_lost_race
 from berth.db.wake import wake
 from berth.server.tracing.spans import span
 from pools.engine.victims import Work
-from pools.lost_work import LazyWork
+from pools.lost_work import LazyLostWork
 from pools.models import NodePool
 from scheduler.engine.model import NodeState
 from scheduler.engine.plan import Bundle, Plan
@@ -34,11 +34,11 @@ from scheduler.loop.cycle_record import (
     CycleRun,
     CycleTimer,
     compose_reasons,
-    explain_more,
     prepare_snapshot,
     record_cycle,
     record_failure,
     store_snapshot,
+    write_more_reasons,
 )
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
@@ -255,7 +255,7 @@ class Loop:
                 self._try("snapshots", self._snapshot_step(run))
                 yield False
         while runs and self.memory.explanations.has_more:
-            yield bool(self._try("records", lambda: explain_more(runs[-1], self.context, self.memory)))
+            yield bool(self._try("records", lambda: write_more_reasons(runs[-1], self.context, self.memory)))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
     def _part_of(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
@@ -279,7 +279,7 @@ class Loop:
             newest = self._runs[-1]
             lease = self.context.held_lease
             self._try("demand", lambda: report_demand(newest.view, newest.plan.demand, lease))
-        work = LazyWork(now)
+        work = LazyLostWork(now)
         for pool in POOLS():
             if not self.context.leads():
                 break

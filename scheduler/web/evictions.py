@@ -56,7 +56,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "kinds": [kind for kind, _ in Eviction.KINDS],
         "pools": visible_pools(request.actor).order_by("name"),
         "projects": projects(request.actor),
-        "narrowed": any(filters.values()),
+        "is_filtered": any(filters.values()),
         "grid": build_matrix(totals_by_project_pair(rows)),
     }
     return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")

@@ -76,8 +76,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return file
     shown = group_by_top(listing, [top for top, _ in departments])
     few = sum(len(children) for _, children in shown) <= MAX_EXPANDED_PROJECTS
-    unfolded = request.GET.get("open", "")
-    tree = [(top, children, few or top.name == unfolded) for top, children in shown]
+    expanded = request.GET.get("open", "")
+    tree = [(top, children, few or top.name == expanded) for top, children in shown]
     every = [queue for top, children, is_open in tree for queue in (top, *(children if is_open else ()))]
     ends = [max(queue.quota or 0, queue.share, queue.requested, queue.allocated) for queue in every]
     scale = max(ends, default=0)
@@ -94,7 +94,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             for top, children, is_open in tree
         ],
         "few": few,
-        "unfolded": unfolded,
+        "expanded": expanded,
         "total": pool_capacity([pool]) if pool else None,
         "half_life": pool.half_life or (None if pool.window else HALF_LIFE) if pool else None,
     }

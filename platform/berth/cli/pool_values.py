@@ -180,7 +180,7 @@ class PoolValues:
         return {**values, **self._kubernetes(values), **read_ssh_values(self.hosts, self.key)}
 
     @property
-    def sets_parts(self) -> bool:
+    def has_individual_settings(self) -> bool:
         """Whether individual provider settings are set instead of the whole mapping."""
         keys = [entry.partition("=")[0] for entry in self.sets or ()]
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)

@@ -194,7 +194,7 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
     files: list[LocalFile] = []
     problems: list[Problem] = []
     for path in paths:
-        file, reason = _examine_one(root, path)
+        file, reason = _inspect_file(root, path)
         if reason:
             problems.append(_problem(reason, path))
         elif file is not None:
@@ -206,7 +206,7 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
     return files
 
 
-def _examine_one(root: Path, path: str) -> tuple[LocalFile | None, str]:
+def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
     """Return the file, or None if Git lists a file that was deleted, and why it cannot be sent."""
     if reason := path_problem(path):
         return None, reason

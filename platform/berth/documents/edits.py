@@ -35,7 +35,7 @@ def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequenc
         before = value_at(read_text(text), at)
         if isinstance(before, dict) and isinstance(value, dict) and value:
             return _edit_keys(text, at, before, value, order)
-        if isinstance(before, list) and isinstance(value, list) and _begins_with_remaining(before, value):
+        if isinstance(before, list) and isinstance(value, list) and _starts_with_shared_items(before, value):
             return _edit_items(text, at, before, value, order)
         return _edit_one(text, at, value, order)
     except EDIT_ERRORS:
@@ -81,7 +81,7 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
     return changed
 
 
-def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
+def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
     """Return whether all items are scalars and `value` begins with the items that it shares with `before`, in
     order.
     """

@@ -34,11 +34,11 @@ def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
         "devices": devices,
         "gpu_model": gpus[0]["name"] if gpus else "",
         "machine_id": machine_id(),
-        "inventory": take_inventory(gpus),
+        "inventory": collect_inventory(gpus),
     }
 
 
-def take_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
+def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
     """Return properties of the machine that admins see but that do not affect placement."""
     disk = os.statvfs(os.path.dirname(STATE))
     return {

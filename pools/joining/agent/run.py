@@ -7,7 +7,7 @@ import sys
 
 from .allocation import INSTANCE_ID, EndSignals, JobEnds, allocated_gpus
 from .ec2 import detect_interruption, get_metadata
-from .hardware import measure, query_gpus, take_inventory
+from .hardware import collect_inventory, measure, query_gpus
 from .scripts import EnvironmentScript, StartScript
 from .server import MachineRejected, Server
 from .state import load_secret, store_secret
@@ -43,7 +43,7 @@ def run(server: Server, pool: str) -> None:
             body: dict[str, object] = {
                 "interruption": _interruption(signals, ec2_instance_id),
                 "booted": environment.report(), "started": start.report(),
-                "inventory": {**take_inventory(gpus), "upgrade_error": upgrade.error},
+                "inventory": {**collect_inventory(gpus), "upgrade_error": upgrade.error},
             }  # fmt: skip
             answer = server.send("machines/call", body, secret)
             environment.follow(answer)

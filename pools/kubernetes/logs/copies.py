@@ -59,13 +59,13 @@ class LogCopies:
                     self._store(pod_id, position)
                     self._trim(pod_id)
                 elif is_cut and position.since and fetched.startswith(position.since[:19].encode()):
-                    position = self._skip_second(pod_id, fd, position)
+                    position = self._skip_to_next_second(pod_id, fd, position)
                 else:
                     return self.path(pod_id)
                 if not is_cut:
                     return self.path(pod_id)
 
-    def _skip_second(self, pod_id: str, fd: int, position: Position) -> Position:
+    def _skip_to_next_second(self, pod_id: str, fd: int, position: Position) -> Position:
         """Continue at the next second, because the API would repeat the first lines of this one."""
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"

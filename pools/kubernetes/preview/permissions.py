@@ -62,17 +62,17 @@ REVIEW = Permission("create", "selfsubjectaccessreviews", "check permissions", "
 def find_missing(api: Api) -> list[Permission]:
     """Return the permissions that the account lacks. Raises ApiError or Unreachable."""
     try:
-        is_allowed = _review(api, PERMISSIONS[0])
+        is_allowed = _is_granted(api, PERMISSIONS[0])
     except ApiError as error:
         if error.status == 403:
             return [REVIEW]
         raise
     with ThreadPoolExecutor(THREADS) as threads:
-        others = list(threads.map(lambda permission: _review(api, permission), PERMISSIONS[1:]))
+        others = list(threads.map(lambda permission: _is_granted(api, permission), PERMISSIONS[1:]))
     return [each for each, allowed in zip(PERMISSIONS, [is_allowed, *others], strict=True) if not allowed]
 
 
-def _review(api: Api, permission: Permission) -> bool:
+def _is_granted(api: Api, permission: Permission) -> bool:
     """Return whether the account has the permission in all namespaces."""
     resource, _, subresource = permission.resource.partition("/")
     attributes = {

@@ -65,7 +65,7 @@ class AwsProvider:
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with provider_errors():
             pool_tags = tags.tags_for_pool(self.installation, pool)
-            descriptions = self._living_or_interrupted(pool_tags)
+            descriptions = self._billable_or_interrupted(pool_tags)
             spot_ids = {
                 description["InstanceId"] for description in descriptions if instances.is_spot(description)
             }
@@ -125,7 +125,7 @@ class AwsProvider:
         )
         return {description["InstanceId"]: description for description in descriptions}
 
-    def _living_or_interrupted(self, wanted_tags: Mapping[str, str]) -> list[instances.Description]:
+    def _billable_or_interrupted(self, wanted_tags: Mapping[str, str]) -> list[instances.Description]:
         """Return the instances that may cost money, and spot instances that EC2 has interrupted."""
         buys_spot = self.settings.purchase != "on_demand"
         descriptions = self._descriptions(wanted_tags, include_terminated=buys_spot)

@@ -83,7 +83,7 @@ class PilotJob:
         return f"{self.job_id}-{self.name.token[:8]}"
 
     @property
-    def is_living(self) -> bool:
+    def is_active_job(self) -> bool:
         return self.state in (*QUEUED_STATES, *STARTING_STATES, *RUNNING_STATES, *UNUSABLE_STATES)
 
 
@@ -145,7 +145,7 @@ def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
 
 
 def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
-    if job.is_living and job.time_limit is not None and job.time_limit <= notice_lead:
+    if job.is_active_job and job.time_limit is not None and job.time_limit <= notice_lead:
         limit, lead = format_duration(job.time_limit), format_duration(notice_lead)
         message = (
             f"the time limit of Slurm job {job.job_id} is {limit}, which leaves no time for work: the end is "

@@ -55,7 +55,7 @@ class SlurmProvider:
             return ProvisionResult(existing)
         if order.is_repeated and (ended := self._ended_instances(order)):
             return ProvisionResult(ended)
-        message = self._submit(order, [job.name for job in listed if job.is_living])
+        message = self._submit(order, [job.name for job in listed if job.is_active_job])
         created = self._order_instances(order, self._all_jobs())
         if not created:
             raise ProviderError(ProviderErrorKind.TIMEOUT, "Slurm does not list the submitted jobs yet")
@@ -66,7 +66,7 @@ class SlurmProvider:
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Cancel jobs of this pool and installation that still exist. Ignore all other IDs."""
-        living = [job for job in self._jobs(pool) if job.is_living and job.instance_id in instance_ids]
+        living = [job for job in self._jobs(pool) if job.is_active_job and job.instance_id in instance_ids]
         if not living:
             return
         ids, names = [job.job_id for job in living], [job.name for job in living]
@@ -103,7 +103,7 @@ class SlurmProvider:
         return f"Slurm accepted {accepted} of {order.count}: {clean(result.stderr)}"
 
     def _order_instances(self, order: ProvisionOrder, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
-        jobs_of_pool = self._of_pool(order.pool, listed)
+        jobs_of_pool = self._jobs_in_pool(order.pool, listed)
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
@@ -124,9 +124,9 @@ class SlurmProvider:
 
     def _jobs(self, pool: str) -> list[PilotJob]:
         """Return the pool's jobs, including those that ended recently."""
-        return self._of_pool(pool, self._all_jobs())
+        return self._jobs_in_pool(pool, self._all_jobs())
 
-    def _of_pool(self, pool: str, listed: Iterable[PilotJob]) -> list[PilotJob]:
+    def _jobs_in_pool(self, pool: str, listed: Iterable[PilotJob]) -> list[PilotJob]:
         return [job for job in listed if (job.name.installation, job.name.pool) == (self.installation, pool)]
 
     def _all_jobs(self) -> list[PilotJob]:

@@ -98,7 +98,7 @@ class ImagePull:
     def _pull_once(self) -> PullError | None:
         self._report("asking the registry for the image")
         progress = Progress(self._podman.temporary, self._layer_sizes())
-        silence = Silence(self._silence)
+        silence = StallTimer(self._silence)
 
         def watch(pid: int) -> None:
             if progress.has_advanced(pid):
@@ -169,7 +169,7 @@ class ImagePull:
         return record
 
 
-class Silence:
+class StallTimer:
     """Time since a pull last made progress, limited to `seconds`."""
 
     def __init__(self, seconds: float) -> None:

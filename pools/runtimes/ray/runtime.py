@@ -77,7 +77,7 @@ class RayRuntime:
             self._jobs(node).submit(
                 self._prefix + order.pod_id, entrypoint, labels=labels, devices=_device_resources(order, node)
             )
-        self._watch.poll_soon()
+        self._watch.request_poll()
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         if self.ledger.log_path(pod_id).exists():
@@ -95,7 +95,7 @@ class RayRuntime:
                 if entry.received:
                     raise
                 self.ledger.stop_before_start(pod_id)
-            self._watch.poll_soon()
+            self._watch.request_poll()
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._nodes_by_instance()

@@ -36,7 +36,7 @@ class PodWatcher:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
 
-    def poll_soon(self) -> None:
+    def request_poll(self) -> None:
         self._soon.set()
 
     def _run(self) -> None:

@@ -35,9 +35,9 @@ class PodLog:
         # Record the hole before punching it, so that readers never see an unrecorded hole.
         record = [("start", str(self.head)), ("end", str(self.gap_end))]
         write_record(f"{self.path}.gap", record, durable=False)
-        self._punch()
+        self._punch_hole()
 
-    def _punch(self) -> None:
+    def _punch_hole(self) -> None:
         """Punch the hole. On file systems that do not support holes, the log keeps growing."""
         import ctypes
 

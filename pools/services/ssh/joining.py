@@ -14,7 +14,7 @@ from pools.models.scaling import ScalingKind
 from pools.services.joining import (
     JOIN_REFUSED,
     MachineReport,
-    check_not_elsewhere,
+    check_no_other_pool,
     has_changed,
     store_machine,
 )
@@ -53,7 +53,7 @@ def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Mac
     Raises Conflict if the machine belongs to another pool, or to another host or a join token of
     this pool.
     """
-    check_not_elsewhere(host.pool, measured)
+    check_no_other_pool(host.pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")
     same = (
         rows.filter(pool=host.pool, machine_id=measured.machine_id).first() if measured.machine_id else None

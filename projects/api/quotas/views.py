@@ -64,7 +64,7 @@ class QuotaDetail(ApiView):
     def owner(self, name: str) -> Tenant:
         raise NotImplementedError
 
-    def find_unusual_values(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_quota_warnings(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
         """Return warnings about unusual values. The scheduler's views implement this."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class QuotaDetail(ApiView):
             values=parse_document(request),
             expected_version=expected,
         )
-        warnings = self.find_unusual_values(owner, node_pool)
+        warnings = self.find_quota_warnings(owner, node_pool)
         stored = StoredQuotaResponse(**dict(serialize_quota(quota)), warnings=warnings)
         tag = etag(quota.version)
         if existing is None:

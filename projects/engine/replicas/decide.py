@@ -129,7 +129,7 @@ def _lower_to_maximum(
         return _hold_decision(
             fleet, f"the {fleet.initial} initial engines are never removed", HoldReason.INITIAL_ENGINES, None
         )
-    if not _all_report(evaluated):
+    if not _all_engines_report(evaluated):
         return _hold_decision(
             fleet, "not all engines report metrics, so none is removed", HoldReason.BLIND, None
         )
@@ -187,7 +187,7 @@ def _scale_in(
 
 
 def _no_action(evaluated: tuple[Condition, ...], fleet: Fleet) -> Decision:
-    if not _all_report(evaluated):
+    if not _all_engines_report(evaluated):
         return _hold_decision(fleet, "not all engines report metrics", HoldReason.BLIND, None)
     return Decision(Action.NONE, 0, fleet.engines, "no conditions met")
 
@@ -197,7 +197,7 @@ def _hold_decision(fleet: Fleet, reason: str, held: HoldReason, intended: Decisi
     return Decision(Action.NONE, 0, fleet.engines, reason, met_conditions, held)
 
 
-def _all_report(evaluated: tuple[Condition, ...]) -> bool:
+def _all_engines_report(evaluated: tuple[Condition, ...]) -> bool:
     """Return whether all engines report the two metrics that every kind of engine supports."""
     required = [condition for condition in evaluated if condition.name in {"token_usage_low", "no_queue"}]
     return all(condition.is_met is not None for condition in required)

@@ -16,7 +16,7 @@ class Waiting:
     numbers: Mapping[str, int]
 
 
-def explain_waiting(task: Workload) -> Waiting:
+def explain_held_task(task: Workload) -> Waiting:
     """Return why a held task has not been released yet, based on the current counts of its array."""
     array = task.array
     assert array is not None

@@ -51,14 +51,14 @@ def submit_batch(
     with transaction.atomic():
         view = SubmissionView(with_roles(actor), locks=True)
         drafts = _prepare(view, documents, now or timezone.now())
-        _refuse_if(atomic, drafts)
+        _reject_atomic_batch(atomic, drafts)
         accepted = [draft for draft in drafts if isinstance(draft, Draft)]
         stored = iter(store_drafts(view, accepted))
         items = [
             BatchItem(error=draft) if isinstance(draft, BerthError) else _to_item(draft, next(stored))
             for draft in drafts
         ]
-        _refuse_if(atomic, [item.error for item in items])
+        _reject_atomic_batch(atomic, [item.error for item in items])
     return items
 
 
@@ -67,8 +67,8 @@ def check_batch(
 ) -> list[BatchItem]:
     """Check the documents like `submit_batch`, without storing anything."""
     view = SubmissionView(with_roles(actor))
-    drafts = _refuse_taken_names(_prepare(view, documents, now or timezone.now()))
-    _refuse_if(atomic, drafts)
+    drafts = _reject_duplicate_names(_prepare(view, documents, now or timezone.now()))
+    _reject_atomic_batch(atomic, drafts)
     warnings = iter(collect_warnings(view, [draft for draft in drafts if isinstance(draft, Draft)]))
     return [
         BatchItem(error=draft) if isinstance(draft, BerthError) else BatchItem(warnings=next(warnings))
@@ -120,7 +120,7 @@ def _to_item(draft: Draft, submission: Submission | None) -> BatchItem:
     return BatchItem(submission, warnings=submission.warnings)
 
 
-def _refuse_taken_names(drafts: Sequence[Draft | BerthError]) -> list[Draft | BerthError]:
+def _reject_duplicate_names(drafts: Sequence[Draft | BerthError]) -> list[Draft | BerthError]:
     """Replace drafts whose name belongs to a live workload or an earlier draft with errors."""
     workloads = [draft.workload for draft in drafts if isinstance(draft, Draft)]
     live = Workload.objects.exclude(phase__in=ENDED_PHASES).filter(
@@ -138,7 +138,7 @@ def _refuse_taken_names(drafts: Sequence[Draft | BerthError]) -> list[Draft | Be
     return checked
 
 
-def _refuse_if(atomic: bool, outcomes: Sequence[object]) -> None:
+def _reject_atomic_batch(atomic: bool, outcomes: Sequence[object]) -> None:
     """In an atomic batch, raise Invalid with the problems of all refused documents, if there are any."""
     errors = [(index, error) for index, error in enumerate(outcomes) if isinstance(error, BerthError)]
     if atomic and errors:

@@ -83,7 +83,7 @@ class SGLangRouter:
             raise ServingError(
                 ErrorKind.UNREADABLE, self.address, "the router returned an invalid worker list"
             )
-        return {_normalize_or_keep(str(worker.get("url", ""))): worker for worker in info}
+        return {_normalize_if_valid(str(worker.get("url", ""))): worker for worker in info}
 
     def _wait_until(self, is_done: Callable[[dict[str, dict[str, Any]]], bool], reason: str) -> None:
         """Wait until the router has completed a change. Raises ServingError with TIMEOUT."""
@@ -118,14 +118,14 @@ class SGLangRouter:
             raise ServingError(
                 ErrorKind.UNREADABLE, self.address, "the router returned an invalid worker list"
             )
-        return {_normalize_or_keep(url) for url in urls}
+        return {_normalize_if_valid(url) for url in urls}
 
 
 def _parse_worker(address: str, info: dict[str, Any]) -> Worker:
     return Worker(address, healthy=info.get("is_healthy") is True, model=str(info.get("model_id", "")))
 
 
-def _normalize_or_keep(url: str) -> str:
+def _normalize_if_valid(url: str) -> str:
     """Return the normalized URL, or the URL itself if it is not a valid address."""
     try:
         return normalize(url)

@@ -72,11 +72,11 @@ class QuotaForm(Form):
         return {
             "gpu": data["gpu"],
             "cpu": data["cpu"],
-            "memory_mib": _to_whole(data["memory_mib"]),
+            "memory_mib": _to_number_or_none(data["memory_mib"]),
             "limit": {
                 "gpu": data["limit_gpu"],
                 "cpu": data["limit_cpu"],
-                "memory_mib": _to_whole(data["limit_memory_mib"]),
+                "memory_mib": _to_number_or_none(data["limit_memory_mib"]),
             },
             "weight": weight,
             "rank": data["rank"],
@@ -128,7 +128,7 @@ def list_differences(form: QuotaForm) -> Iterator[tuple[str, str, str]]:
             yield str(form.fields[name].label), _displayed_value(stored_value), _displayed_value(inputs)
 
 
-def _to_whole(number: float | None) -> float | None:
+def _to_number_or_none(number: float | None) -> float | None:
     return None if number is None else _to_number(number)
 
 

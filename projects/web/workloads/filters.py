@@ -47,7 +47,7 @@ class Filters:
     mine: bool
 
     @property
-    def narrowed(self) -> bool:
+    def is_filtered(self) -> bool:
         return any((self.project, self.pool, self.kind, self.reason, self.search, self.mine))
 
 

@@ -34,7 +34,7 @@ def clear_hold(board: Board) -> None:
     cycle.backfill_hold, cycle.find_hold, cycle.overdue, cycle.hold_searches = None, None, [], 0
 
 
-def hold_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
+def hold_nodes_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold nodes for the first of these groups, in queue order, that is eligible for a hold.
 
     The search runs only when a decision depends on held nodes, which is rare on a full board.
@@ -109,7 +109,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
             if not fits_within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
                 continue
             search = _HoldSearch(board, gang, bound)
-            hold = search.by_end(declared_only) or (None if declared_only else search.by_node())
+            hold = search.hold_until_known_end(declared_only) or (None if declared_only else search.by_node())
             board.rewind(start)
             if hold is not None:
                 return hold
@@ -142,7 +142,7 @@ class _HoldSearch:
         self._removes_immediately = any(account.has_limit for account in gang.account.path[1:])
         self._tries = self._skipped = 0
 
-    def by_end(self, declared_only: bool) -> NodeHold | None:
+    def hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
         """Return a hold until the earliest known end after which the gang fits."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)

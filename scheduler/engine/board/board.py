@@ -242,7 +242,7 @@ class Board:
         touched = {move.gang.name for move in self._log}
         for part, index in self._blocked_indices:
             part.used.discard(index)
-            part.vacate(index)
+            part.release_index(index)
         self._blocked_indices.clear()
         self.rewind(0)
         self._new_placements.clear()
@@ -273,7 +273,7 @@ class Board:
         self.nodes.release(i, pod.devices, pod.milli, part.request)
         self._charge_pod(gang, part, pod, -1)
         del part.live[pod.index]
-        part.vacate(pod.index)
+        part.release_index(pod.index)
         del self.on_node[i][id(pod)]
         gang.pod_count -= 1
         gang.gang_victim = None

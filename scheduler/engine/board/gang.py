@@ -74,7 +74,7 @@ class BoardRole:
             self._first += 1
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
 
-    def vacate(self, index: int) -> None:
+    def release_index(self, index: int) -> None:
         """Record that an index may be free again."""
         self._first = min(self._first, index)
 
@@ -161,7 +161,7 @@ class Gang:
         self.non_preemptible = not workload.preemptible
         self.parts = parts
         self.pod_count = 0  # number of pods on the board
-        self.simple = _is_simple(workload.tree)
+        self.simple = _has_one_arrangement(workload.tree)
         self.is_elastic = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
@@ -252,12 +252,12 @@ def _board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
     return BoardGroup(group.need, children, group.topology)
 
 
-def _is_simple(group: Group) -> bool:
+def _has_one_arrangement(group: Group) -> bool:
     """Return whether there is only one arrangement: no optional children and no topology constraints."""
     if group.topology is not None or group.need < len(group.children):
         return False
     for child in group.children:
-        if child.topology is not None or (isinstance(child, Group) and not _is_simple(child)):
+        if child.topology is not None or (isinstance(child, Group) and not _has_one_arrangement(child)):
             return False
     return True
 

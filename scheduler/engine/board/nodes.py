@@ -75,7 +75,7 @@ class Nodes:
         self._shared: set[int] = set()
 
     @property
-    def by_whole(self) -> list[list[int]]:
+    def by_free_devices(self) -> list[list[int]]:
         """Ready nodes by their number of whole free devices, kept up to date after the first use."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
@@ -88,7 +88,7 @@ class Nodes:
     @property
     def shared(self) -> set[int]:
         """Ready nodes with a partly free device."""
-        return self._shared if self.by_whole else set()
+        return self._shared if self.by_free_devices else set()
 
     def _update_shared(self, i: int) -> None:
         for free in self.devices[i]:

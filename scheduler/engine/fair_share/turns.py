@@ -70,7 +70,7 @@ class TurnTaking:
             return own_queue, victim_queue
         return self._gang.account.turn_queue(self.kind), project.turn_queue(self.kind)
 
-    def may_owe_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
+    def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Return whether the victim queue has used more and the preemptor may exceed its shares.
 
         Pending gangs are tried in order of relative usage, so the gangs ahead of this one could not be
@@ -81,9 +81,9 @@ class TurnTaking:
         path = self._gang.account.path
         return all(account in self._may_exceed_share for account in path[: path.index(own_queue) + 1])
 
-    def owes_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
+    def must_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the victim queue has had its turn, so that it can lose this amount."""
-        return self._has_had_its_turn(own_queue, victim_queue, max(amount, self._requested))
+        return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
     def may_lose(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the victim queue may lose this amount. The queue must be above its share.
@@ -93,7 +93,7 @@ class TurnTaking:
         preemptor's queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
-            return self.owes_turn(own_queue, victim_queue, amount)
+            return self.must_yield_turn(own_queue, victim_queue, amount)
         deserved = max(
             victim_queue.quota[self.kind], victim_queue.share[self.kind] + victim_queue.rounded_off[self.kind]
         )
@@ -107,7 +107,9 @@ class TurnTaking:
         excess = more + min(queue.allocated[self.kind] - queue.quota[self.kind] for queue in queues)
         return excess * self._levels[own_queue].usage_per_unit[account] if excess > 0 else 0.0
 
-    def _has_had_its_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> bool:
+    def _usage_gap_justifies_transfer(
+        self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int
+    ) -> bool:
         """Return whether relative usage differs enough to justify transferring this amount."""
         (used, mean, at_reset), less = (
             victim_queue.relative_usage[self.kind],

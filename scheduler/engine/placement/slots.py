@@ -210,14 +210,14 @@ def _candidates(
 
 
 def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
-    for bucket in nodes.by_whole[count:]:
+    for bucket in nodes.by_free_devices[count:]:
         yield from bucket
 
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
     """Yield the nodes with room for a fraction of a device, those with a shared device first."""
     yield from sorted(nodes.shared, key=_packing_key(nodes, part))
-    for bucket in nodes.by_whole:
+    for bucket in nodes.by_free_devices:
         yield from bucket
 
 

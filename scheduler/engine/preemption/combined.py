@@ -48,7 +48,7 @@ def evict_and_move(
             outcome = (
                 _place_by_moves(selection, arrangement)
                 if may_move
-                else _place_beside_others(selection, start, arrangement)
+                else _place_after_evictions(selection, start, arrangement)
             )
             if outcome is not None:
                 return selection, outcome
@@ -92,7 +92,9 @@ def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple
     )
 
 
-def _place_beside_others(selection: VictimSelection, start: int, arrangement: Arrangement) -> Outcome | None:
+def _place_after_evictions(
+    selection: VictimSelection, start: int, arrangement: Arrangement
+) -> Outcome | None:
     """Place the arrangement without moves after the selected victims have been removed."""
     board, gang = selection.board, selection.policy.gang
     if not find_room(board, gang, arrangement, Horizon.LEAVING):

@@ -74,7 +74,7 @@ def _items(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
     board, preemptor = selection.board, selection.policy.gang
     items = [_Item(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)]
     items += [
-        _Item(victim.gang, part, pod, _has_to_stay(board, victim.gang, part, pod))
+        _Item(victim.gang, part, pod, _must_stay(board, victim.gang, part, pod))
         for victim in selection.selected
         for part, pod in victim.pods
     ]
@@ -82,7 +82,7 @@ def _items(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
     return items
 
 
-def _has_to_stay(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
+def _must_stay(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
     is_bound = part.role.spread_per_node is not None or bool(scopes_above(gang, part))
     return is_bound or board.is_newly_placed(pod)
 

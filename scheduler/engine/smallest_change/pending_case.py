@@ -45,7 +45,7 @@ class PendingCase:
         return frozenset(blocker.reason for blocker in self.refusal.blockers)
 
     @property
-    def is_held_back(self) -> bool:
+    def is_blocked(self) -> bool:
         """Return whether the workload may not start yet, regardless of its queues and nodes."""
         return bool(self.reasons & HELD_BACK)
 

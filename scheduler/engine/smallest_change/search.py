@@ -92,7 +92,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
-    return () if case.is_held_back and stage is not own_changes.own_wait_end else stage(case)
+    return () if case.is_blocked and stage is not own_changes.own_wait_end else stage(case)
 
 
 def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:

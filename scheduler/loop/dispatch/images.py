@@ -112,7 +112,7 @@ def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext
         finished = by_digest | dict(context.images.take_results(unresolved.keys()))
         _record({key: (unresolved[key], result) for key, result in finished.items()}, now, context)
     credentials: Credentials = {}
-    images = {run.pod.workload_id: _ready_or_reason(run, credentials, now, context) for run in runs.values()}
+    images = {run.pod.workload_id: _image_or_reason(run, credentials, now, context) for run in runs.values()}
     return RunImages(
         {pk: image for pk, image in images.items() if isinstance(image, ReadyImage)},
         {pk: reason for pk, reason in images.items() if isinstance(reason, str)},
@@ -132,7 +132,7 @@ def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[Ru
     return runs
 
 
-def _ready_or_reason(
+def _image_or_reason(
     run: _Run, credentials: Credentials, now: datetime, context: SchedulerContext
 ) -> ReadyImage | str:
     """Return the run's image, or why it is not available yet. Start a lookup if one is due."""

@@ -33,12 +33,12 @@ def handle_refusals(
 
     `refused` contains the refusals by pod. `starting` contains all starting pods.
     """
-    _note_refusals(starting, tried, refused.keys(), now, context.sent)
+    _record_refusals(starting, tried, refused.keys(), now, context.sent)
     messages = {pod.workload_id: refused[pod.pk] for pod in reversed(tried) if pod.pk in refused}
     _release_refused(messages, now, context)
 
 
-def _note_refusals(
+def _record_refusals(
     starting: Collection[Pod], tried: Collection[Pod], refused: Collection[uuid.UUID], now: datetime,
     sent: SentCommands,
 ) -> None:  # fmt: skip

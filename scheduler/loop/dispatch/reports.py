@@ -94,7 +94,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
         for pod in pods
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
-    left, changes = _take_first(changes)
+    left, changes = _limit_changes(changes)
     show_messages(progress_messages(pods, reports, now, context), now, context)
     to_evaluate = set(workloads_to_evaluate())
     affected = {change.pod.workload_id for change in changes} | to_evaluate
@@ -147,7 +147,7 @@ def _record_separately(
     return rejections, notes
 
 
-def _take_first(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
+def _limit_changes(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
     """Return the number of changes left for the next tick, and the changes for this tick.
 
     A workload's changes stay together, because its outcome depends on which of its pods have

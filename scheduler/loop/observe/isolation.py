@@ -40,7 +40,7 @@ def reported_missing_features(report: Report | None) -> Features:
     return features
 
 
-def expected_to_lack(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
+def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
     """Return the features that all reporting nodes of a pool lack, by pool.
 
     New nodes will probably lack them too.

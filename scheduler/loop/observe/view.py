@@ -10,7 +10,7 @@ from pools.models import NodePool
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.image_policies import ImagePolicies
-from scheduler.loop.observe.isolation import ServedProjects, expected_to_lack, local_pools
+from scheduler.loop.observe.isolation import ServedProjects, local_pools, missing_features_by_pool
 from scheduler.loop.observe.live_workloads import LiveWorkloads, ObservationValues
 from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
@@ -66,7 +66,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     queues = load_queues(now, pools.values(), cache.runtimes.at(now) if holds_nodes else None)
     node_names = {node.pk: node.name for node in nodes}
     served = ServedProjects(nodes, local_pools(pools.values()))
-    lacking = expected_to_lack(nodes)
+    lacking = missing_features_by_pool(nodes)
     live = cache.workloads
     live.observe(ObservationValues(now, queues, ImagePolicies(pools.values()), node_names, specs))
     return ClusterView(

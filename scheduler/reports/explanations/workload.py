@@ -13,7 +13,7 @@ from berth.core.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota, Workload
-from projects.services.arrays.waiting import explain_waiting
+from projects.services.arrays.waiting import explain_held_task
 from projects.services.workloads.bursting import burst_sentence
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
@@ -58,7 +58,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         now or timezone.now(),
     )
     if workload.held:
-        waiting = explain_waiting(workload)
+        waiting = explain_held_task(workload)
         stored = {
             "blockers": [{"reason": workload.reason, "message": waiting.message, "numbers": waiting.numbers}]
         }

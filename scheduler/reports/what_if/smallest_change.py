@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from berth.core.amounts import MILLI
 from projects.models import Phase, Workload
-from projects.services.arrays.waiting import explain_waiting
+from projects.services.arrays.waiting import explain_held_task
 from scheduler.engine.layout.carry_over import is_same_cluster
 from scheduler.engine.model import Snapshot
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
@@ -56,7 +56,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
         sentence = SENTENCES_BY_PHASE.get(Phase(workload.phase), NOT_PENDING)
         return ChangeAnswer(Outcome.NOT_NEEDED, sentence)
     if workload.held:
-        return ChangeAnswer(Outcome.NO_CHANGE, explain_waiting(workload).message)
+        return ChangeAnswer(Outcome.NO_CHANGE, explain_held_task(workload).message)
     at = now or timezone.now()
     with shared_cache() as cache:
         view = observe(at, SPEC_CACHE, cache.observations)

@@ -29,7 +29,7 @@ class Progress:
     cycles: int
 
 
-class Player:
+class ReplayRun:
     """Replay in progress."""
 
     def __init__(

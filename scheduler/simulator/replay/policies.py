@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from berth.core.backports import StrEnum
 from scheduler.simulator.replay.baselines import FifoPolicy
-from scheduler.simulator.replay.player import Player, Progress
+from scheduler.simulator.replay.player import Progress, ReplayRun
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace, split_by_project
 
@@ -28,7 +28,9 @@ def play(
     Static policies replay one project after the other, each on its own nodes.
     """
     if policy is Policy.FAIR:
-        yield from Player(trace, records, min_cycle_seconds=min_cycle_seconds, checkpoint=checkpoint).play()
+        yield from ReplayRun(
+            trace, records, min_cycle_seconds=min_cycle_seconds, checkpoint=checkpoint
+        ).play()
         return
     skip = policy in (Policy.SKIP, Policy.STATIC_SKIP)
     parts = split_by_project(trace) if policy in (Policy.STATIC_FIFO, Policy.STATIC_SKIP) else (trace,)

@@ -87,7 +87,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "zone": reader_zone(request).key,
         "may_edit": any(row.editable for row in grid.rows),
         "may_administer": administers,
-        "narrowed": bool(query.search or query.within),
+        "is_filtered": bool(query.search or query.within),
     }
     part = "scheduler/quotas/grid_rows.html" if "rows" in request.GET else "scheduler/quotas/grid_table.html"
     response = page(request, "scheduler/quotas/grid.html", context, inner=part)

@@ -79,8 +79,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         top.children = children
     tree = [top for top, _ in branches_]
     few = sum(len(top.children) for top in tree) <= MAX_EXPANDED_PROJECTS
-    unfolded = request.GET.get("open", "")
-    shown = [(top, permissions(request.actor, top), few or top.owner.name == unfolded) for top in tree]
+    expanded = request.GET.get("open", "")
+    shown = [(top, permissions(request.actor, top), few or top.owner.name == expanded) for top in tree]
     context = {
         "listing": listing,
         "pools": pools,

@@ -52,7 +52,7 @@ class PendingReasons:
     parts: tuple[tuple[str, datetime, timedelta], ...]
 
     @property
-    def is_summed(self) -> bool:
+    def is_summarized(self) -> bool:
         return len(self.parts) > MAX_LISTED_REASONS
 
 

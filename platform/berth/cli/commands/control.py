@@ -58,7 +58,7 @@ def cancel(workloads: Targets, output: OutputOption = Output.TABLE) -> None:
         assert target.workload is not None
         return client.workloads.cancel(target.workload.id)
 
-    _act_on_each(workloads, output, act, "cancelled")
+    _apply_to_targets(workloads, output, act, "cancelled")
 
 
 def retry(
@@ -84,7 +84,7 @@ def retry(
     def act(client: "Client", target: Target) -> "Change":
         return client.arrays.retry(*_array_and_indexes(target), dry_run=dry_run)
 
-    _act_on_each(arrays, output, act, "to be submitted again" if dry_run else "submitted again")
+    _apply_to_targets(arrays, output, act, "to be submitted again" if dry_run else "submitted again")
 
 
 def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
@@ -155,14 +155,14 @@ def _act_on_workloads(
         assert target.workload is not None
         return act_on(client, target.workload)
 
-    _act_on_each(references, output, act, "", find=_find_workload)
+    _apply_to_targets(references, output, act, "", find=_find_workload)
 
 
 def _find_workload(client: "Client", reference: str) -> Target:
     return Target(client.workloads.find(reference))
 
 
-def _act_on_each(
+def _apply_to_targets(
     references: list[str],
     output: Output,
     act: Callable[["Client", Target], "Change"],

@@ -64,7 +64,7 @@ def edit(
             edited = client.workloads.edit(target.id, patch, version=target.version, dry_run=dry_run)
         except Exception:
             if text:
-                _keep(text, target)
+                _save_rejected_document(text, target)
             raise
     if output.is_data:
         show_data(edited.plain(), output)
@@ -109,11 +109,11 @@ def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
     try:
         return text, read_document(text)
     except BerthError as error:
-        _keep(text, workload)
+        _save_rejected_document(text, workload)
         raise BadInput(error.detail) from None
 
 
-def _keep(text: str, workload: "WorkloadDetail") -> None:
+def _save_rejected_document(text: str, workload: "WorkloadDetail") -> None:
     """Save a rejected document, so that the user's edits are not lost."""
     with NamedTemporaryFile("w", prefix=f"{workload.name}-", suffix=".yaml", delete=False) as copy:
         copy.write(text)

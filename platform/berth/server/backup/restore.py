@@ -53,7 +53,7 @@ class RestoreResult:
 
 def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
     """Restore the backup. If this raises BackupError, nothing has changed."""
-    with archive.open_archive(source) as backup, _while_stopped():
+    with archive.open_archive(source) as backup, _ensure_stopped():
         missing = missing_keys(home())
         with open_database() as database:
             from django.conf import settings
@@ -73,7 +73,7 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 
 
 @contextmanager
-def _while_stopped() -> Iterator[None]:
+def _ensure_stopped() -> Iterator[None]:
     """Ensure that `berth up` is not running and cannot start with this home directory."""
     from berth.server.up.claim import claim_home
     from berth.server.up.errors import StartupError

@@ -58,8 +58,8 @@ class BoundedBodies:
         finally:
             body.release()
 
-    async def enter_large(self, secret: str) -> None:
-        """Count a large body of this credential until `leave_large` is called.
+    async def begin_large_body(self, secret: str) -> None:
+        """Count a large body of this credential until `end_large_body` is called.
 
         Raises _Rejection if the body is not allowed.
         """
@@ -74,7 +74,7 @@ class BoundedBodies:
             )
         self._large[secret] += 1
 
-    def leave_large(self, secret: str) -> None:
+    def end_large_body(self, secret: str) -> None:
         self._large[secret] -= 1
         if not self._large[secret]:
             del self._large[secret]
@@ -106,7 +106,7 @@ class _Body:
                 TooLarge(f"The body exceeds {self._size_max} bytes, the maximum at this address.")
             )
         if size > BODY_MAX and not self._is_large:
-            await self._bounds.enter_large(self._secret)
+            await self._bounds.begin_large_body(self._secret)
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class _Body:
 
     def release(self) -> None:
         if self._is_large:
-            self._bounds.leave_large(self._secret)
+            self._bounds.end_large_body(self._secret)
 
 
 async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:

@@ -44,7 +44,7 @@ def main(path: str) -> int:
     try:
         while not _wait_for_end(ray, stopping, upgrading):
             ray.restart()
-            if ray.is_hopeless and not pods.processes():
+            if ray.has_failed_repeatedly and not pods.processes():
                 break
         if upgrading.is_set() and not stopping.is_set():
             agent.shutdown()

@@ -110,7 +110,7 @@ class RayProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
-    def is_hopeless(self) -> bool:
+    def has_failed_repeatedly(self) -> bool:
         """Whether Ray has failed to start for several minutes."""
         return time.monotonic() > self._last_up + RESTART_SECONDS_MAX
 

@@ -117,7 +117,9 @@ class Reclaim(PreemptionPolicy):
             and victim_queue.allocated[kind] - victim.amounts[kind] < victim_queue.deserved[kind]
         )
         return (
-            self.turns.owes_turn(*turn_queues, amount) if reaches_into_share or rule_name == "turn" else True
+            self.turns.must_yield_turn(*turn_queues, amount)
+            if reaches_into_share or rule_name == "turn"
+            else True
         )
 
     def _reclaim_rules(
@@ -129,7 +131,7 @@ class Reclaim(PreemptionPolicy):
         its share.
         """
         if not self.deserved:
-            if self.turns.may_owe_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):
+            if self.turns.may_yield_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):
                 for kind in self.kinds:
                     if victim_queue.allocated[kind] > victim_queue.quota[kind]:
                         yield kind, victim_queue.quota[kind], "turn"

@@ -80,7 +80,7 @@ class ShownPart:
     add: str = ""
 
     @property
-    def unfolded(self) -> bool:
+    def expanded(self) -> bool:
         """True if the section is expanded because one of its fields has a value or an error."""
         return any(field.value or field.errors or field.is_text_only for field in self.more)
 

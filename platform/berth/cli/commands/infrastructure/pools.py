@@ -120,7 +120,7 @@ def edit(options: PoolChanges) -> None:
     name = options.resolve_name(changes.pop("name", None))
     options.require_changes(changes)
     with open_client() as client:
-        if options.sets_parts:
+        if options.has_individual_settings:
             stored = client.node_pools.get(name).provider_settings or {}
             changes["provider_settings"] = {**stored, **changes["provider_settings"]}
         if options.dry_run:
