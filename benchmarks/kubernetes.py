@@ -201,7 +201,7 @@ class Bench:
                 before = time.process_time()
                 self.loop.tick()
                 spent["all"].append(time.process_time() - before)
-        return {"cpu_ms": {step: _milliseconds(seconds) for step, seconds in spent.items()}}
+        return {"cpu_ms": {step: _milliseconds(seconds) for step, seconds in spent.items() if seconds}}
 
     def reconcile(self) -> dict[str, Any]:
         return {"cpu_ms": _milliseconds([self._reconcile() for _ in range(TICKS)])}

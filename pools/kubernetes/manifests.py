@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pools.kubernetes.nodes import INSTALLATION_LABEL
+from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.settings import KubernetesSettings, Workspaces
 from pools.runtimes.base import PodOrder
 from pools.runtimes.shim.secrets import INSIDE as SECRETS_DIRECTORY
 from pools.runtimes.shim.secrets import VARIABLE as SECRETS_VARIABLE
 
 CONTAINER = "main"
-POOL_LABEL, PROJECT_LABEL, WORKLOAD_LABEL = "berth.dev/pool", "berth.dev/project", "berth.dev/workload"
+PROJECT_LABEL, WORKLOAD_LABEL = "berth.dev/project", "berth.dev/workload"
 INSTANCE_ANNOTATION = "berth.dev/instance"
 NAME_MAX = 63
 WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"

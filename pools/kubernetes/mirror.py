@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pools.kubernetes.api import CONNECTED, Api, ApiError, Unreachable
-from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL
+from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.reports import read_report
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ class Mirror:
         self._on_change, self._on_deleted = on_change, on_deleted
         self._lock = threading.Lock()
         self._objects: dict[str, dict[Key, Mapping[str, Any]]] = {kind: {} for kind in KINDS}
+        # This installation's pods by pool and name, computed when they are read after a change.
+        self._own_pods: dict[str, dict[str, Mapping[str, Any]]] | None = None
         self._noted: dict[Key, float] = {}  # pods created by this process, with their creation times
         self._errors: dict[str, str] = {}
         self._synced = {kind: threading.Event() for kind in KINDS}
@@ -65,9 +67,20 @@ class Mirror:
         """
         return self._read("pods", patience)
 
-    def own_pods(self, patience: float = SYNC_SECONDS) -> dict[str, Mapping[str, Any]]:
-        """Return the pods of this installation by name, like `pods`."""
-        return {pod["metadata"]["name"]: pod for pod in self.pods(patience) if self.is_own(pod)}
+    def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
+        """Return the pods of this installation in a pool by name, like `pods`.
+
+        Until a pod changes, this returns the same mapping, because every tick of the scheduler reads it.
+        """
+        self._wait("pods", patience)
+        with self._lock:
+            if self._own_pods is None:
+                self._own_pods = {}
+                for (_, name), pod in self._objects["pods"].items():
+                    if self.is_own(pod):
+                        of_pool = pod["metadata"]["labels"].get(POOL_LABEL, "")
+                        self._own_pods.setdefault(of_pool, {})[name] = pod
+            return self._own_pods.get(pool, {})
 
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return the ResourceQuotas of all namespaces, like `pods`.
@@ -85,8 +98,15 @@ class Mirror:
         with self._lock:
             self._noted[key] = time.monotonic()
             self._objects["pods"].setdefault(key, pod)
+            self._own_pods = None
 
     def _read(self, kind: str, patience: float) -> list[Mapping[str, Any]]:
+        self._wait(kind, patience)
+        with self._lock:
+            return list(self._objects[kind].values())
+
+    def _wait(self, kind: str, patience: float) -> None:
+        """Wait until objects of this kind have been listed. Raises Unreachable."""
         self._start()
         remaining = self._started_at + patience - time.monotonic()
         self._answered[kind].wait(max(remaining, 0))
@@ -94,8 +114,6 @@ class Mirror:
             raise Unreachable(error)
         if not self._synced[kind].is_set():
             raise Unreachable(f"{self._api.server} has not listed its {kind} yet")
-        with self._lock:
-            return list(self._objects[kind].values())
 
     def _start(self) -> None:
         with self._lock:
@@ -154,6 +172,7 @@ class Mirror:
             self._noted = {key: at for key, at in self._noted.items() if at >= started - 1}
             newer = {key: before[key] for key in self._noted if key in before} if kind == "pods" else {}
             self._objects[kind] = {**newer, **listed}  # type: ignore[dict-item]
+            self._own_pods = None
         self._mark_synced(kind)
         if kind == QUOTAS:
             self.quota_obstacle = ""
@@ -192,6 +211,8 @@ class Mirror:
                 self._noted.pop(key, None)
             else:
                 self._objects[kind][key] = trimmed
+            if kind == "pods" and is_own:
+                self._own_pods = None
             # Readers wait for this lock, so they see the change that woke them.
             if kind == QUOTAS:
                 is_news = before != self._objects[kind].get(key)

@@ -12,7 +12,7 @@ from pools.kubernetes.quantities import mebibytes, milli, parse_quantity
 from pools.kubernetes.settings import KubernetesSettings
 from pools.providers.base import Shape, SharedMachine
 
-INSTALLATION_LABEL = "berth.dev/installation"
+INSTALLATION_LABEL, POOL_LABEL = "berth.dev/installation", "berth.dev/pool"
 GONE_AFTER = timedelta(minutes=2)  # a node that is not ready for this long counts as gone
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 ENDED = ("Succeeded", "Failed")

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from pools.kubernetes.manifests import POOL_LABEL
 from pools.kubernetes.quantities import MIB, parse_quantity
 from pools.kubernetes.reports import read_report
 from pools.runtimes.base import ClusterQuota, PodState
@@ -21,17 +20,17 @@ Object = Mapping[str, Any]
 
 
 def read_quotas(
-    quotas: Iterable[Object], pods: Iterable[Object], pool: str, gpu_resource: str
+    quotas: Iterable[Object], pods: Iterable[Object], gpu_resource: str
 ) -> tuple[ClusterQuota, ...]:
     """Return the bounds that apply to pods of a pool, sorted.
 
-    `pods` are this installation's. Those of the pool are subtracted from the used amounts, except pods that
-    are being deleted, because Berth no longer counts them.
+    `pods` are the pool's own. They are subtracted from the used amounts, except pods that are being deleted,
+    because Berth no longer counts them.
     """
     kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
     applicable = [quota for quota in quotas if _applies(quota)]
     namespaces = {quota["metadata"]["namespace"] for quota in applicable}
-    counted = [pod for pod in pods if pod["metadata"]["namespace"] in namespaces and _is_counted(pod, pool)]
+    counted = [pod for pod in pods if pod["metadata"]["namespace"] in namespaces and _is_counted(pod)]
     bounds = (bound for quota in applicable for bound in _bounds(quota, counted, kinds, gpu_resource))
     return tuple(sorted(bounds, key=lambda bound: (bound.namespace, bound.name, bound.resource)))
 
@@ -41,13 +40,8 @@ def _applies(quota: Object) -> bool:
     return not spec.get("scopeSelector") and SCOPES.issuperset(spec.get("scopes") or ())
 
 
-def _is_counted(pod: Object, pool: str) -> bool:
-    metadata = pod["metadata"]
-    return (
-        metadata["labels"].get(POOL_LABEL) == pool
-        and not metadata.get("deletionTimestamp")
-        and read_report(pod).state is not PodState.EXITED
-    )
+def _is_counted(pod: Object) -> bool:
+    return not pod["metadata"].get("deletionTimestamp") and read_report(pod).state is not PodState.EXITED
 
 
 def _bounds(

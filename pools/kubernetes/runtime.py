@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pools.kubernetes.cluster import PoolAccess, UnusableCluster
 from pools.kubernetes.logs.copies import LogCopies
-from pools.kubernetes.manifests import POOL_LABEL, namespace_name
+from pools.kubernetes.manifests import namespace_name
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
 from pools.kubernetes.quotas import read_quotas
 from pools.kubernetes.reports import read_report, unschedulable_message
@@ -254,8 +254,8 @@ class KubernetesRuntime:
         mirror, patience = access.cluster.mirror, access.cluster.worker.patience
         with failures(pool):
             quotas = mirror.quotas(patience)
-            own = mirror.own_pods(patience).values() if quotas else ()
-        bounds = read_quotas(quotas, own, pool, access.settings.gpu_resource)
+            own = mirror.own_pods(pool, patience).values() if quotas else ()
+        bounds = read_quotas(quotas, own, access.settings.gpu_resource)
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
@@ -283,11 +283,10 @@ class KubernetesRuntime:
     def _entry_access(self, entry: Entry) -> PoolAccess:
         return self._find_access(_pool(entry))
 
-    def _own_pods(self, pool: str) -> dict[str, Mapping[str, Any]]:
+    def _own_pods(self, pool: str) -> Mapping[str, Mapping[str, Any]]:
         cluster = self._find_access(pool).cluster
         with failures(pool):
-            pods = cluster.mirror.own_pods(cluster.worker.patience)
-        return {name: pod for name, pod in pods.items() if pod["metadata"]["labels"].get(POOL_LABEL) == pool}
+            return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _entry(self, pod_id: str) -> Entry | None:
         """Return the pod's record. If it is missing, first adopt the pods that run in the clusters."""

@@ -14,9 +14,9 @@ from django.db import IntegrityError, transaction
 from berth.core.words import format_count
 from pools.kubernetes.api import ApiError, Unreachable
 from pools.kubernetes.cluster import PoolAccess
-from pools.kubernetes.manifests import INSTANCE_ANNOTATION, POOL_LABEL
+from pools.kubernetes.manifests import INSTANCE_ANNOTATION
 from pools.kubernetes.mirror import Mirror
-from pools.kubernetes.nodes import ClusterNode, Inventory, fits, read_inventory
+from pools.kubernetes.nodes import POOL_LABEL, ClusterNode, Inventory, fits, read_inventory
 from pools.kubernetes.preview.examine import examine
 from pools.models import NodeClaim, NodePool
 from pools.providers.base import (

@@ -162,7 +162,7 @@ def _limit_changes(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
     """Return the change to the pod that results from a report, or None."""
     if node.state in LOST_OR_ENDED:
-        message = f"Node {node.name} no longer exists."
+        message = f"Node {node.name} {'was lost' if node.state == 'lost' else 'no longer exists'}."
         return PodChange(pod, PodState.LOST, {"ended_at": now, "message": message})
     if report is None or report.state is Reported.STARTING:
         return None

@@ -24,7 +24,7 @@ def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
 ) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
-    monkeypatch.setattr(Mirror, "own_pods", lambda mirror, patience: {})
+    monkeypatch.setattr(Mirror, "own_pods", lambda mirror, pool, patience: {})
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.RUNNING
     stage.cluster.refusals["get", "pods"] = Refusal(500, "InternalError", "try again")
     with pytest.raises(RuntimeFailure):

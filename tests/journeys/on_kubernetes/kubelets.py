@@ -1,0 +1,63 @@
+"""Kill and restart the kubelets of a real cluster on this machine."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Kubelet:
+    """A running kubelet, and what is needed to start it again."""
+
+    pid: int
+    command: list[str]
+    namespace: int  # descriptor of the mount namespace
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Start the kubelet again. Its cluster ends it like the first one."""
+        run = Path(self.command[self.command.index("--kubeconfig") + 1]).parent
+        name = self.command[self.command.index("--hostname-override") + 1].replace("node", "kubelet")
+        with (run / f"{name}.log").open("ab") as log:
+            started = subprocess.Popen(
+                ["nsenter", f"--mount=/proc/self/fd/{self.namespace}", *self.command],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                pass_fds=[self.namespace],
+            )  # fmt: skip
+        (run / f"{name}.pid").write_text(f"{started.pid}\n")
+
+
+@contextmanager
+def kubelet_of(node: str) -> Iterator[Kubelet]:
+    """Yield the kubelet of a node. Restart it afterwards if it does not run."""
+    (pid,) = _find(node)
+    namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+    kubelet = Kubelet(pid, _command(pid), namespace)
+    try:
+        yield kubelet
+    finally:
+        if not _find(node):
+            kubelet.restart()
+        os.close(namespace)
+
+
+def _find(node: str) -> list[int]:
+    pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if _is_kubelet(_command(pid), node)]
+
+
+def _is_kubelet(command: list[str], node: str) -> bool:
+    return bool(command) and Path(command[0]).name == "kubelet" and node in command
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    except OSError:
+        return []

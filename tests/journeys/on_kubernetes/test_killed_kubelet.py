@@ -1,0 +1,82 @@
+"""Test that a gang moves away from a node whose kubelet was killed, and runs once after its return."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.images.registry import Registry
+from tests.journeys.installation import Installation, until
+from tests.journeys.on_kubernetes.kubelets import kubelet_of
+from tests.journeys.on_kubernetes.prod import Prod, create_pool, sign_in_users
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
+
+LOST_SECONDS = 600.0  # Kubernetes reports the node after 40 s, and Berth gives it up after two more minutes
+BEAT = 'while :; do hostname >> "beats-$RANK"; sleep 0.5; done'
+
+
+def test_gang_of_a_killed_kubelet_runs_on_another_node_and_only_there_when_the_kubelet_returns(
+    berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    users = sign_in_users(berth, registry, tmp_path_factory.mktemp("users"))
+    create_pool(users.admin, prod)
+    client, admin = users.dave.client(), users.admin.client()
+    worker = {
+        "name": "worker", "replicas": 2, "gpu": 1, "cpu": 0.1, "memory_mib": 32,
+        "command": ["sh", "-c", BEAT],
+    }  # fmt: skip
+    document = {
+        "name": "train", "project": "vision", "pools": ["prod"], "image": prod.image,
+        "grace_period_seconds": 1,
+        "roles": [worker],
+    }  # fmt: skip
+    users.dave.berth("submit", "-f", "-", stdin=json.dumps(document))
+
+    def live_pods() -> list[dict[str, Any]]:
+        """Return the pods in the cluster that are not being deleted."""
+        return [pod for pod in prod.objects("pods") if not pod["metadata"].get("deletionTimestamp")]
+
+    def names(pods: list[dict[str, Any]]) -> set[str]:
+        return {pod["metadata"]["name"] for pod in pods}
+
+    def is_running() -> bool:
+        return client.workloads.find("train").phase == "running"
+
+    def beats(pods: set[str]) -> int:
+        files = [path for path in prod.workspaces.glob("*/beats-*") if path.is_file()]
+        return sum(line in pods for path in files for line in path.read_text().splitlines())
+
+    until(is_running, details=lambda: client.workloads.find("train").message)
+    first = live_pods()
+    nodes = {pod["spec"]["nodeName"] for pod in first}
+    assert len(first) == 2
+    with kubelet_of(min(nodes)) as kubelet:
+        kubelet.kill()
+        left = {pod["metadata"]["name"] for pod in first if pod["spec"]["nodeName"] == min(nodes)}
+
+        # Berth marks the pods of the node as lost, and the gang runs elsewhere.
+        until(lambda: not left & names(live_pods()), LOST_SECONDS)
+        until(lambda: is_running() and len(live_pods()) == 2, LOST_SECONDS, details=live_pods)
+        second = names(live_pods())
+        assert {pod["spec"]["nodeName"] for pod in live_pods()}.isdisjoint({min(nodes)})
+        workload = client.workloads.find("train")
+        states = {str(pod.id): pod.state for pod in client.workloads.pods(workload.id)}
+        assert {states[name] for name in left} == {"lost"}
+        assert {states[name] for name in second} == {"running"}
+        assert workload.restarts == 0
+
+        # The kubelet ends the lost pods when it returns, and the others continue.
+        kubelet.restart()
+        until(lambda: names(prod.objects("pods")) == second, details=lambda: prod.objects("pods"))
+        ended = beats(left)
+        now = beats(second)
+        until(lambda: beats(second) > now + 4)
+        assert beats(left) == ended
+
+    # The node serves the pool again, and nothing was started a second time.
+    until(lambda: [node.state for node in admin.nodes.list(pool="prod")].count("ready") == 2, LOST_SECONDS)
+    assert names(prod.objects("pods")) == second
+    assert client.workloads.find("train").run == workload.run
+    users.dave.berth("cancel", "train")
+    until(lambda: prod.objects("pods") == [])
