@@ -16,6 +16,7 @@ from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django import DjangoDbBlocker
 from xdist.remote import Producer
 
+from berth.core.garbage import relax_garbage_collection
 from berth.db.embedded import EmbeddedCluster, run_server
 from berth.db.embedded_roles import DATABASE
 from tests import database_cleanup, prepared
@@ -65,6 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Exclude all loaded modules from garbage collection, which would visit them again and again."""
     gc.freeze()
+    relax_garbage_collection()
     gc.enable()
 
 

@@ -19,32 +19,34 @@ CONSTANT_TABLES = (
 PROBE_TIMEOUT_SECONDS = 10.0
 ATTEMPTS = 3
 
+# Triggers of these tables keep a history append-only, and announce changes. Those of workloads are wanted.
+TABLES = """
+SELECT tablename, tablename <> 'projects_workload' AND EXISTS (
+    SELECT FROM pg_trigger WHERE tgrelid = tablename::regclass AND NOT tgisinternal
+)
+FROM pg_tables WHERE schemaname = 'public' AND tablename <> ALL (%s) ORDER BY tablename
+"""
+# One statement per table, so that PostgreSQL keeps their plans between calls.
 FUNCTION = """
-CREATE OR REPLACE FUNCTION empty_tables(constant text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION empty_tables() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+    with_triggers text[] = '{{}}';
     name text;
-    has_rows boolean;
-    with_triggers text[] = '{}';
 BEGIN
-    FOR name IN
-        SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> ALL (constant)
-    LOOP
-        EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO has_rows;
-        CONTINUE WHEN NOT has_rows;
-        -- Triggers keep a history append-only, and announce changes.
-        IF name <> 'projects_workload'
-           AND EXISTS (SELECT FROM pg_trigger WHERE tgrelid = name::regclass AND NOT tgisinternal) THEN
-            EXECUTE format('ALTER TABLE %I DISABLE TRIGGER USER', name);
-            with_triggers = with_triggers || name;
-        END IF;
-        EXECUTE format('DELETE FROM %I', name);
-    END LOOP;
+    {statements}
     SET CONSTRAINTS ALL IMMEDIATE;
     FOREACH name IN ARRAY with_triggers LOOP
         EXECUTE format('ALTER TABLE %I ENABLE TRIGGER USER', name);
     END LOOP;
 END $$
 """
+DELETE = 'DELETE FROM "{table}";'
+DELETE_WITHOUT_TRIGGERS = """
+    IF EXISTS (SELECT FROM "{table}") THEN
+        ALTER TABLE "{table}" DISABLE TRIGGER USER;
+        DELETE FROM "{table}";
+        with_triggers = with_triggers || '{table}'::text;
+    END IF;"""
 BUSY = """
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
@@ -58,7 +60,12 @@ def install() -> None:
     Connections stay open between tests: a new connection reads the system catalogs again.
     """
     with connection.cursor() as cursor:
-        cursor.execute(FUNCTION)
+        tables = cursor.execute(TABLES, [list(CONSTANT_TABLES)]).fetchall()
+        statements = [
+            (DELETE_WITHOUT_TRIGGERS if has_triggers else DELETE).format(table=table)
+            for table, has_triggers in tables
+        ]
+        cursor.execute(FUNCTION.format(statements="\n    ".join(statements)))
     TransactionTestCase._fixture_teardown = lambda _: empty()  # type: ignore[attr-defined]
     TransactionTestCase._should_reload_connections = lambda _: False  # type: ignore[attr-defined]
 
@@ -75,7 +82,7 @@ def empty() -> None:
     for attempt in range(ATTEMPTS):
         try:
             with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("SELECT empty_tables(%s)", [list(CONSTANT_TABLES)])
+                cursor.execute("SELECT empty_tables()")
             return
         except OperationalError:  # a deadlock with a request that has just started
             if attempt == ATTEMPTS - 1:

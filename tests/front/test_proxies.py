@@ -30,7 +30,7 @@ def guess_passwords(address: str, count: int) -> list[int]:
     [
         pytest.param("", False, id="none", marks=pytest.mark.heavy),
         pytest.param("10.0.0.0/8", False, id="another"),
-        pytest.param("127.0.0.1", True, id="this"),
+        pytest.param("127.0.0.1", True, id="this", marks=pytest.mark.heavy),
     ],
 )
 def test_forwarded_address_is_used_only_from_a_trusted_proxy(

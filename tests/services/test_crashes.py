@@ -15,8 +15,8 @@ POINTS = (
     "services.isolated", "services.unregistered", "services.marked_sync", "services.copied",
     "services.done",
 )  # fmt: skip
-# The crashes that leave the most to repair; tests of the others are heavy.
-AFTER_CALLS = {"services.registered", "services.copied"}
+# The crash that leaves the most to repair; tests of the others are heavy.
+AFTER_CALL = "services.copied"
 
 
 class Killed(BaseException):
@@ -68,7 +68,7 @@ def service_with_weight_sync(stage: ServiceStage) -> Service:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in AFTER_CALLS else pytest.mark.heavy) for name in POINTS]
+    "name", [pytest.param(name, marks=[] if name == AFTER_CALL else pytest.mark.heavy) for name in POINTS]
 )
 def test_scale_requests_complete_despite_crashes(stage: ServiceStage, name: str) -> None:
     service, process = service_with_weight_sync(stage), CrashingProcess(stage, name)

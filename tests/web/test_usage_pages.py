@@ -42,14 +42,14 @@ def test_usage_totals_cover_only_visible_projects(sign_in) -> None:
 
 @pytest.mark.usefixtures("used")
 @pytest.mark.parametrize("span", ["24h", "7d", "month", "last", "90d", "12m", "forever", ""])
-@pytest.mark.parametrize("step", ["", "hour", "day", "week", "month", "blink"])
-def test_every_time_range_and_step_is_accepted(sign_in, span: str, step: str) -> None:
+def test_every_time_range_and_step_is_accepted(sign_in, span: str) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = (
         "Australia/Lord_Howe"  # this zone's offset and daylight saving shift both include half an hour
     )
-    answer = client.get("/usage", {"span": span, "step": step, "by": "user", "pool": "local"})
-    assert answer.status_code == 200
+    for step in ("", "hour", "day", "week", "month", "blink"):
+        answer = client.get("/usage", {"span": span, "step": step, "by": "user", "pool": "local"})
+        assert answer.status_code == 200, step
 
 
 @pytest.mark.usefixtures("used")

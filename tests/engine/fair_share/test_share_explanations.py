@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.decide import decide
@@ -13,6 +13,7 @@ from scheduler.reports.fair_share.explain import explain_share
 from scheduler.simulator import load
 from tests.engine.fair_share.test_fair_share_numbers import CASES, GPU, document, queue
 from tests.engine.reference.clusters import clusters
+from tests.engine.test_laws import on_random_clusters
 
 A, B = "a", "b"
 
@@ -133,7 +134,7 @@ def test_explanation_hides_names_from_users_without_access() -> None:
     assert "b's" not in lines
 
 
-@settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@on_random_clusters(60)
 @given(cluster=st.one_of(clusters(), clusters(time_based=True)))
 def test_fair_shares_can_be_recomputed_from_the_reported_requests(cluster: Any) -> None:
     snapshot = load(cluster).snapshot

@@ -276,7 +276,15 @@ def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) 
 
 
 @pytest.mark.shows("RAI-82")
-@pytest.mark.parametrize("sizes", [(16, 16), (9, 9), (1, 1), (4, 2)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param((16, 16), marks=pytest.mark.heavy),
+        (9, 9),
+        pytest.param((1, 1), marks=pytest.mark.heavy),
+        (4, 2),
+    ],
+)
 def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
     """Every cycle matches point-in-time fair shares."""
     queues = {"a": (sizes[0],), "b": (sizes[1],)}

@@ -1,7 +1,7 @@
 """Tests that a gang is placed whenever an arrangement exists."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.model import (
@@ -15,6 +15,7 @@ from scheduler.engine.model import (
     TopologyConstraint,
 )
 from tests.engine.reference.arrangements import LEVELS, has_arrangement
+from tests.engine.test_laws import on_random_clusters
 from tests.engine.world import World, placed, request, role, steps
 
 
@@ -62,7 +63,7 @@ def trees(draw: st.DrawFn) -> Group:
     return Group("w", tuple(groups), len(groups), draw(constraints()))
 
 
-@settings(max_examples=250, deadline=None)
+@on_random_clusters(100)
 @given(nodes(), trees(), st.sampled_from(("binpack", "spread", "fragmentation")))
 def test_gang_is_placed_whenever_a_valid_placement_exists(
     where: tuple[Node, ...], tree: Group, word: str

@@ -1,5 +1,6 @@
 """Tests for a Slurm pool from demand to nodes and back."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -22,26 +23,52 @@ def slurm(tmp_path: Path) -> FakeSlurm:
     return make_slurm(tmp_path)
 
 
+def recover_from_kill(directory: Path, kill: Callable[[str], None]) -> None:
+    """Order two nodes, call `kill` at each kill point, and check that there are exactly two jobs at the end.
+
+    The rows are rolled back afterwards.
+    """
+    with transaction.atomic():
+        slurm = make_slurm(directory)
+        stage = slurm_stage(slurm)
+        stage.resize(2)
+        stage.kill = kill
+        with suppress(Killed):
+            stage.settle()
+        stage.kill = lambda where: None
+        stage.settle()
+        stage.check()
+        assert len(slurm.jobs) == 2, f"{len(slurm.jobs)} jobs for an order of 2"
+        transaction.set_rollback(True)
+
+
+def kill_points(directory: Path) -> list[str]:
+    """Return the names of all kill points of an order, in the order in which they are reached."""
+    points: list[str] = []
+    recover_from_kill(directory, points.append)
+    return points
+
+
+KILL_POINTS = {"before provision", "after provision", "before a commit", "after a commit"}
+
+
+def test_reconciler_killed_once_at_each_kind_of_step_of_a_slurm_order_recovers(tmp_path: Path) -> None:
+    points = kill_points(tmp_path / "undisturbed")
+    assert set(points) >= KILL_POINTS
+    for name in KILL_POINTS:
+        killer = KillAt(points.index(name) + 1)
+        recover_from_kill(tmp_path / name.replace(" ", "-"), killer)
+        assert killer.where == name
+
+
+@pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_reconciler_killed_at_any_step_of_a_slurm_order_recovers(tmp_path: Path) -> None:
-    places = set()
-    for n in range(1, 40):
-        with transaction.atomic():
-            slurm = make_slurm(tmp_path / str(n))
-            stage = slurm_stage(slurm)
-            stage.resize(2)
-            stage.kill = killer = KillAt(n)
-            with suppress(Killed):
-                stage.settle()
-            stage.kill = lambda where: None
-            stage.settle()
-            stage.check()
-            assert len(slurm.jobs) == 2, f"{len(slurm.jobs)} jobs for an order of 2: killed {killer.where}"
-            transaction.set_rollback(True)
-        if killer.left > 0:
-            break
-        places.add(killer.where)
-    assert {"before provision", "after provision", "before a commit", "after a commit"} <= places
+    points = kill_points(tmp_path / "undisturbed")
+    for n, name in enumerate(points, start=1):
+        killer = KillAt(n)
+        recover_from_kill(tmp_path / str(n), killer)
+        assert killer.where == name
 
 
 def test_queued_slurm_job_is_shown_as_a_requested_node_with_slurms_reason(slurm: FakeSlurm) -> None:
