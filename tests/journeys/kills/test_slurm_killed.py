@@ -117,6 +117,9 @@ class Story:
         with suppress(*NO_RESPONSE):
             self.slurm.resume_machines()
 
+    def finish_traffic(self) -> None:
+        self.traffic.finish(self.admin.client(), self.describe, self.slurm.resume_machines)
+
     def is_empty(self) -> bool:
         """Return whether only the jobs of others are left, and no process or directory of Berth's."""
         self.slurm.resume_machines()
@@ -159,13 +162,13 @@ def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
 
 def test_random_kills_neither_lose_nor_duplicate_nor_leak_work(story: Story) -> None:
     strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
-    story.traffic.finish(story.admin.client(), story.describe)
+    story.finish_traffic()
     # Files of killed submissions and jobs are deleted an hour later by the next job.
     for file in (story.slurm.root / "shared/pilots").iterdir():
         os.utime(file, (0, 0))
     until(lambda: sorted(story.slurm.queue()) == sorted(FOREIGN), PATIENCE, story.describe)
     story.traffic.submit()
-    story.traffic.finish(story.admin.client(), story.describe)
+    story.finish_traffic()
     story.traffic.check()
 
     until(story.is_empty, PATIENCE, story.describe)

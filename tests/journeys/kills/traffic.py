@@ -84,15 +84,19 @@ class Traffic:
             self.client(self.submitted[name]).workloads.cancel(workload.id)
             self.completed.add(name)
 
-    def finish(self, admin: Client, details: Callable[[], object]) -> None:
+    def finish(
+        self, admin: Client, details: Callable[[], object], repair: Callable[[], object] = lambda: None
+    ) -> None:
         """Complete all workloads. Each one that was accepted starts and ends.
 
-        Boots that failed because of the kills delay nothing any more.
+        Boots that failed because of the kills delay nothing any more. `repair` is called repeatedly, and does
+        what an administrator of the machines does after the kills.
         """
         admin.node_pools.retry(self.pool)
         assert len(self.listed()) >= len(self.submitted) / 2, "most submissions succeed"
 
         def has_finished() -> bool:
+            repair()
             for workload in self.listed():
                 if workload.phase not in ENDED:
                     self.complete(workload.name)
