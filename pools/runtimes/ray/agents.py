@@ -1,7 +1,9 @@
 """Client of a node's agent."""
 
 from collections.abc import Collection, Iterator
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -18,6 +20,7 @@ from pools.runtimes.wire import (
 )
 
 CHUNK_BYTES = 4 * 1024 * 1024
+SKEW_MIN = timedelta(seconds=10)  # smaller differences may be the duration of the call
 
 
 class AgentUnreachable(RuntimeFailure):
@@ -37,8 +40,12 @@ class NodeAgent:
         self._request("stop", pod_id=pod_id, grace_seconds=grace_seconds)
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        reports = self._request("look", pod_ids=list(pod_ids)).json()
-        return {pod_id: decode_report(report) for pod_id, report in reports.items()}
+        """Return the reports by pod. Their times are those of Berth's clock."""
+        response = self._request("look", pod_ids=list(pod_ids))
+        skew = _clock_skew(response)
+        return {
+            pod_id: _shift_times(decode_report(report), skew) for pod_id, report in response.json().items()
+        }
 
     def list_pods(self) -> tuple[str, ...]:
         return tuple(self._request("known").json())
@@ -65,8 +72,10 @@ class NodeAgent:
             offset = chunk.next_offset
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        saved = self._request("checkpointed_at", workspace=workspace).json()
-        return None if saved is None else datetime.fromisoformat(saved)
+        """Return the time of the last checkpoint by Berth's clock, or None."""
+        response = self._request("checkpointed_at", workspace=workspace)
+        saved = response.json()
+        return None if saved is None else datetime.fromisoformat(saved) - _clock_skew(response)
 
     def measure(self, pod_ids: Collection[str], instance_id: str) -> Measurements:
         return decode_measurements(self._request("measure", pod_ids=list(pod_ids)).json(), instance_id)
@@ -93,3 +102,20 @@ class NodeAgent:
                 f"the node at {self._base} responded with {response.status_code}: {response.text[:300]}"
             )
         return response
+
+
+def _clock_skew(response: httpx.Response) -> timedelta:
+    """Return how far the node's clock is ahead of Berth's, or zero if the difference is small."""
+    skew = parsedate_to_datetime(response.headers["Date"]) - datetime.now(UTC)
+    return skew if abs(skew) >= SKEW_MIN else timedelta()
+
+
+def _shift_times(report: PodReport, skew: timedelta) -> PodReport:
+    if not skew:
+        return report
+    started_at, ended_at = report.started_at, report.ended_at
+    return replace(
+        report,
+        started_at=None if started_at is None else started_at - skew,
+        ended_at=None if ended_at is None else ended_at - skew,
+    )

@@ -169,7 +169,7 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
     if report.state is Reported.UNKNOWN:
         return _unknown_pod_change(pod, now)
     if report.state is Reported.RUNNING:
-        started = {"started_at": report.started_at or now}
+        started = {"started_at": min(report.started_at or now, now)}
         if pod.state == PodState.STARTING:
             return PodChange(pod, PodState.RUNNING, {**started, "address": report.address, "message": ""})
         return PodChange(pod, pod.state, started) if pod.started_at is None else None
@@ -198,9 +198,11 @@ def _end_state(pod: PodRow, report: PodReport) -> str:
 
 
 def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any]:
+    started_at = pod.started_at or report.started_at
+    ended_at = min(report.ended_at or now, now)  # the node's clock may differ
     return {
-        "started_at": pod.started_at or report.started_at,
-        "ended_at": report.ended_at or now,
+        "started_at": started_at,
+        "ended_at": ended_at if started_at is None else max(started_at, ended_at),
         "exit_code": report.exit_code,
         "signal": report.signal,
         "message": report.message,
