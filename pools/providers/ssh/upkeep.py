@@ -25,7 +25,7 @@ from pools.providers.ssh.endpoint import (
     fingerprint,
 )
 from pools.providers.ssh.visitor import Outcome, Visitor
-from pools.services.ssh.hosts import INSTALLING, host_view, settings_digest
+from pools.services.ssh.hosts import CONFLICT, INSTALLING, host_view, settings_digest
 from pools.services.ssh.keys import PoolKeys
 
 # A process that has not polled for this long was not the leader, so it has not seen the agents' reports.
@@ -146,7 +146,8 @@ class SshUpkeep:
             row.presented_key = outcome.scanned_key
             row.message = f"the host key {fingerprint(outcome.scanned_key)} has not been accepted"
         else:
-            row.failures, row.problem, row.message, row.retry_at = 0, "", "", None
+            if row.problem != CONFLICT:  # the installation succeeded, but the machine may not join
+                row.failures, row.problem, row.message, row.retry_at = 0, "", "", None
             row.applied = self._digests.pop(row.pk, "")
             row.facts = outcome.facts.to_json() if outcome.facts else {}
         row.save(update_fields=OUTCOME_FIELDS)

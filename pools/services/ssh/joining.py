@@ -1,4 +1,7 @@
-"""Let a machine join a pool as one of the pool's SSH hosts."""
+"""Let a machine join a pool as one of the pool's SSH hosts.
+
+The agent repeats a rejected attempt, so the host's row keeps the reason of the rejection.
+"""
 
 from dataclasses import replace
 from datetime import datetime
@@ -8,6 +11,7 @@ from django.db import transaction
 from berth.core.errors import Conflict, Unauthenticated
 from berth.core.words import format_count
 from pools import history
+from pools.engine.ssh_hosts import retry_delay
 from pools.joining import secrets
 from pools.models import Machine, MachineUse, SshHost
 from pools.models.scaling import ScalingKind
@@ -18,6 +22,7 @@ from pools.services.joining import (
     has_changed,
     store_machine,
 )
+from pools.services.ssh.hosts import CONFLICT
 
 
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
@@ -27,6 +32,15 @@ def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineRe
     immediately replaces its previous registration. Raises Unauthenticated for an expired token,
     and Conflict for a machine that is already registered elsewhere.
     """
+    key, version = host_version
+    try:
+        return _join(pool_name, host_version, measured, at)
+    except Conflict as error:
+        _record_conflict(key, version, str(error), at)
+        raise
+
+
+def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
     key, version = host_version
     with transaction.atomic():
         hosts = SshHost.objects.select_for_update(of=("self",)).select_related("pool", "machine")
@@ -40,11 +54,30 @@ def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineRe
             MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)
         machine = store_machine(former or Machine(pool=host.pool), measured, at)
         SshHost.objects.filter(pk=host.pk).update(machine=machine)
+        SshHost.objects.filter(pk=host.pk, problem=CONFLICT).update(
+            problem="", message="", failures=0, retry_at=None
+        )
         action = "joined" if former is None else "joined again"
         gpus = format_count(len(measured.devices), "GPU")
         reason = f"{host.name} {action} with {gpus}, as an SSH host"
         history.write(host.pool, ScalingKind.JOINED, reason, at=at, machine=host.name)
     return secrets.for_machine(machine.pk, machine.secret_version)
+
+
+def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
+    """Store why the machine was rejected, and delay the next installation.
+
+    Attempts of the agent between two installations count once.
+    """
+    with transaction.atomic():
+        hosts = SshHost.objects.select_for_update(of=("self",)).select_related("pool")
+        host = hosts.filter(pk=key, join_version=version, removed_at=None).first()
+        if host is None or (host.problem == CONFLICT and host.message == reason):
+            return
+        host.problem, host.message, host.failures = CONFLICT, reason, host.failures + 1
+        host.retry_at = at + retry_delay(host.failures)
+        host.save(update_fields=["problem", "message", "failures", "retry_at"])
+        history.write(host.pool, ScalingKind.ERROR, f"host {host.name}: {reason}", at=at)
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:

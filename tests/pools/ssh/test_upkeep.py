@@ -1,24 +1,20 @@
 """Tests for pools of SSH hosts with real servers and agents."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from django.utils import timezone
-from pytest_django.live_server_helper import LiveServer
 
 from berth.core.errors import Invalid
 from pools.engine.ssh_hosts import HostState
 from pools.models import Machine, MachineUse, NodePool, SshHost
 from pools.providers.ssh.endpoint import fingerprint
 from tests.agents import NO_METADATA
-from tests.api.pools.test_joining import Wired
-from tests.pools.ssh.ssh_pool import SshPool, create, host_entry
+from tests.pools.ssh.ssh_pool import SshPool, host_entry
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, silent_server, ssh_server
 
 pytestmark = [
@@ -29,26 +25,6 @@ pytestmark = [
 ]
 ENV = {"env": NO_METADATA}
 SILENCE = timedelta(seconds=60)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with ssh_server(tmp_path_factory.mktemp("sshd"), "127.0.0.2") as running:
-        yield running
-
-
-@pytest.fixture
-def stage(
-    server: SshServer, live_server: LiveServer, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SshPool]:
-    """Yield a pool without hosts whose key is known. Processes of agents are killed at the end."""
-    settings.BERTH_PUBLIC_URL = live_server.url
-    settings.BERTH_PLAIN_HTTP = True
-    monkeypatch.setattr("pools.api.joining.load_wiring", Wired)
-    pool = create(ssh_keys={"ssh-key": server.private_key}, nodes=(0, 8))
-    stage = SshPool(tmp_path, pool)
-    yield stage
-    stage.wait(lambda: stage.kill_agents() or not stage.agent_pids())
 
 
 def test_installed_agents_join_and_are_completely_uninstalled(
