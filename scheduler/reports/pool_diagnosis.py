@@ -1,67 +1,39 @@
 """Diagnose a node pool: its problems, most important first, each with a remedy."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Sum
-
-from berth.core.backports import StrEnum
-from berth.core.words import format_count, format_gpus, to_words
+from berth.core.words import format_count
 from pools.engine.image_policy import read_policy
 from pools.engine.ssh_hosts import HostState
-from pools.models import Machine, Node, NodePool, SshHost
-from pools.models.node import HOSTING, PENDING, NodeState
+from pools.models import Machine, NodePool, SshHost
+from pools.models.node import PENDING, NodeState
 from pools.runtimes.enclosure.levels import Level
 from pools.selectors import nodes, overdue_drains, ready_threshold, workloads_on_nodes
 from pools.services.ssh.hosts import displayed_state
-from projects.models import Quota, Workload
-from projects.models.workloads import Phase
+from scheduler.reports.pool_findings import (
+    MAX_NAMED,
+    Check,
+    Finding,
+    PoolFacts,
+    Severity,
+    count_gpus,
+    format_age,
+    is_or_are,
+    name_nodes,
+    to_sentence,
+)
+from scheduler.reports.workload_findings import check_pending, check_quotas, check_starts
 
-MAX_NAMED = 3
 OVERDUE_TICKS = 4
 TICK_GRACE = timedelta(seconds=30)
 MACHINE_SILENCE = timedelta(seconds=60)
 HOST_REMEDIES = {
     "host_key": "If the fingerprint is that of the host, pin the key with `berth pool host accept {pool} "
     "HOST`. Berth does not log in to the host before that.",
+    "conflict": "Remove the host from the settings of pool {pool}, or the machine from its other place.",
     "login": "Check the user and the key. The public key must be in the host's authorized_keys.",
 }
-
-
-class Severity(StrEnum):
-    ERROR = "error"  # the pool cannot do its work
-    WARNING = "warning"  # part of the pool is unusable, or will be soon
-    NOTE = "note"  # intended, but possibly surprising
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Problem with a pool. `finding` is a sentence with numbers. `remedy` says what to do, or is empty."""
-
-    severity: Severity
-    name: str
-    finding: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolFacts:
-    """Pool with its nodes at one point in time."""
-
-    pool: NodePool
-    nodes: Sequence[Node]
-    now: datetime
-
-    def in_states(self, *states: NodeState) -> list[Node]:
-        return [node for node in self.nodes if node.state in states]
-
-    @property
-    def hosting(self) -> list[Node]:
-        return self.in_states(*HOSTING)
-
-
-Check = Callable[[PoolFacts], Iterator[Finding]]
 
 
 def diagnose_pool(pool: NodePool, now: datetime) -> list[Finding]:
@@ -77,7 +49,7 @@ def _provider(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "provider",
-            f"The provider {pool.provider} reports: {_sentence(pool.last_error)}",
+            f"The provider {pool.provider} reports: {to_sentence(pool.last_error)}",
             f"Fix the cause, or the pool's settings with `berth pool edit {pool}`. The pool tries again by "
             "itself.",
         )
@@ -87,8 +59,8 @@ def _provider(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "reconciler",
-            f"The pool was last compared with its provider {_age(facts.now - last)} ago; this is due every "
-            f"{format_count(pool.reconcile_tick, 'second')}.",
+            f"The pool was last compared with its provider {format_age(facts.now - last)} ago; this is due "
+            f"every {format_count(pool.reconcile_tick, 'second')}.",
             "Use `berth health` to check that the scheduler is running.",
         )
 
@@ -99,7 +71,7 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "boots",
-            _sentence(pool.boot_error)
+            to_sentence(pool.boot_error)
             if pool.boot_error
             else f"No nodes are ordered after {format_count(pool.boot_failures, 'failed boot')}.",
             f"Fix the cause, then run `berth pool retry {pool}`.",
@@ -110,7 +82,7 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "boots",
-            f"{failed}{when}" + (f" {_sentence(pool.boot_error)}" if pool.boot_error else ""),
+            f"{failed}{when}" + (f" {to_sentence(pool.boot_error)}" if pool.boot_error else ""),
             "See the phases on the nodes' pages.",
         )
     slow = [
@@ -124,9 +96,9 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "slow boots",
-            f"{_names(slow)} {_is_or_are(slow)} not ready after up to {_age(oldest)}; the timeout is "
-            f"{_age(timedelta(seconds=pool.boot_timeout))}."
-            + (f" {slow[0].name}: {_sentence(reason)}" if reason else ""),
+            f"{name_nodes(slow)} {is_or_are(slow)} not ready after up to {format_age(oldest)}; the "
+            f"timeout is {format_age(timedelta(seconds=pool.boot_timeout))}."
+            + (f" {slow[0].name}: {to_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
         )
 
@@ -139,8 +111,9 @@ def _queued(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "queued nodes",
-            f"{_names(queued)} {_is_or_are(queued)} in the queue of the provider {facts.pool.provider}, for "
-            f"up to {_age(oldest)}." + (f" {queued[0].name}: {_sentence(reason)}" if reason else ""),
+            f"{name_nodes(queued)} {is_or_are(queued)} in the queue of the provider {facts.pool.provider}, "
+            f"for up to {format_age(oldest)}."
+            + (f" {queued[0].name}: {to_sentence(reason)}" if reason else ""),
             "They start when the provider starts them. The boot timeout does not count yet.",
         )
 
@@ -152,7 +125,7 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "expired",
-            f"The pool expired {_age(facts.now - pool.expires_at)} ago, so its nodes are drained.",
+            f"The pool expired {format_age(facts.now - pool.expires_at)} ago, so its nodes are drained.",
             f"Extend it with `berth pool edit {pool} --set expires_at=...`, or delete it.",
         )
     elif not facts.nodes and pool.nodes_desired == 0 and pool.elastic:
@@ -204,7 +177,8 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "lost nodes",
-            f"{_names(lost_nodes)} {_is_or_are(lost_nodes)} lost: the provider no longer lists the instance.",
+            f"{name_nodes(lost_nodes)} {is_or_are(lost_nodes)} lost: the provider no longer lists the "
+            "instance.",
             "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
         )
     interrupted = [node for node in facts.hosting if node.interruption_at is not None]
@@ -213,7 +187,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "spot interruptions",
-            f"The provider will end {_names(interrupted)} from {first:%H:%M:%S} UTC.",
+            f"The provider will end {name_nodes(interrupted)} from {first:%H:%M:%S} UTC.",
         )
     overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
     if overdue:
@@ -223,8 +197,8 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "overdue drains",
-            f"{_names(overdue)} {_is_or_are(overdue)} still draining after the timeout of "
-            f"{_age(timedelta(seconds=facts.pool.drain_timeout))}"
+            f"{name_nodes(overdue)} {is_or_are(overdue)} still draining after the timeout of "
+            f"{format_age(timedelta(seconds=facts.pool.drain_timeout))}"
             f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
             "The pods are stopped now. If they stay, check the node's agent.",
         )
@@ -232,7 +206,8 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "cordoned nodes",
-            f"{_names(cordoned)} {_is_or_are(cordoned)} cordoned: {_gpus(cordoned)} accept no new pods.",
+            f"{name_nodes(cordoned)} {is_or_are(cordoned)} cordoned: {count_gpus(cordoned)} accept no "
+            "new pods.",
             f"Run `berth node uncordon {cordoned[0].name}` when it may be used again.",
         )
     silent = Machine.objects.filter(
@@ -243,8 +218,8 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "silent machines",
-            f"{format_count(count, 'machine')} did not report for over {_age(MACHINE_SILENCE)}. The last "
-            f"report of {oldest.name} is {_age(facts.now - oldest.last_seen_at)} old.",
+            f"{format_count(count, 'machine')} did not report for over {format_age(MACHINE_SILENCE)}. The "
+            f"last report of {oldest.name} is {format_age(facts.now - oldest.last_seen_at)} old.",
             "Check the network and that the agent runs on the machine.",
         )
 
@@ -272,7 +247,7 @@ def _isolation(facts: PoolFacts) -> Iterator[Finding]:
                 severity,
                 name,
                 f"{len(affected)} of {format_count(len(reported), 'node')} {problem}"
-                + (f". {first.name} reports: {_sentence(reason)}" if reason else "."),
+                + (f". {first.name} reports: {to_sentence(reason)}" if reason else "."),
                 "Run `berth doctor` on the node for all checks.",
             )
 
@@ -283,56 +258,8 @@ def _cluster_quotas(facts: PoolFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "cluster quotas",
             "Berth cannot read the quotas of the pool's cluster, so it notices them only when the cluster "
-            f"refuses pods: {_sentence(obstacle)}",
+            f"refuses pods: {to_sentence(obstacle)}",
             "Grant the account list and watch for resourcequotas, or apply deploy/kubernetes/role.yaml.",
-        )
-
-
-def _quotas(facts: PoolFacts) -> Iterator[Finding]:
-    departments = Quota.objects.filter(pool=facts.pool, department__isnull=False)
-    if not departments.exists():
-        yield Finding(
-            Severity.WARNING,
-            "quotas",
-            "No department has a quota in this pool, so all workloads are over quota.",
-            f"Set one with `berth quota set NAME --pool {facts.pool} --gpu ...`.",
-        )
-        return
-    total = departments.aggregate(total=Sum("gpu_milli"))["total"] or 0
-    largest = facts.pool.nodes_max or facts.pool.nodes_min
-    gpus = max(largest * facts.pool.gpus_per_node, sum(node.gpus for node in facts.nodes)) * 1000
-    if total > gpus:
-        yield Finding(
-            Severity.WARNING,
-            "quotas",
-            f"Department quotas of {format_gpus(total)} exceed the pool's {format_gpus(gpus)}, so not all "
-            "can be met at once.",
-            "Lower quotas or add nodes.",
-        )
-
-
-def _pending(facts: PoolFacts) -> Iterator[Finding]:
-    rows = Workload.objects.filter(phase=Phase.PENDING, pools__contains=[facts.pool.name])
-    reasons = list(rows.values_list("reason").annotate(n=Count("pk")).order_by("-n", "reason"))
-    if not reasons:
-        return
-    total = sum(count for _, count in reasons)
-    shown = ", ".join(
-        f"{count} {to_words(reason).lower() or 'not considered yet'}" for reason, count in reasons[:MAX_NAMED]
-    )
-    yield Finding(
-        Severity.NOTE,
-        "pending workloads",
-        f"{format_count(total, 'workload')} {'is' if total == 1 else 'are'} pending: {shown}.",
-        f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
-    )
-    pool = facts.pool
-    if pool.elastic and pool.nodes_max is not None and pool.nodes_desired >= pool.nodes_max:
-        yield Finding(
-            Severity.NOTE,
-            "maximum size",
-            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}.",
-            f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
         )
 
 
@@ -343,7 +270,9 @@ def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
     for row in rows:
         state = displayed_state(row, facts.now)
         if row.message or state is HostState.SILENT:
-            message = _sentence(row.message.replace(f"{row.address}: ", "") or "the agent no longer reports")
+            message = to_sentence(
+                row.message.replace(f"{row.address}: ", "") or "the agent no longer reports"
+            )
             by_message.setdefault((row.problem, message), []).append(row.name)
     for (problem, message), names in sorted(by_message.items(), key=lambda entry: entry[0][0] != "host_key"):
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
@@ -366,35 +295,7 @@ CHECKS: tuple[Check, ...] = (
     _lost_capacity,
     _isolation,
     _cluster_quotas,
-    _quotas,
-    _pending,
+    check_quotas,
+    check_starts,
+    check_pending,
 )
-
-
-def _names(rows: Sequence[Node]) -> str:
-    names = [node.name for node in rows[:MAX_NAMED]]
-    more = len(rows) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
-
-
-def _is_or_are(rows: Sequence[Node]) -> str:
-    return "is" if len(rows) == 1 else "are"
-
-
-def _gpus(rows: Sequence[Node]) -> str:
-    gpus = sum(node.gpus for node in rows)
-    return format_count(gpus, "GPU") if gpus else f"{sum(node.cpu_milli for node in rows) / 1000:g} CPUs"
-
-
-def _sentence(text: str) -> str:
-    text = " ".join(text.split())
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _age(duration: timedelta) -> str:
-    seconds = int(duration.total_seconds())
-    if seconds < 120:
-        return format_count(seconds, "second")
-    if seconds < 2 * 3600:
-        return format_count(seconds // 60, "minute")
-    return format_count(seconds // 3600, "hour")

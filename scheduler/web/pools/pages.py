@@ -20,7 +20,8 @@ from pools.models.scaling import ScalingKind
 from pools.scale_down import blocked_reasons
 from projects.access import Action, may, visible_pools
 from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
-from scheduler.reports.pool_diagnosis import Severity, diagnose_pool
+from scheduler.reports.pool_diagnosis import diagnose_pool
+from scheduler.reports.pool_findings import Severity
 from scheduler.web.pools.capacity import Capacity, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv

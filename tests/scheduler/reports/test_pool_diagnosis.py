@@ -6,7 +6,9 @@ import pytest
 from django.utils import timezone
 
 from pools.models import Machine, Node, NodePool
-from scheduler.reports.pool_diagnosis import Finding, Severity, diagnose_pool
+from pools.runtimes.base import RuntimeFailure
+from scheduler.reports.pool_diagnosis import diagnose_pool
+from scheduler.reports.pool_findings import Finding, Severity
 from tests import factories as make
 from tests.cast import Cast
 from tests.scheduler.stage import Stage
@@ -142,3 +144,16 @@ def test_pending_workloads_are_counted_by_reason(cast: Cast) -> None:
     by_name = findings(pool)
     assert by_name["pending workloads"].finding == "3 workloads are pending: 3 insufficient resources."
     assert "maximum of 1 node" in by_name["maximum size"].finding
+
+
+def test_pods_that_the_cluster_rejects_are_named_with_the_reason(stage: Stage) -> None:
+    reason = "the namespace berth-1-vision exists and does not belong to this installation"
+    stage.runtime.next("start", *[RuntimeFailure(reason)] * 8)
+    roles = [{"name": "worker", "replicas": 4, "gpu": 1}]
+    stage.submit(roles=roles)
+    stage.tick(2)
+    finding = findings(stage.cast.pool)["failed starts"]
+    assert finding.severity is Severity.WARNING
+    assert finding.finding == (
+        f"train-1 worker 0, train-1 worker 1, train-1 worker 2 and 1 more cannot be started: {reason}."
+    )

@@ -1,0 +1,76 @@
+"""Findings of a pool's diagnosis, and the words that they share."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from berth.core.backports import StrEnum
+from berth.core.words import format_count
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING, NodeState
+
+MAX_NAMED = 3
+
+
+class Severity(StrEnum):
+    ERROR = "error"  # the pool cannot do its work
+    WARNING = "warning"  # part of the pool is unusable, or will be soon
+    NOTE = "note"  # intended, but possibly surprising
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Problem with a pool. `finding` is a sentence with numbers. `remedy` says what to do, or is empty."""
+
+    severity: Severity
+    name: str
+    finding: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """Pool with its nodes at one point in time."""
+
+    pool: NodePool
+    nodes: Sequence[Node]
+    now: datetime
+
+    def in_states(self, *states: NodeState) -> list[Node]:
+        return [node for node in self.nodes if node.state in states]
+
+    @property
+    def hosting(self) -> list[Node]:
+        return self.in_states(*HOSTING)
+
+
+Check = Callable[[PoolFacts], Iterator[Finding]]
+
+
+def name_nodes(rows: Sequence[Node]) -> str:
+    names = [node.name for node in rows[:MAX_NAMED]]
+    more = len(rows) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def is_or_are(rows: Sequence[Node]) -> str:
+    return "is" if len(rows) == 1 else "are"
+
+
+def count_gpus(rows: Sequence[Node]) -> str:
+    gpus = sum(node.gpus for node in rows)
+    return format_count(gpus, "GPU") if gpus else f"{sum(node.cpu_milli for node in rows) / 1000:g} CPUs"
+
+
+def to_sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def format_age(duration: timedelta) -> str:
+    seconds = int(duration.total_seconds())
+    if seconds < 120:
+        return format_count(seconds, "second")
+    if seconds < 2 * 3600:
+        return format_count(seconds // 60, "minute")
+    return format_count(seconds // 3600, "hour")

@@ -1,0 +1,78 @@
+"""Problems of a pool's quotas, and of the workloads that run or wait in the pool."""
+
+from collections.abc import Iterator
+
+from django.db.models import Count, Sum
+
+from berth.core.words import format_count, format_gpus, to_words
+from projects.models import Phase, Pod, PodState, Quota, Workload
+from scheduler.reports.pool_findings import MAX_NAMED, Finding, PoolFacts, Severity, to_sentence
+
+START_FAILED = "could not be started yet: "  # written by the scheduler
+
+
+def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
+    departments = Quota.objects.filter(pool=facts.pool, department__isnull=False)
+    if not departments.exists():
+        yield Finding(
+            Severity.WARNING,
+            "quotas",
+            "No department has a quota in this pool, so all workloads are over quota.",
+            f"Set one with `berth quota set NAME --pool {facts.pool} --gpu ...`.",
+        )
+        return
+    total = departments.aggregate(total=Sum("gpu_milli"))["total"] or 0
+    largest = facts.pool.nodes_max or facts.pool.nodes_min
+    gpus = max(largest * facts.pool.gpus_per_node, sum(node.gpus for node in facts.nodes)) * 1000
+    if total > gpus:
+        yield Finding(
+            Severity.WARNING,
+            "quotas",
+            f"Department quotas of {format_gpus(total)} exceed the pool's {format_gpus(gpus)}, so not all "
+            "can be met at once.",
+            "Lower quotas or add nodes.",
+        )
+
+
+def check_starts(facts: PoolFacts) -> Iterator[Finding]:
+    """Report the starting pods that the pool's runtime or cluster rejects."""
+    rows = Pod.objects.filter(
+        node__pool=facts.pool, state=PodState.STARTING, message__startswith=START_FAILED
+    )
+    by_reason: dict[str, list[str]] = {}
+    for pod in rows.select_related("workload").order_by("workload__name", "rank", "pk"):
+        reason = pod.message.removeprefix(START_FAILED)
+        by_reason.setdefault(reason, []).append(f"{pod.workload.name} {pod.role} {pod.index}")
+    for reason, names in sorted(by_reason.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:MAX_NAMED]:
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        yield Finding(
+            Severity.WARNING,
+            "failed starts",
+            f"{', '.join(names[:MAX_NAMED])}{more} cannot be started: {to_sentence(reason)}",
+            "Berth tries again. A workload that has not started after 5 minutes fails with this reason.",
+        )
+
+
+def check_pending(facts: PoolFacts) -> Iterator[Finding]:
+    rows = Workload.objects.filter(phase=Phase.PENDING, pools__contains=[facts.pool.name])
+    reasons = list(rows.values_list("reason").annotate(n=Count("pk")).order_by("-n", "reason"))
+    if not reasons:
+        return
+    total = sum(count for _, count in reasons)
+    shown = ", ".join(
+        f"{count} {to_words(reason).lower() or 'not considered yet'}" for reason, count in reasons[:MAX_NAMED]
+    )
+    yield Finding(
+        Severity.NOTE,
+        "pending workloads",
+        f"{format_count(total, 'workload')} {'is' if total == 1 else 'are'} pending: {shown}.",
+        f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
+    )
+    pool = facts.pool
+    if pool.elastic and pool.nodes_max is not None and pool.nodes_desired >= pool.nodes_max:
+        yield Finding(
+            Severity.NOTE,
+            "maximum size",
+            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}.",
+            f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
+        )

@@ -1,0 +1,114 @@
+"""Tests for problems of Kubernetes and Slurm clusters that `berth doctor` and the pool's page show."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from pools.kubernetes.cluster import Clusters
+from tests.api.conftest import Caller
+from tests.cast import Cast
+from tests.contracts.pods import poll_until
+from tests.fakes.kubernetes import FakeCluster, serve
+from tests.fakes.kubernetes.store import Refusal
+from tests.pools.kubernetes.test_pool import Fleet
+from tests.pools.slurm.stage import SlurmStage, make_slurm, slurm_stage
+
+pytestmark = pytest.mark.django_db
+OUTAGE = "Unable to contact slurm controller"
+
+
+@pytest.fixture
+def page(cast: Cast) -> Client:
+    client = Client()
+    client.force_login(cast.alice.user)
+    return client
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    cluster, clusters = FakeCluster(), Clusters(lambda: "test")
+    cluster.add_node("gpu-0", gpus=2, labels={"gpus": "yes"})
+    with serve(cluster) as url:
+        yield Fleet(cluster, url, clusters)
+        clusters.close()
+
+
+@pytest.fixture
+def stage(cast: Cast, tmp_path: Path) -> SlurmStage:
+    stage = slurm_stage(make_slurm(tmp_path))
+    stage.resize(2)
+    return stage
+
+
+def find_problem(alice: Caller, page: Client, pool: str, name: str) -> str:
+    """Return the finding of this name, or an empty string. The pool's page shows the same findings."""
+    findings = alice.get(f"node-pools/{pool}/diagnosis").json()["findings"]
+    texts = {finding["name"]: finding["finding"] for finding in findings}
+    shown = page.get(f"/node-pools/{pool}").content.decode()
+    for text in texts.values():
+        assert text in shown.replace("&#x27;", "'").replace("&quot;", '"')
+    return str(texts.get(name, ""))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (Refusal(401, "Unauthorized", "Unauthorized"), "Unauthorized"),
+        (
+            Refusal(403, "Forbidden", 'User "berth" cannot list resource "nodes" at the cluster scope'),
+            'cannot list resource "nodes"',
+        ),
+    ],
+)
+def test_rejected_kubernetes_account_is_shown_until_the_cluster_accepts_it(
+    fleet: Fleet, alice: Caller, page: Client, refusal: Refusal, words: str
+) -> None:
+    fleet.cluster.refusals["list", "nodes"] = refusal
+    pool = fleet.create(nodes=1)
+
+    def problem() -> str:
+        fleet.reconcile(pool)
+        return find_problem(alice, page, "prod", "provider")
+
+    assert words in poll_until(problem, bool)
+    fleet.cluster.refusals.clear()
+    poll_until(problem, lambda text: text == "")
+    fleet.settle(pool, state="ready")
+
+
+def test_pool_whose_nodes_belong_to_another_pool_says_that_none_is_free(
+    fleet: Fleet, alice: Caller, page: Client
+) -> None:
+    first, second = fleet.create(nodes=1), fleet.create("second", nodes=1)
+    fleet.settle(first, state="ready")
+    fleet.reconcile(second)
+    assert "1 node of the cluster selected, 0 free" in find_problem(alice, page, "second", "provider")
+    assert find_problem(alice, page, "prod", "provider") == ""
+    assert second.nodes.count() == 0
+
+
+def test_slurm_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: Caller, page: Client) -> None:
+    stage.settle()
+    stage.slurm.set(down=True)
+    stage.pass_time(60)
+    stage.reconcile()
+    assert OUTAGE in find_problem(alice, page, "small", "provider")
+    assert stage.states() == {0: "ready", 1: "ready"}
+    stage.slurm.set(down=False)
+    stage.settle()
+    assert find_problem(alice, page, "small", "provider") == ""
+
+
+def test_allocation_shorter_than_the_boot_is_shown_with_its_limit(
+    stage: SlurmStage, alice: Caller, page: Client
+) -> None:
+    stage.reconcile()
+    for job in range(2):
+        stage.slurm.change(job, TimeLimit="5:00", TimeLeft="5:00")
+    stage.pass_time(15)
+    stage.reconcile()
+    problem = find_problem(alice, page, "small", "boots")
+    assert problem.startswith("1 boot in a row failed.")
+    assert "the time limit of Slurm job 1 is 5m, which leaves no time for work" in problem
