@@ -12,9 +12,9 @@ from tests.journeys.conftest import InstallContext
 from tests.journeys.installation import Installation, free_port, until
 from tests.journeys.slurm_pool import ROLE, create_pool, installation_settings, provider_settings
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
-LONG = 300.0
+LONG = 900.0  # nodes take minutes to boot on a busy machine
 # Counts steps from its checkpoint until it may end, and saves the count before it is stopped.
 TRAIN = """
 cd "$BERTH_WORKSPACE"
