@@ -26,7 +26,13 @@ def cluster_url() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("options", [{}, {"viewport": NARROW, "has_touch": True}], ids=["wide", "phone"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="wide", marks=pytest.mark.heavy),
+        pytest.param({"viewport": NARROW, "has_touch": True}, id="phone"),
+    ],
+)
 def test_pool_form_tests_the_connection_before_the_pool_is_created(
     opened: Open, scene: Scene, cluster_url: str, options: dict[str, Any]
 ) -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 
 
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("width", [1280, pytest.param(360, marks=pytest.mark.heavy)])
 def test_search_dialog_finds_a_workload_by_keyboard(opened: Open, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 800}) as (page, faults):
         page.goto("/node-pools/train")

@@ -23,7 +23,7 @@ def tomorrow_at_nine() -> datetime:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("/usage?span=24h", "Europe/Berlin time"),
+        pytest.param("/usage?span=24h", "Europe/Berlin time", marks=pytest.mark.heavy),
         ("/", "Europe/Berlin time"),
         ("/admin/scheduler/eviction/", "Times in Europe/Berlin"),
     ],
