@@ -4,7 +4,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Count, Model, Q, QuerySet
+from django.db.models.expressions import CombinedExpression
 
 from berth.core.errors import NotFound
 from pools.models import PoolSecret
@@ -76,6 +77,14 @@ def budgets(actor: Actor) -> QuerySet[Budget]:
 def members(actor: Actor) -> QuerySet[Membership]:
     return restrict_to_visible_owners(
         actor, Membership.objects.select_related("user", "department", "project__department")
+    )
+
+
+def workload_count(condition: Q | None = None) -> CombinedExpression:
+    """Return an aggregate that counts workloads that match a condition. An array counts as one workload."""
+    matching = condition or Q()
+    return Count("pk", filter=matching & Q(array__isnull=True)) + Count(
+        "array", filter=matching & Q(array__isnull=False), distinct=True
     )
 
 

@@ -57,6 +57,16 @@ STEPS: Mapping[str, NodeAction] = {
     ),
 }
 
+# Actions offered in each state of a node.
+NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "requested": ("terminate",),
+    "booting": ("terminate",),
+    "ready": ("cordon", "drain", "terminate"),
+    "cordoned": ("uncordon", "drain", "terminate"),
+    "draining": ("uncordon", "terminate"),
+}
+MAX_EVENTS = 20
+
 
 @signed_in
 @require_GET
@@ -75,7 +85,11 @@ def show(request: Request, name: str) -> HttpResponse:
         "started": _start_progress(node, is_admin=is_admin),
         "is_admin": is_admin,
         "agent_outdated": is_admin and is_outdated(node.inventory),
-        "work": selectors.workloads_on_nodes([node.pk])[node.pk] if is_admin else (),
+        "node_actions": NODE_ACTIONS.get(node.state, ()) if _is_allowed(request, "edit", node) else (),
+        "events": [
+            (event, selectors.visible_reason(event, is_admin=is_admin))
+            for event in node.scaling_events.order_by("-at", "-pk")[:MAX_EVENTS]
+        ],
         "took": (node.prepared_at - node.created_at).total_seconds() if node.prepared_at else None,
     }
     return page(request, "pools/node.html", context, inner="pools/node_body.html")
@@ -86,9 +100,9 @@ def _visible_nodes(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
     return nodes if _is_allowed(request, "view_capacity") else nodes.none()
 
 
-def _is_allowed(request: Request, action: str) -> bool:
+def _is_allowed(request: Request, action: str, target: Node | None = None) -> bool:
     try:
-        request.require(action)
+        request.require(action, target)
     except Forbidden:
         return False
     return True

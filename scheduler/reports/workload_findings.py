@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
 from berth.core.words import format_count, format_gpus, to_words
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from scheduler.reports.pool_findings import MAX_NAMED, Finding, PoolFacts, Severity, to_sentence
+from scheduler.reports.queues.pending_reasons import count_by_reason
 
 START_FAILED = "could not be started yet: "  # written by the scheduler
 
@@ -55,17 +56,17 @@ def check_starts(facts: PoolFacts) -> Iterator[Finding]:
 
 def check_pending(facts: PoolFacts) -> Iterator[Finding]:
     rows = Workload.objects.filter(phase=Phase.PENDING, pools__contains=[facts.pool.name])
-    reasons = list(rows.values_list("reason").annotate(n=Count("pk")).order_by("-n", "reason"))
-    if not reasons:
+    total, reasons = count_by_reason(rows)
+    if not total:
         return
-    total = sum(count for _, count in reasons)
-    shown = ", ".join(
+    named = ", ".join(
         f"{count} {to_words(reason).lower() or 'not considered yet'}" for reason, count in reasons[:MAX_NAMED]
     )
+    shown = f": {named}" if named else ""
     yield Finding(
         Severity.NOTE,
         "pending workloads",
-        f"{format_count(total, 'workload')} {'is' if total == 1 else 'are'} pending: {shown}.",
+        f"{format_count(total, 'workload')} {'is' if total == 1 else 'are'} pending{shown}.",
         f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
     )
     pool = facts.pool

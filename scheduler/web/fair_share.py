@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.server.web.charts.bars import Bar, quota_bar
+from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
 from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
@@ -79,8 +79,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     expanded = request.GET.get("open", "")
     tree = [(top, children, few or top.name == expanded) for top, children in shown]
     every = [queue for top, children, is_open in tree for queue in (top, *(children if is_open else ()))]
-    ends = [max(queue.quota or 0, queue.share, queue.requested, queue.allocated) for queue in every]
-    scale = max(ends, default=0)
+    ends = [max(queue.quota or 0, queue.share, queue.allocated) for queue in every]
+    scale = bar_scale(max(ends, default=0)) or max((queue.requested for queue in every), default=0)
     context = {
         "listing": listing,
         "pools": pools,

@@ -4,6 +4,7 @@ from django.urls import path, re_path
 
 from projects.web.urls import TENANT
 from scheduler.web import evictions, fair_share, queue
+from scheduler.web.pools import nodes as pool_nodes
 from scheduler.web.pools import pages as pools
 from scheduler.web.quotas import grid_changes, history, preview, tree
 from scheduler.web.submit import edit, templates
@@ -43,6 +44,7 @@ urlpatterns = [
     path("workloads/<uuid:workload_id>/log/search", log.find, name="workload-log-search"),
     path("workloads/<uuid:workload_id>/log/download", log.download, name="workload-log-download"),
     path("workloads/<uuid:workload_id>/utilization", utilization.workload, name="workload-utilization"),
+    path("nodes/<str:name>/contents", pool_nodes.contents, name="node-contents"),
     path("nodes/<str:name>/utilization", utilization.node, name="node-utilization"),
     path("quotas", tree.index, name="quotas"),
     path("quotas/grid", grid_changes.submit, name="quota-grid"),

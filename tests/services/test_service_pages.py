@@ -35,13 +35,14 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     stage.scale_out(service, num_replicas=9)
     stage.tick(4, seconds=4)
     listed = dave.get("/services").content.decode()
-    assert '2 <span class="unit">of 9 serving' in listed
+    assert "2 of 9 serving: " in listed
+    assert "Scale-out to 9 engines" in listed
     shown = dave.get(f"/services/{service.workload_id}").content.decode()
     assert "Scale-out in progress" in shown
     assert "Show pending reason" in shown
     assert 'aria-current="step"' in shown
     assert "Token usage high" in shown
-    assert "above 5 s" in shown and "above 85 %<" in shown, "every number has its unit"
+    assert "above 5,000 ms" in shown and "above 85 %<" in shown, "every number has its unit"
     assert '<path class="used" d="M' in shown, "the measurements are shown as a chart"
 
 

@@ -1,6 +1,6 @@
 """Charts of a service's metrics: engine count, cache usage, queue and latency."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -64,9 +64,9 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
     points = points[::-stride][::-1]  # keep the latest point
     policy = config.scale_out_policy
     usage = policy.token_usage_threshold * 100
-    backlog = float(policy.queue_depth_per_engine * max(points[-1].engines, 1))
+    backlog = backlog_threshold(config, points[-1].reporting, points[-1].engines)
     queue_time_limit = policy.queue_time_p95_threshold * 1000
-    axis = Axis(now - SPAN, now, max(MIN_VALID_SECONDS, config.max_sample_age))
+    axis = Axis(now - SPAN, now, _valid_seconds(config))
     return [
         _chart("engines", "Serving engines", "", points, lambda p: p.engines, config.max_engines, axis),
         _chart("usage", "Token cache usage", "%", points, _pick("avg_token_usage", 100), usage, axis),
@@ -75,6 +75,25 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
             "latency", "Queue time p95", "ms", points, _pick("queue_time_p95", 1000), queue_time_limit, axis
         ),
     ]
+
+
+def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
+    """Return the number of queued requests above which a service scales out.
+
+    Only reporting engines count. If no engine reports, return the threshold for all engines.
+    """
+    return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
+
+
+def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> dict[int, dict[str, Any]]:
+    """Return the values of each service's latest sample by service ID, without samples that are too old."""
+    rows = MetricsPoint.objects.filter(service__in=list(configs), at__gt=now - SPAN)
+    latest = rows.order_by("service", "-at").distinct("service").values_list("service", "at", "values")
+    return {
+        service: values
+        for service, at, values in latest
+        if (now - at).total_seconds() <= _valid_seconds(configs[service])
+    }
 
 
 def csv_rows(service: Service, now: datetime) -> Iterator[list[Any]]:
@@ -86,6 +105,10 @@ def csv_rows(service: Service, now: datetime) -> Iterator[list[Any]]:
     )
     for point in _points(service, now):
         yield [point.at, point.engines, point.reporting, usage(point), queued(point), latency(point)]
+
+
+def _valid_seconds(config: AutoscalerConfig) -> float:
+    return max(MIN_VALID_SECONDS, config.max_sample_age)
 
 
 def _points(service: Service, now: datetime) -> list[MetricsPoint]:

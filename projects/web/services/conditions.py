@@ -5,38 +5,43 @@ from typing import Any
 
 from projects.engine.replicas import config as names
 from projects.engine.replicas.conditions import Condition
+from projects.engine.replicas.config import AutoscalerConfig
+from projects.web.services.charts import backlog_threshold
 
 TITLES = {
     "token_usage_high": "Token usage high",
     "queue_backlog": "Queue backlog",
     "queue_latency_high": "Queue latency high",
-    "ttft_high": "TTFT high",
+    "ttft_high": "Time to first token high",
     "token_usage_low": "Token usage low",
     "no_queue": "Queue empty",
     "throughput_stable": "Throughput stable",
 }
-IN_SECONDS = ("queue_latency_high", "ttft_high")
+IN_MILLISECONDS = ("queue_latency_high", "ttft_high")
 IN_PERCENT = (names.TOKEN_USAGE_HIGH, names.TOKEN_USAGE_LOW, names.THROUGHPUT_STABLE)
 KEYS = re.compile("|".join(rf"\b{name}\b" for name in TITLES))
 
 
-def condition_row(one: Condition) -> dict[str, Any]:
+def condition_row(one: Condition, config: AutoscalerConfig) -> dict[str, Any]:
     """Return the table row of a condition: its current state, value and threshold, with units."""
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = (
         "unknown" if one.is_met is None else "met" if one.triggered else "holds" if one.is_met else "quiet"
     )
+    threshold = one.threshold
+    if one.name == names.QUEUE_BACKLOG:
+        threshold = backlog_threshold(config, one.reporting, one.engines)
     return {
         "title": TITLES.get(one.name, one.name),
         "direction": "out" if one.scales_out else "in",
         "value": "unknown" if one.value is None else _format_value(one.name, one.value),
-        "threshold": _format_value(one.name, one.threshold),
+        "threshold": _format_value(one.name, threshold),
         "bound": "above" if one.scales_out else "at most" if one.name == names.NO_QUEUE else "below",
         "held": f"{one.held:.0f}",
         "duration": f"{one.duration:.0f}",
         "part": round(held * 100),
         "state": state,
-        "tone": {"unknown": "warn", "met": "accent", "holds": "info", "quiet": ""}[state],
+        "tone": {"unknown": "", "met": "accent", "holds": "info", "quiet": ""}[state],
         "reporting": f"{one.reporting} of {one.engines}",
     }
 
@@ -49,4 +54,4 @@ def use_condition_titles(reason: str) -> str:
 def _format_value(name: str, value: float) -> str:
     if name in IN_PERCENT:
         return f"{100 * value:,.3g} %"
-    return f"{value:,.3g} s" if name in IN_SECONDS else f"{value:,.3g}"
+    return f"{1000 * value:,.0f} ms" if name in IN_MILLISECONDS else f"{value:,.3g}"

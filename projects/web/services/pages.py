@@ -1,5 +1,7 @@
 """Pages that list and show inference services."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
-from projects.elastic.autoscale import load_window, snapshot
+from projects.elastic.autoscale import load_window
 from projects.engine.replicas.conditions import conditions
 from projects.engine.scaling import FINAL
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
@@ -20,9 +22,9 @@ from projects.models.workloads import ENDED_PHASES
 from projects.service_selectors import find_service, services
 from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
-from projects.web.services.charts import CSV_HEADERS, build_charts, csv_rows
+from projects.web.services.charts import CSV_HEADERS, build_charts, csv_rows, latest_metrics
 from projects.web.services.conditions import condition_row
-from projects.web.services.serving import EngineStatus, engine_status, serving_status
+from projects.web.services.serving import EngineStatus, ServingStatus, engine_status, serving_status
 
 PROGRESS_STATES = {
     "scale_out": ("PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"),
@@ -30,26 +32,43 @@ PROGRESS_STATES = {
 }
 MAX_ROWS = 20
 
-ServiceRow = tuple[Service, ScaleRequest | None]  # a service with its active request
+
+@dataclass(frozen=True, slots=True)
+class ServiceRow:
+    """Row of the service list: a service, its status and active request, and its latest metrics."""
+
+    service: Any  # annotated with the counts of active engines and of all engines
+    serving: ServingStatus
+    request: ScaleRequest | None
+    metrics: Mapping[str, Any]
+    autoscaler_limits: tuple[int, int]
+
+    @property
+    def queued(self) -> int | None:
+        return self.metrics.get("total_queue_reqs")
+
+    @property
+    def queue_time(self) -> int | None:
+        """Return the 95th percentile of the queue time in milliseconds."""
+        value = self.metrics.get("queue_time_p95")
+        return None if value is None else round(1000 * value)
+
+
 COLUMNS: tuple[Column[ServiceRow], ...] = (
-    Column("name", "Service", lambda row: row[0].workload.name, order="workload__name"),
-    Column("project", "Project", lambda row: row[0].workload.project.name, in_file=True),
-    Column("state", "State", lambda row: row[0].workload.phase, order="workload__phase"),
-    Column(
-        "engines", "Serving", lambda row: _engine_counts(row[0])[0], "engines", order="active", number=True
-    ),
-    Column("total", "Total", lambda row: _engine_counts(row[0])[1], "engines", in_file=True),
-    Column("initial", "Initial", lambda row: row[0].initial_engines, "engines", in_file=True),
-    Column("model", "Model", lambda row: row[0].model_name, order="model_name"),
-    Column("created", "Created", lambda row: row[0].created_at, order="created_at"),
-    Column("under-way", "In progress", lambda row: row[1].status if row[1] else None),
-    Column("autoscaler", "Autoscaler", lambda row: "on" if row[0].autoscaler.enabled else "off"),
+    Column("name", "Service", lambda row: row.service.workload.name, order="workload__name"),
+    Column("project", "Project", lambda row: row.service.workload.project.name, in_file=True),
+    Column("serving", "Serving", lambda row: row.serving.text, order="active"),
+    Column("state", "State", lambda row: row.service.workload.phase, in_file=True),
+    Column("engines", "Active", lambda row: row.service.active, "engines", in_file=True),
+    Column("total", "Total", lambda row: row.service.total, "engines", in_file=True),
+    Column("initial", "Initial", lambda row: row.service.initial_engines, "engines", in_file=True),
+    Column("queued", "Queued requests", lambda row: row.queued, number=True),
+    Column("queue-time", "Queue time p95", lambda row: row.queue_time, "ms", number=True),
+    Column("model", "Model", lambda row: row.service.model_name, order="model_name"),
+    Column("created", "Created", lambda row: row.service.created_at, order="created_at", in_file=True),
+    Column("under-way", "In progress", lambda row: row.request.status if row.request else None, in_file=True),
+    Column("autoscaler", "Autoscaler", lambda row: "on" if row.service.autoscaler.enabled else "off"),
 )
-
-
-def _engine_counts(service: Any) -> tuple[int, int]:
-    """Return the counts of active engines and of all engines, which the selector has annotated."""
-    return service.active, service.total
 
 
 @signed_in
@@ -63,19 +82,34 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             | Q(workload__project__name__icontains=word)
             | Q(model_name__icontains=word)
         )
-    listing = list_query(request, COLUMNS, rows, _with_requests, file_name="services", default="-created")
+    listing = list_query(request, COLUMNS, rows, _service_rows, file_name="services", default="-created")
     if file := requested_csv(request, listing):
         return file
     context = {"listing": listing, "rows": listing.rows}
     return page(request, "projects/services/list.html", context, inner="projects/services/rows.html")
 
 
-def _with_requests(rows: list[Service]) -> list[ServiceRow]:
+def _service_rows(rows: list[Service]) -> list[ServiceRow]:
+    engines_by_service: dict[int, list[InferenceEngine]] = defaultdict(list)
+    live_engines = InferenceEngine.objects.filter(service__in=[row.pk for row in rows], ended_at__isnull=True)
+    for engine in live_engines.select_related("workload"):
+        engines_by_service[engine.service_id].append(engine)
     active_requests = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(
         status__in=FINAL
     )
     requests_by_service = {row.service_id: row for row in active_requests}
-    return [(row, requests_by_service.get(row.pk)) for row in rows]
+    configs = {row.pk: load_config(row.autoscaler) for row in rows}
+    metrics = latest_metrics(configs, timezone.now())
+    return [
+        ServiceRow(
+            row,
+            serving_status(row.workload, engines_by_service[row.pk]),
+            requests_by_service.get(row.pk),
+            metrics.get(row.pk, {}),
+            (configs[row.pk].min_engines, configs[row.pk].max_engines),
+        )
+        for row in rows
+    ]
 
 
 @signed_in
@@ -105,6 +139,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     running = next((request for request in requests if not request.is_final), None)
     ended = service.workload.phase in ENDED_PHASES
     engines = _engines(service)
+    condition_rows = [condition_row(row, config) for row in conditions(window, config, now.timestamp())]
     return {
         "service": service,
         "workload": service.workload,
@@ -116,8 +151,12 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "requests": requests,
         "scaler": scaler,
         "config": config,
-        "conditions": [condition_row(condition) for condition in conditions(window, config, now.timestamp())],
-        "figures": snapshot(window, config),
+        "conditions": condition_rows,
+        "figures": latest_metrics({service.pk: config}, now).get(service.pk, {}),
+        "is_silent": scaler.enabled
+        and not ended
+        and all(row["state"] == "unknown" for row in condition_rows),
+        "last_sample": service.points.order_by("-at").values_list("at", flat=True).first(),
         "charts": build_charts(service, config, now),
         "history": service.scalings.order_by("-id")[:MAX_ROWS],
         "may_operate": may(request.actor, Action.OPERATE, service.workload) and not ended,

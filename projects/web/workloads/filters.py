@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
 from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
-from projects.selectors import workloads
+from projects.selectors import workload_count, workloads
 
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "live": ("Live", LIVE_PHASES),
@@ -91,12 +91,7 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
 
     An array counts as one row in each state that at least one of its tasks has.
     """
-    counts = {}
-    for word, (_, phases) in STATES.items():
-        in_state = Q(phase__in=phases)
-        counts[word] = Count("pk", filter=in_state & Q(array__isnull=True)) + Count(
-            "array", filter=in_state, distinct=True
-        )
+    counts = {word: workload_count(Q(phase__in=phases)) for word, (_, phases) in STATES.items()}
     by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
     return [(word, title, by_state[word]) for word, (title, _) in STATES.items()]
 

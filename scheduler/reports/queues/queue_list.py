@@ -22,6 +22,8 @@ class QueueLength:
 
     workloads: int
     gpu_milli: int
+    held_tasks: int  # array tasks that wait for earlier tasks
+    unschedulable: int
 
 
 def queued_workloads(actor: Actor, pool: NodePool) -> QuerySet[Workload]:
@@ -38,15 +40,28 @@ def queued_workloads(actor: Actor, pool: NodePool) -> QuerySet[Workload]:
 
 
 def queue_length(pool: NodePool) -> QueueLength:
-    sums = Workload.objects.filter(_queue_filter(pool)).aggregate(n=Count("pk"), milli=Sum("gpu_milli_min"))
-    return QueueLength(sums["n"], sums["milli"] or 0)
+    queued = Q(held=False) & ~Q(reason=UNSCHEDULABLE)
+    sums = Workload.objects.filter(_pending_in(pool)).aggregate(
+        n=Count("pk", filter=queued),
+        milli=Sum("gpu_milli_min", filter=queued),
+        held_tasks=Count("pk", filter=Q(held=True)),
+        unschedulable=Count("pk", filter=Q(held=False, reason=UNSCHEDULABLE)),
+    )
+    return QueueLength(sums["n"], sums["milli"] or 0, sums["held_tasks"], sums["unschedulable"])
 
 
 def _queue_filter(pool: NodePool) -> Q:
     """Return a filter for the pending workloads in a pool's queue.
 
-    A workload that allows several pools is in the queue of the pool that its last explanation names.
     Unschedulable workloads and held tasks of arrays are in no queue.
     """
+    return _pending_in(pool) & Q(held=False) & ~Q(reason=UNSCHEDULABLE)
+
+
+def _pending_in(pool: NodePool) -> Q:
+    """Return a filter for a pool's pending workloads.
+
+    A workload that allows several pools belongs to the pool that its last explanation names.
+    """
     here = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
-    return Q(phase__in=PENDING_PHASES, held=False) & here & ~Q(reason=UNSCHEDULABLE)
+    return Q(phase__in=PENDING_PHASES) & here

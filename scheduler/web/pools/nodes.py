@@ -1,29 +1,26 @@
 """Nodes on a pool's page, paginated for large pools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, F, QuerySet, Sum
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET
 
 from berth.server.web.lists.paging import Slice, load_slice
-from berth.server.web.pages import Request
+from berth.server.web.pages import Request, signed_in
 from pools.models import Node, NodePool
 from pools.models.node import ALIVE
-from projects.access import visible_projects
+from pools.web.nodes import NODE_ACTIONS
+from projects.access import visible_nodes, visible_projects
 from projects.actor import Actor
 from scheduler.models import Allocation
 from scheduler.web.pools.devices import OTHER_PROJECTS_HUE, NodeMap, build_node_maps, hue
 from scheduler.web.pools.node_heatmap import NodeHeatmap, build_heatmap
 
 MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # maximum number of nodes without pagination, and nodes per page
-NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
-    "requested": ("terminate",),
-    "booting": ("terminate",),
-    "ready": ("cordon", "drain", "terminate"),
-    "cordoned": ("uncordon", "drain", "terminate"),
-    "draining": ("uncordon", "terminate"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +74,22 @@ def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, i
     others = sum(milli or 0 for pk, _, milli in sums if pk not in visible)
     segments = [(colour, name, milli) for name, colour, milli in seen]
     return [*segments, (OTHER_PROJECTS_HUE, "Other projects", others)] if others else segments
+
+
+@signed_in
+@require_GET
+def contents(request: Request, name: str) -> HttpResponse:
+    """Show a node's GPUs with the pods on them, and the pods that the user may see."""
+    node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
+    allocations = Allocation.objects.filter(node=node, released_at__isnull=True)
+    visible = allocations.filter(pod__workload__project__in=visible_projects(request.actor))
+    rows = visible.select_related("pod__workload__project").order_by("pod__workload__name", "pod__rank", "pk")
+    context = {
+        "node_map": build_node_maps(request.actor, [node])[0],
+        "allocations": rows,
+        "hidden": allocations.count() - len(rows),
+    }
+    return render(request, "scheduler/pools/node_contents.html", context)
 
 
 def _filter_nodes(alive: QuerySet[Node], state: str, find: str) -> QuerySet[Node]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from django.db.models import F, Func, IntegerField, Sum
 
-from berth.server.web.charts.bars import Bar, quota_bar
+from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool
 from projects.access import fully_visible_departments
@@ -122,10 +122,15 @@ def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
 
 
 def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return the pending milli-GPU by project ID, for workloads that allow one of the pools."""
+    """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
+
+    Array tasks that wait for earlier tasks on purpose are left out.
+    """
     rows = (
         Workload.objects.filter(
-            phase__in=(Phase.PENDING, Phase.RESERVED), pools__overlap=[pool.name for pool in pools]
+            phase__in=(Phase.PENDING, Phase.RESERVED),
+            held=False,
+            pools__overlap=[pool.name for pool in pools],
         )
         .order_by()
         .values_list("project_id")
@@ -157,12 +162,15 @@ def _owner_key(project: int | None, department: int | None) -> Key:
 
 
 def _set_scale(tops: list[QuotaLine]) -> None:
-    """Set one scale for all projects and one for all departments, so that bars are comparable."""
+    """Set one scale for all projects and one for all departments, so that bars are comparable.
+
+    Quotas, fair shares and allocations set the scale, so that one long queue does not flatten every bar.
+    """
     for row in (tops, [child for top in tops for child in top.children]):
-        ends = [max(line.gpus or 0, line.share or 0, line.allocated + line.pending) for line in row]
-        longest = max(ends, default=0)
+        ends = [max(line.gpus or 0, line.share or 0, line.allocated) for line in row]
+        scale = bar_scale(max(ends, default=0)) or max((line.pending for line in row), default=0)
         for line in row:
-            line.scale = longest
+            line.scale = scale
 
 
 def _label(line: QuotaLine) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Case, Count, IntegerField, When
+from django.db.models import Case, Count, IntegerField, Q, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.http import HttpResponse
@@ -25,9 +25,11 @@ from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.models.workloads import LIVE_PHASES
-from projects.selectors import workloads
+from projects.selectors import workload_count, workloads
+from projects.web.workloads.filters import STATES
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.invariants import SCHEDULER_LEASE as SCHEDULER
+from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.selectors import evictions
@@ -38,6 +40,7 @@ from scheduler.web.pools.devices import build_legend, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
+COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
 SHORTFALLS_MAX = 5
@@ -80,7 +83,7 @@ def index(request: Request) -> HttpResponse:
         "capacity": capacity,
         "queues": select_busiest(quota_lines(actor, shown)),
         "counts": count_by_state(actor, shown),
-        "reasons": count_by_reason(actor, shown),
+        "reasons": reason_counts(actor, shown),
         "maps": maps if small else [],
         "legend": build_legend(maps) if small else [],
         "evicted": render_with_links(
@@ -163,26 +166,16 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 
 
 def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
-    """Return the number of live workloads by state."""
+    """Return the number of workloads by state, counted as in the workload list, and of held array tasks."""
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
-    by_phase = dict(rows.values_list("phase").annotate(count=Count("pk")))
-    return {
-        "running": sum(by_phase.get(phase, 0) for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)),
-        "pending": sum(by_phase.get(phase, 0) for phase in (Phase.PENDING, Phase.RESERVED)),
-        "suspended": by_phase.get(Phase.SUSPENDED, 0),
-    }
+    counts = {state: workload_count(Q(phase__in=STATES[state][1])) for state in COUNTED_STATES}
+    return rows.aggregate(**counts, held_tasks=Count("pk", filter=Q(held=True)))
 
 
-def count_by_reason(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the number of pending workloads by reason, most frequent first."""
-    rows = (
-        workloads(actor)
-        .filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])
-        .order_by()
-        .values_list("reason")
-        .annotate(count=Count("pk"))
-    )
-    most_frequent = sorted(rows, key=lambda row: (-row[1], row[0]))[:REASONS_MAX]
+def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
+    """Return the most frequent pending reasons."""
+    rows = workloads(actor).filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])
+    most_frequent = count_by_reason(rows)[1][:REASONS_MAX]
     most = most_frequent[0][1] if most_frequent else 0
     return [
         ReasonCount(reason, n, stacked_bar([(n, "over")], most, f"{n} workloads"))

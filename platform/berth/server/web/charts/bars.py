@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 WIDTH = 1000
+BREAK = 20  # width of the gap in a bar that exceeds the scale, and of its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,10 @@ class Bar:
 def quota_bar(
     *, allocated: int, quota: int | None, share: int | None, requested: int, scale: int, label: str
 ) -> Bar:
-    """Return a bar of in-quota, over-quota and requested GPUs, with marks at the quota and the fair share."""
+    """Return a bar of in-quota, over-quota and requested GPUs, with marks at the quota and the fair share.
+
+    If the requested GPUs do not fit on the scale, the end of the bar is drawn broken.
+    """
     in_quota = allocated if quota is None else min(allocated, quota)
     parts, position = [], 0
     for amount, kind in ((in_quota, "used"), (allocated - in_quota, "over"), (requested, "requested")):
@@ -32,12 +36,23 @@ def quota_bar(
         if end > start:
             parts.append(Part(start, end - start, kind))
         position += amount
+    if position > scale > 0 and parts[-1].kind == "requested" and parts[-1].width > 2 * BREAK:
+        start = parts.pop().x
+        parts += [
+            Part(start, WIDTH - 2 * BREAK - start, "requested"),
+            Part(WIDTH - BREAK, BREAK, "requested"),
+        ]
     return Bar(
         tuple(parts),
         quota=None if not quota else _x(quota, scale),
         share=None if share is None else _x(share, scale),
         label=label,
     )
+
+
+def bar_scale(longest: int) -> int:
+    """Return a scale with room for pending GPUs to the right of the longest amount."""
+    return longest * 5 // 4
 
 
 def stacked_bar(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:

@@ -1,0 +1,52 @@
+"""Tests for the node page: actions, GPUs, pods and events."""
+
+import pytest
+from django.test import Client
+
+from pools.models import Node
+from tests import factories as make
+from tests.cast import Cast
+
+
+@pytest.fixture
+def node(cast: Cast) -> Node:
+    node = make.node(cast.pool)
+    train = make.workload(cast.vision, "train", phase="running", run=1, started_at=make.ago(minutes=9))
+    make.place(train, node, [0])
+    make.scaling(cast.pool, "ready", "The agent answers.", at=make.ago(minutes=9), node=node)
+    return node
+
+
+def test_node_page_offers_the_actions_of_the_node_state(sign_in, node: Node) -> None:
+    for state, actions in (
+        ("ready", {"cordon", "drain", "terminate"}),
+        ("cordoned", {"uncordon", "drain", "terminate"}),
+    ):
+        Node.objects.filter(pk=node.pk).update(state=state)
+        text = sign_in("alice").get(f"/nodes/{node.name}").content.decode()
+        offered = {
+            step for step in ("cordon", "uncordon", "drain", "terminate") if f'id="node-{step}"' in text
+        }
+        assert offered == actions
+    assert 'id="node-' not in sign_in("dave").get(f"/nodes/{node.name}").content.decode()
+
+
+def test_node_page_lists_the_events_of_the_node(sign_in, node: Node) -> None:
+    assert "The agent answers." in sign_in("alice").get(f"/nodes/{node.name}").content.decode()
+
+
+def test_node_contents_link_the_workloads_on_the_node(sign_in, node: Node) -> None:
+    text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()
+    assert text.count(">train</a>") == 2  # on the GPU and among the pods
+    assert f"1 of {node.gpus} allocated" in text
+
+
+def test_node_contents_hide_workloads_of_other_projects(sign_in, node: Node) -> None:
+    text = sign_in("grace").get(f"/nodes/{node.name}/contents").content.decode()
+    assert "train" not in text
+    assert "1 pod of projects that you cannot see" in text
+
+
+def test_node_contents_need_a_role(sign_in, node: Node) -> None:
+    assert sign_in("frank").get(f"/nodes/{node.name}/contents").status_code == 404
+    assert Client().get(f"/nodes/{node.name}/contents").status_code == 302

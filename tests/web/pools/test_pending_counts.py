@@ -1,0 +1,78 @@
+"""Tests for the number of pending workloads, which all pages count alike."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from berth.server.web.charts.bars import WIDTH, quota_bar
+from projects.models import WorkloadArray
+from scheduler.reports.pool_diagnosis import diagnose_pool
+from scheduler.reports.queues.queue_list import queue_length
+from scheduler.web.quotas.queue_rows import pending_by_project
+from tests import factories as make
+from tests.cast import Cast
+
+
+@pytest.fixture
+def pending(cast: Cast) -> None:
+    """Create a pending workload, an unschedulable one, and an array of one queued and 20 held tasks."""
+    make.workload(cast.vision, "alone", gpus=2, reason="OverQuota")
+    make.workload(cast.vision, "never", gpus=1, reason="Unschedulable")
+    array = WorkloadArray.objects.create(
+        project=cast.vision,
+        name="sweep",
+        submitted_by=cast.dave.user,
+        spec={},
+        gpu_milli_min=1000,
+        task_count=21,
+        max_running=1,
+    )
+    for index in range(21):
+        make.workload(
+            cast.vision,
+            f"sweep-{index}",
+            array=array,
+            array_index=index,
+            held=index > 0,
+            reason="ArrayParallelism" if index else "OverQuota",
+        )
+
+
+def figure(client: Client, title: str) -> tuple[str, str]:
+    """Return the value and the note of a figure on the overview."""
+    text = client.get("/").content.decode()
+    match = re.search(rf'>{title}</div><div class="value">(.*?)</div><div class="note">(.*?)</div>', text)
+    assert match
+    return match[1], match[2]
+
+
+def test_pages_agree_on_the_number_of_pending_workloads(sign_in, cast: Cast, pending: None) -> None:
+    client = sign_in("alice")
+    assert figure(client, "Pending") == ("3", "20 array tasks wait for earlier tasks")
+    states = client.get("/workloads?state=pending").context["states"]
+    assert ("pending", "Pending", 3) in states
+    messages = [finding.finding for finding in diagnose_pool(cast.pool, timezone.now())]
+    assert any(message.startswith("3 workloads are pending: ") for message in messages)
+
+
+def test_queue_names_the_pending_workloads_outside_it(sign_in, cast: Cast, pending: None) -> None:
+    length = queue_length(cast.pool)
+    assert (length.workloads, length.held_tasks, length.unschedulable) == (2, 20, 1)
+    text = sign_in("alice").get("/queue").content.decode()
+    assert "20 array tasks wait for earlier tasks." in text
+    assert "1 pending workload can never start as specified." in text
+
+
+def test_held_array_tasks_are_no_pending_demand(cast: Cast, pending: None) -> None:
+    assert pending_by_project([cast.pool]) == {cast.vision.pk: 4000}
+
+
+def test_long_queue_does_not_shorten_the_allocated_part_of_a_bar() -> None:
+    bar = quota_bar(allocated=8, quota=10, share=None, requested=82, scale=12, label="")
+    assert [(part.kind, part.x, part.width) for part in bar.parts] == [
+        ("used", 0, 667),
+        ("requested", 667, 293),
+        ("requested", WIDTH - 20, 20),
+    ]
