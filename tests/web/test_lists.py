@@ -44,7 +44,7 @@ class ListPage:
 
 LISTS = (
     ListPage("/workloads?state=all", "trainer", "trainer", sorts="name priority gpus submitted state"),
-    ListPage("/services", "chat", "chat", theirs="recommend", sorts="name state engines model created"),
+    ListPage("/services", "chat", "chat", theirs="recommend", sorts="name serving model"),
     ListPage("/queue?pool=local", "trainer", "trainer", sorts="position name gpus priority since"),
     ListPage("/quotas?pool=local", "vision", "vision", theirs="ads", sorts="name quota allocated share"),
     ListPage("/quotas", "vision", "vision", theirs="ads", sorts="name gpu.local limit_gpu.local"),
@@ -171,7 +171,7 @@ def test_export_headers_name_units(cast: Cast, sign_in: Any) -> None:
     client = sign_in("alice")
     heads = {
         "/workloads": ("Allocated GPUs", "Requested GPUs"),
-        "/services": ("Serving (engines)",),
+        "/services": ("Active (engines)", "Queue time p95 (ms)"),
         "/queue?pool=local": ("Requested (GPUs)",),
         "/quotas?pool=local": ("Quota (GPUs)", "Fair share (GPUs)", "Allocated (GPUs)"),
         "/node-pools": ("Allocated (GPUs)", "Allocation (%)", "Per node (cores)", "Per node (MiB)"),
