@@ -1,12 +1,13 @@
 """The scheduler process of a benchmark: `python -m benchmarks.setup.loop_process REPORT`.
 
 It is `run_scheduler` with measurements. On SIGUSR1, it writes a report as JSON: the rounds of the loop since
-the last report with their longest wall and CPU time, the CPU time by step, and the number of database
-statements. On SIGUSR2, it ends all running pods within a second. With BERTH_BENCH_PROFILE, it writes a
-profile to that file when it ends.
+the last report with their longest wall and CPU time, the steps of the rounds with the most CPU time, the CPU
+time by step, and the number of database statements. On SIGUSR2, it ends all running pods within a second.
+With BERTH_BENCH_PROFILE, it writes a profile to that file when it ends.
 """
 
 import cProfile
+import heapq
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+SLOWEST = 5  # number of rounds whose steps are reported
 
 
 class Rounds:
@@ -28,6 +31,7 @@ class Rounds:
     def forget(self) -> None:
         self.wall: list[float] = []
         self.cpu: list[float] = []
+        self.slowest: list[tuple[float, int, dict[str, float]]] = []  # (CPU time, round, CPU time by step)
         self.statements = 0
         for seconds in self.spent.values():
             seconds.clear()
@@ -39,11 +43,16 @@ class Rounds:
     def measured(self, work: Callable[..., float]) -> Callable[..., float]:
         def measured_work(*arguments: Any) -> float:
             wall, cpu = time.perf_counter(), time.thread_time()
+            before = {step: len(seconds) for step, seconds in self.spent.items()}
             try:
                 return work(*arguments)
             finally:
                 self.wall.append(time.perf_counter() - wall)
                 self.cpu.append(time.thread_time() - cpu)
+                steps = {step: sum(seconds[before.get(step, 0) :]) for step, seconds in self.spent.items()}
+                heapq.heappush(self.slowest, (self.cpu[-1], len(self.cpu), steps))
+                if len(self.slowest) > SLOWEST:
+                    heapq.heappop(self.slowest)
 
         return measured_work
 
@@ -59,6 +68,10 @@ class Rounds:
             "rounds": len(self.wall),
             "longest_round_ms": round(max(self.wall, default=0.0) * 1000),
             "longest_round_cpu_ms": round(max(self.cpu, default=0.0) * 1000),
+            "slowest_rounds_cpu_ms": [
+                {"all": round(cpu * 1000), **_milliseconds(steps)}
+                for cpu, _, steps in sorted(self.slowest, key=lambda entry: -entry[0])
+            ],
             "rounds_cpu_s": round(sum(self.cpu), 3),
             "statements": self.statements,
             "steps_cpu_s": {
@@ -66,6 +79,11 @@ class Rounds:
                 for step, seconds in sorted(self.spent.items(), key=lambda item: -sum(item[1]))
             },
         }
+
+
+def _milliseconds(steps: dict[str, float]) -> dict[str, int]:
+    """Return the CPU time of each step that took at least a millisecond."""
+    return {step: round(seconds * 1000) for step, seconds in steps.items() if seconds >= 0.001}
 
 
 def main() -> None:
