@@ -38,6 +38,11 @@ def namespace_name(installation: str, project: str) -> str:
     return f"{name[: NAME_MAX - 11].rstrip('-')}-{digest}"
 
 
+def is_namespace_of(installation: str, namespace: str) -> bool:
+    """Return whether this may be the namespace of one of the installation's projects."""
+    return namespace.startswith(namespace_name(installation, "")[: NAME_MAX - 11].rstrip("-"))
+
+
 def namespace_manifest(name: str, installation: str, project: str) -> Manifest:
     labels = {INSTALLATION_LABEL: installation, PROJECT_LABEL: project}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}

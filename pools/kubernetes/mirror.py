@@ -1,6 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-The mirror keeps the status of this installation's pods, but only the resource requests of other pods.
+The mirror keeps the status of this installation's pods, but only the resource requests of other pods. It
+keeps only the quotas of namespaces that this installation may use.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pools.kubernetes.api import CONNECTED, Api, ApiError, Unreachable
+from pools.kubernetes.manifests import is_namespace_of
 from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.reports import read_report
 
@@ -83,7 +85,7 @@ class Mirror:
             return self._own_pods.get(pool, {})
 
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return the ResourceQuotas of all namespaces, like `pods`.
+        """Return the ResourceQuotas of this installation's namespaces, like `pods`.
 
         Return none if the account may not list them. `quota_obstacle` then says why.
         """
@@ -240,6 +242,8 @@ class Mirror:
             spec = {key: (item.get("spec") or {}).get(key) for key in ("unschedulable", "taints")}
             return {"metadata": _pick(metadata, names), "spec": spec, "status": states}
         if kind == QUOTAS:
+            if not is_namespace_of(self._installation, metadata["namespace"]):
+                return None
             parts = _pick(item, ("spec", "status"))
             return {"metadata": _pick(metadata, ("name", "namespace")), **parts}
         if self.is_own(item):

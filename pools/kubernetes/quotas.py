@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from pools.kubernetes.manifests import CONTAINER
 from pools.kubernetes.quantities import MIB, parse_quantity
 from pools.kubernetes.reports import read_report
 from pools.runtimes.base import ClusterQuota, PodState
@@ -66,10 +67,11 @@ def _bounds(
 
 
 def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
-    """Return how much of a quota's resource a pod uses. Pods that Berth creates have one container."""
+    """Return how much of a quota's resource a pod uses, without containers that the cluster has added."""
     if kind == "pods":
         return Decimal(1)
-    resources = pod["spec"]["containers"][0].get("resources") or {}
+    own = next(each for each in pod["spec"]["containers"] if each["name"] == CONTAINER)
+    resources = own.get("resources") or {}
     part, name = {
         "gpu": ("requests", gpu_resource), "cpu": ("requests", "cpu"), "memory_mib": ("requests", "memory"),
         "limit_cpu": ("limits", "cpu"), "limit_memory_mib": ("limits", "memory"),

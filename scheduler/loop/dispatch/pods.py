@@ -121,7 +121,8 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     context.sent.failed = failed
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
     _fail_without_secrets(missing_secrets, now, context)
-    handle_refusals(starting_pods, due_pods, refused, now, context)
+    accepted = {pk for pk, failure in failures.items() if not failure}
+    handle_refusals(starting_pods, accepted, refused, now, context)
     context.start_messages.failures = earlier_failures | {
         pod.workload_id: f"{pod.role} {pod.index} {failures[pod.pk]}."
         for pod in reversed(due_pods)

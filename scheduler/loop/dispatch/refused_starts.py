@@ -26,25 +26,25 @@ def was_refused_recently(pod: Pod, now: datetime, sent: SentCommands) -> bool:
 
 
 def handle_refusals(
-    starting: Collection[Pod], tried: Sequence[Pod], refused: Mapping[uuid.UUID, str], now: datetime,
+    starting: Sequence[Pod], accepted: Collection[uuid.UUID], refused: Mapping[uuid.UUID, str], now: datetime,
     context: SchedulerContext,
 ) -> None:  # fmt: skip
-    """Record which of the tried pods were refused, and requeue workloads that have been refused for too long.
+    """Record which pods were refused, and requeue workloads that have been refused for too long.
 
-    `refused` contains the refusals by pod. `starting` contains all starting pods.
+    `refused` contains the refusals by pod. `starting` contains all starting pods. A refused pod stays refused
+    until it is `accepted`: the next call may take longer than a tick.
     """
-    _record_refusals(starting, tried, refused.keys(), now, context.sent)
-    messages = {pod.workload_id: refused[pod.pk] for pod in reversed(tried) if pod.pk in refused}
+    _record_refusals(starting, accepted, refused.keys(), now, context.sent)
+    messages = {pod.workload_id: refused[pod.pk] for pod in reversed(starting) if pod.pk in refused}
     _release_refused(messages, now, context)
 
 
 def _record_refusals(
-    starting: Collection[Pod], tried: Collection[Pod], refused: Collection[uuid.UUID], now: datetime,
+    starting: Collection[Pod], accepted: Collection[uuid.UUID], refused: Collection[uuid.UUID], now: datetime,
     sent: SentCommands,
 ) -> None:  # fmt: skip
     """Record refusals, and forget pods that were accepted or are no longer starting."""
     pods = {pod.pk for pod in starting}
-    accepted = {pod.pk for pod in tried} - set(refused)
     earlier = {pk: at for pk, at in sent.refused.items() if pk in pods and pk not in accepted}
     sent.refused = {**earlier, **dict.fromkeys(refused, now)}
     affected = {pod.workload_id for pod in starting if pod.pk in sent.refused}

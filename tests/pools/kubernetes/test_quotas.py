@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pools.kubernetes.quotas import read_quotas
 from pools.runtimes.base import ClusterQuota, ClusterQuotas
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
@@ -75,6 +76,29 @@ def test_changed_quota_wakes_the_scheduler(stage: FakeKubernetesStage) -> None:
     reads(stage, quota(stage, "pods", "pods", 2))
     readable, _, _ = select.select(stage.runtime.wake_fds(), [], [], 0)
     assert readable
+
+
+def test_quotas_of_other_namespaces_are_ignored(stage: FakeKubernetesStage) -> None:
+    stage.cluster.set_quota("web", "team", hard={"pods": "1"})
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "1"})
+    reads(stage, quota(stage, "pods", "pods", 1))
+    stage.cluster.set_quota("web", "new", hard={"pods": "1"})
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "2"})
+    reads(stage, quota(stage, "pods", "pods", 2))
+    quotas = stage.access[POOL].cluster.mirror.quotas()
+    assert [each["metadata"]["namespace"] for each in quotas] == [stage.namespace]
+
+
+def test_container_that_the_cluster_adds_to_a_pod_counts_as_used(stage: FakeKubernetesStage) -> None:
+    stage.cluster.set_quota(stage.namespace, "team", hard={"requests.cpu": "1"})
+    stage.runtime.start(stage.order("p-1", "sleep", "inf"))
+    running(stage.runtime, "p-1")
+    pod = next(iter(stage.access[POOL].cluster.mirror.own_pods(POOL).values()))
+    proxy = {"name": "proxy", "resources": {"requests": {"cpu": "100m"}}}
+    pod["spec"]["containers"].insert(0, proxy)
+    status = {"hard": {"requests.cpu": "1"}, "used": {"requests.cpu": "110m"}}
+    team = {"metadata": {"name": "team", "namespace": stage.namespace}, "status": status}
+    assert read_quotas([team], [pod], GPUS) == (quota(stage, "requests.cpu", "cpu", 1000, used=100),)
 
 
 @pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": []}}])

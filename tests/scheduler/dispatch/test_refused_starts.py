@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from pools.runtimes.base import StartRefused
+from pools.runtimes.base import RuntimeFailure, StartRefused
 from projects.models import Phase
 from scheduler.models import Allocation
 from tests.scheduler.stage import Stage
@@ -57,6 +57,16 @@ def test_gang_that_stays_refused_frees_its_nodes_and_starts_after_a_backoff(stag
     stage.tick(3)
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.start_refusal == ""
+
+
+def test_gang_whose_refusals_arrive_late_frees_its_nodes(stage: Stage) -> None:
+    """A webhook that does not respond delays each refusal, so that every second call is still running."""
+    late = RuntimeFailure("the API server has not responded to this call yet")
+    stage.runtime.next("start", *[late, StartRefused(WEBHOOK)] * 1000)
+    workload = stage.submit(roles=[{"name": "worker", "gpu": 1}])
+    stage.tick(17, seconds=5)
+    assert stage.phase(workload) == Phase.PENDING
+    assert not Allocation.objects.filter(released_at=None).exists()
 
 
 def test_backoff_grows_while_the_cluster_refuses(stage: Stage) -> None:
