@@ -48,7 +48,9 @@ class Ledger:
         return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no")
 
     def ids(self) -> tuple[str, ...]:
-        return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not _is_draft(entry.name)))
+        return tuple(
+            sorted(entry.name for entry in os.scandir(self._pods) if not _is_temporary_file(entry.name))
+        )
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
         """Record the pod's node before sending the order, so that the pod can be found after a crash."""
@@ -143,5 +145,5 @@ def _end_field(report: PodReport) -> tuple[str, str]:
     return "ended", json.dumps(encode_report(report)).replace("\\u0000", "?")
 
 
-def _is_draft(name: str) -> bool:
+def _is_temporary_file(name: str) -> bool:
     return name.startswith(".") or name.endswith(".new")

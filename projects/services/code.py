@@ -259,7 +259,7 @@ def _check_contents(chunks: Sequence[tuple[str, bytes]]) -> None:
             received, allowed = f"{len(content)} bytes", f"1 to {CHUNK_BYTES} bytes"
             raise Invalid([Problem(f"chunks[{index}]", "has the wrong size", received, allowed)])
         if hashlib.sha256(content).hexdigest() != digest:
-            message = "does not have this SHA-256 digest; the file may have changed while it was sent"
+            message = "does not have this SHA-256 digest; the file may have changed while it was being sent"
             raise Invalid([Problem(f"chunks[{index}]", message, digest, "the digest of the content")])
 
 

@@ -1,4 +1,4 @@
-"""Problems of a pool's quotas, and of the workloads that run or wait in the pool."""
+"""Problems with a pool's quotas and with its running and pending workloads."""
 
 from collections.abc import Iterator
 

@@ -175,7 +175,7 @@ def test_file_that_changes_before_it_is_sent_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one")
     tree = read(tmp_path)
     (tmp_path / "a.py").write_text("two")
-    with pytest.raises(SpecError, match="changed while it was sent"):
+    with pytest.raises(SpecError, match="changed while it was being sent"):
         list(tree.uploads(list(tree.chunks)))
 
 
@@ -184,7 +184,7 @@ def test_file_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     tree = read(tmp_path)
     (tmp_path / "a.py").unlink()
     (tmp_path / "a.py").symlink_to("/etc/passwd")
-    with pytest.raises(SpecError, match="changed while it was sent"):
+    with pytest.raises(SpecError, match="changed while it was being sent"):
         list(tree.uploads(list(tree.chunks)))
 
 

@@ -56,7 +56,7 @@ def run_to_end(stage: Stage, array: WorkloadArray, most: int) -> list[int]:
     raise AssertionError("the array never ended")
 
 
-def test_tasks_never_run_beyond_max_running(stage: Stage) -> None:
+def test_running_tasks_never_exceed_max_running(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 20, "max_running": 3})
     assert counts(array) == {"held": 17, "pending": 3}

@@ -66,7 +66,7 @@ def test_scale_in_is_previewed_before_it_starts(
     assert refused.status_code == 422
 
 
-def test_forms_scale_out_cancel_a_request_and_configure_the_autoscaler(
+def test_service_is_scaled_and_autoscaled_with_forms(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(engines=2), sign_in("dave")

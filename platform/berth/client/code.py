@@ -89,7 +89,9 @@ class CodeTree:
         except OSError:
             content = b""
         if hashlib.sha256(content).hexdigest() != chunk.digest:
-            raise _error("changed while it was sent. Submit again once nothing writes to it", chunk.path)
+            raise _error(
+                "changed while it was being sent. Submit again when no program is writing to it", chunk.path
+            )
         return content
 
 

@@ -55,9 +55,9 @@ def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count:
 
 
 def no_instances_error(result: LaunchResult) -> ProviderError:
-    """Return the error for a launch without instances.
+    """Return the error for a launch that created no instances.
 
-    The outcome is always certain, because EC2 repeats its response for the same token.
+    The launch is never in doubt, because EC2 repeats its response for the same token.
     """
     kind, message = summarize(result.failures)
     if kind is ProviderErrorKind.BROKEN:

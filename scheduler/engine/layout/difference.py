@@ -34,9 +34,9 @@ def find_differences(
 
 
 def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return the number of consecutive equal workloads from these positions.
+    """Return how many consecutive workloads are equal, starting at these positions.
 
-    Comparing chunks is fast, because most pairs are the same object.
+    Comparing whole chunks is fast, because most pairs are the same object.
     """
     same = 0
     while True:

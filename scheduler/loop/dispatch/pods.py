@@ -24,7 +24,7 @@ from scheduler.loop.dispatch.orders import SecretReader, awaits_address, build_p
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.refused_starts import handle_refusals, was_refused_recently
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
-from scheduler.loop.dispatch.start_messages import show_messages
+from scheduler.loop.dispatch.start_messages import store_messages
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.queries import PROJECTS
 
@@ -91,7 +91,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     assign_endpoints(due_pods, context)
     assign_ports(due_pods, context)
     images = resolve_images(due_pods, now, context)
-    show_messages(images.pending, now, context)
+    store_messages(images.pending, now, context)
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
@@ -128,7 +128,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
         for pod in reversed(due_pods)
         if failures[pod.pk]
     }
-    show_messages(context.start_messages.failures, now, context)
+    store_messages(context.start_messages.failures, now, context)
     return notes
 
 

@@ -28,7 +28,7 @@ from scheduler.loop.dispatch.gangs import (
     recount_gpus,
     workloads_to_evaluate,
 )
-from scheduler.loop.dispatch.start_messages import progress_messages, show_messages
+from scheduler.loop.dispatch.start_messages import progress_messages, store_messages
 from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY, WORKSPACE_FULL
 from scheduler.loop.observe.workloads import PodRow
 from scheduler.loop.queries import POOLS
@@ -95,7 +95,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
     left, changes = _limit_changes(changes)
-    show_messages(progress_messages(pods, reports, now, context), now, context)
+    store_messages(progress_messages(pods, reports, now, context), now, context)
     to_evaluate = set(workloads_to_evaluate())
     affected = {change.pod.workload_id for change in changes} | to_evaluate
     warnings = find_warnings(pods, reports)

@@ -17,7 +17,7 @@ from scheduler.loop.observe.workloads import PodRow
 WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about a workload
 
 
-def show_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
+def store_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
     """Store changed messages about starting workloads. Return the number of changed messages.
 
     A message that follows another too soon is skipped. The next tick shows it or a newer one.

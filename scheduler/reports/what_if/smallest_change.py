@@ -107,7 +107,10 @@ _results = _ResultCache()
 
 
 def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether only time has passed. Unchanged workloads are usually the same objects."""
+    """Return whether nothing but the time has changed.
+
+    The comparison is fast, because unchanged workloads are usually the same objects.
+    """
     return (
         is_same_cluster(before, now)
         and before.workloads == now.workloads

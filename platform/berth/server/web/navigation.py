@@ -88,7 +88,7 @@ def help_chapter(path: str) -> str:
 
 
 def navigation_groups(*, may_submit: bool) -> Groups:
-    """Return groups of the pages that the user can use."""
+    """Return the pages that the user can open, grouped for the navigation."""
     return tuple(
         (title, tuple(entry for entry in entries if may_submit or not entry.is_for_submitters))
         for title, entries in GROUPS

@@ -156,7 +156,7 @@ def _read_log(node: NodeSettings) -> str:
 
 
 def _start(node: NodeSettings) -> subprocess.Popen[bytes]:
-    # Orphans of Ray are reparented to this process.
+    # Orphaned Ray processes are reparented to this process.
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     token = node.root / "secret"
     token.write_text(node.secret)
