@@ -55,7 +55,7 @@ def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str])
             raise StoreFailure(f"Chunk {digest} of the code is no longer stored. Submit the workload again.")
         content = store.read(keys[digest])
         if hashlib.sha256(content).hexdigest() != digest:
-            raise StoreFailure(f"The stored chunk {digest} is damaged. Submit the workload again.")
+            raise StoreFailure(f"The stored chunk {digest} is damaged. Tell an admin.")
         return content
 
     remaining = iter(digests)

@@ -120,6 +120,7 @@ def test_code_of_another_project_cannot_be_used_even_if_its_digest_is_known(
         ([{"path": "a", "link": "b/../../c"}], "leads out of the tree"),
         ([{"path": "a"}, {"path": "a"}], "occurs twice"),
         ([{"path": "a", "link": "b"}, {"path": "a/x"}], "is not a directory"),
+        ([{"path": "a"}, {"path": "a-b"}, {"path": "a/d/x"}, {"path": "a.c"}], "is below a, which"),
         ([{"path": "a", "size": 5}], "do not match the size"),
         ([], "is empty"),
     ],
@@ -245,6 +246,9 @@ def test_damaged_chunk_ends_the_download(dave: Caller, store: DiskStore, tmp_pat
     path.write_bytes(b"two")
     with pytest.raises(Exception, match="damaged"):
         read_archive(dave.get(f"workloads/{workload['id']}/code"))
+    CodeChunk.objects.filter(digest=digest(b"one")).delete()  # as in the guide for admins
+    upload(dave, {"a.py": b"one"})
+    assert read_archive(dave.get(f"workloads/{workload['id']}/code")) == {"a.py": b"one"}
 
 
 def test_full_disk_is_reported_and_leaves_nothing_behind(dave: Caller, tmp_path: Path, settings: Any) -> None:

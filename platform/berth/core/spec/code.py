@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -71,16 +72,13 @@ def link_problem(path: str, target: str) -> str:
 
 def nesting_problem(paths: Iterable[str]) -> tuple[str, str]:
     """Return a path that occurs twice or lies below another path's file or link, with the reason."""
-    seen: set[str] = set()
-    for path in sorted(paths):
-        if path in seen:
+    # Sorted by names, a path comes directly before the paths below it.
+    ordered = sorted(paths, key=lambda path: path.replace("/", "\0"))
+    for before, path in pairwise(ordered):
+        if path == before:
             return path, "occurs twice"
-        parent = posixpath.dirname(path)
-        while parent:
-            if parent in seen:
-                return path, f"is below {parent}, which is not a directory"
-            parent = posixpath.dirname(parent)
-        seen.add(path)
+        if path.startswith(f"{before}/"):
+            return path, f"is below {before}, which is not a directory"
     return "", ""
 
 
