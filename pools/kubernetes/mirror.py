@@ -133,11 +133,12 @@ class Mirror:
         version = ""
         while not self._closed.is_set():
             try:
-                version = self._watch(kind, version or self._list(kind))
+                version = version or self._list(kind)
+                version = self._watch(kind, version)
             except ApiError as error:
-                version = ""
+                has_listed, version = version != "", ""
                 if kind == QUOTAS and error.status in DENIED:
-                    self._deny_quotas(error.message)
+                    self._deny_quotas(error.message, has_listed=has_listed)
                 elif error.status != GONE:
                     self._fail(kind, f"{self._api.server}: {error.message}")
             except Unreachable as error:
@@ -156,10 +157,12 @@ class Mirror:
         self._answered[kind].set()
         self._closed.wait(RETRY_SECONDS)
 
-    def _deny_quotas(self, message: str) -> None:
-        """Continue without quotas, because the account may not list them."""
+    def _deny_quotas(self, message: str, *, has_listed: bool) -> None:
+        """Continue without quotas, or with those listed last if the account may only not watch them."""
         with self._lock:
-            self._objects[QUOTAS], self.quota_obstacle = {}, message
+            self.quota_obstacle = message
+            if not has_listed:
+                self._objects[QUOTAS] = {}
         self._mark_synced(QUOTAS)
         self._closed.wait(DENIED_RETRY_SECONDS)
 
@@ -176,10 +179,8 @@ class Mirror:
             self._objects[kind] = {**newer, **listed}  # type: ignore[dict-item]
             self._own_pods = None
         self._mark_synced(kind)
-        if kind == QUOTAS:
-            self.quota_obstacle = ""
-            if before != listed:
-                self._on_change()
+        if kind == QUOTAS and before != listed:
+            self._on_change()
         for key, item in before.items():
             if kind == "pods" and key not in listed and key not in newer and self.is_own(item):
                 self._on_deleted(item)
@@ -192,6 +193,8 @@ class Mirror:
         for change, item in events:
             self._mark_synced(kind)
             if change == CONNECTED:
+                if kind == QUOTAS:
+                    self.quota_obstacle = ""
                 continue
             version = item["metadata"]["resourceVersion"]
             if change != "BOOKMARK":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pools.kubernetes import mirror
 from pools.kubernetes.quotas import read_quotas
 from pools.runtimes.base import ClusterQuota, ClusterQuotas
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
@@ -108,6 +109,18 @@ def test_quota_that_may_not_apply_to_workloads_is_ignored(
     stage.cluster.set_quota(stage.namespace, "other", hard={"pods": "1"}, **spec)
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "2"}, scopes=["NotTerminating"])
     reads(stage, quota(stage, "pods", "pods", 2))
+
+
+def test_quotas_that_cannot_be_watched_are_listed_again(
+    stage: FakeKubernetesStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "DENIED_RETRY_SECONDS", 0.1)
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "1"})
+    stage.cluster.forbid("watch", "resourcequotas")
+    obstacle = str(stage.cluster.refusals["watch", "resourcequotas"])
+    reads(stage, quota(stage, "pods", "pods", 1), obstacle=obstacle)
+    stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "2"})
+    reads(stage, quota(stage, "pods", "pods", 2), obstacle=obstacle)
 
 
 def test_missing_permission_is_reported_instead_of_quotas(
