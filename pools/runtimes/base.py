@@ -181,7 +181,7 @@ class StartRefused(RuntimeFailure):
     """Raised if the pool's cluster refuses to start a pod for now, for example because of its quota."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterQuota:
     """Amount that a quota of the pool's own cluster allows the pods of one namespace.
 
@@ -198,7 +198,7 @@ class ClusterQuota:
     used: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterQuotas:
     """Quotas of a cluster, sorted. `obstacle` is the reason that they cannot be read, or empty."""
 

@@ -20,6 +20,8 @@ WRITES_WITHOUT_CHANGE = {
     "quotas/preview": "only a dry run",
     "sessions/{session}/calls": "the data of a session is not audited",
     "sessions/{session}/calls/drop": "the data of a session is not audited",
+    "projects/vision/code/chunks": "the submission that uses the code is audited",
+    "projects/vision/code/tree": "the submission that uses the code is audited",
     "workloads/cancel": "the matrix names no existing workload",
 }
 CALLS_WITHOUT_EFFECT = {

@@ -112,7 +112,7 @@ def test_set_option_changes_values_of_a_file(terminal: Terminal, tmp_path: Path)
         (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu cannot be combined"),
         (("--template", "vision/nightly", "-f", "x.yaml"), "--template and --file cannot be combined"),
         (("--template", "nightly"), "--project is missing. Specify a project, or PROJECT/nightly."),
-        (("--set", "a=1", "-n", "x", "--", "run"), "--set needs --template"),
+        (("--set", "a=1", "-n", "x", "--", "run"), "--set requires --template or --file"),
     ],
 )
 def test_invalid_template_option_prints_a_one_line_error(
