@@ -17,8 +17,8 @@ from pools.runtimes.ray import scripts
 from pools.runtimes.ray.cluster import GCS_PORT, RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.ray.scripts import CHECK, STOP, node_code, start_script
-from pools.runtimes.shim.processes import descendants
-from tests.contracts.pods import ended, order, running
+from pools.runtimes.shim.processes import descendants, start_time
+from tests.contracts.pods import ended, order, poll_until, running
 
 HEAD = RayNode("machine/7", "metal", 0, "127.99.1.1", ("GPU-a", "GPU-b"), "5ec2e7" * 10)
 EXTERNAL_CAUSES = (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
@@ -48,6 +48,32 @@ def test_start_script_contains_the_address_of_the_pools_head(tmp_path: Path) -> 
 
 def test_node_without_a_head_has_no_start_script(tmp_path: Path) -> None:
     assert RayRuntime(tmp_path, lambda: [WORKER]).instructions(WORKER).start == ""
+
+
+@pytest.mark.parametrize("is_reused", [False, True])
+def test_supervisor_of_a_node_ends_with_its_job_even_if_the_process_id_is_reused(
+    tmp_path: Path, is_reused: bool
+) -> None:
+    script = start_script(WORKER, HEAD)
+    code = script.partition("setsid sh -c '")[2].partition("'")[0]
+    began = start_time(os.getpid())
+    anchor = f"{os.getpid()}:{int(began) - 1 if is_reused else began}"
+    node = tmp_path / "node"
+    node.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\n")
+    node.chmod(0o755)
+    supervisor = subprocess.Popen(
+        ["sh", "-c", code, str(node), "node.json"], env={**os.environ, "BERTH_ANCHOR": anchor}
+    )
+    try:
+        if is_reused:
+            assert supervisor.wait(60) == 0
+        else:
+            poll_until((tmp_path / "starts").exists, bool)
+            assert supervisor.poll() is None
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    assert (tmp_path / "starts").exists() is not is_reused
 
 
 @pytest.mark.heavy

@@ -145,7 +145,8 @@ fi
 {write_settings}export PYTHONPATH="$place/code"
 : > "$place/node.log"
 nohup setsid sh -c 'trap "kill \\$node; wait \\$node; exit" TERM
-while [ -z "${{BERTH_ANCHOR:-}}" ] || kill -0 "${{BERTH_ANCHOR%%:*}}"; do
+began() {{ sed "s/.*) //" "/proc/$1/stat" 2> /dev/null | cut -d " " -f 20; }}
+while [ -z "${{BERTH_ANCHOR:-}}" ] || [ "$(began "${{BERTH_ANCHOR%%:*}}")" = "${{BERTH_ANCHOR#*:}}" ]; do
 "$0" -m pools.runtimes.ray.node.main "$1" & node=$!; wait $node || :; sleep 5; done' \\
   "$python" "$place/node.json" >> "$place/node.log" 2>&1 < /dev/null &
 echo $! > "$place/pid"
