@@ -47,7 +47,7 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     opened = dave.get(address(train))
     assert "No changes yet" in opened.content.decode()
     for fixed in ("name", "project", "kind"):
-        assert re.search(rf'<input [^>]*name="f:{fixed}"[^>]* readonly', opened.content.decode()), fixed
+        assert re.search(rf'<input id="f-{fixed}" value="\w[^"]*" readonly>', opened.content.decode()), fixed
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     previewed = dave.post(address(train), {**form, "step": "look"}, **HTMX).content.decode()

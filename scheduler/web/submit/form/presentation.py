@@ -41,6 +41,8 @@ class ShownField:
     def hint(self) -> str:
         if self.is_text_only:
             return TEXT_ONLY_HINT
+        if self.is_read_only:
+            return ""
         return "One argument per line" if self.words else self.form_field.hint
 
     @property
@@ -58,6 +60,10 @@ class ShownField:
         values = [value for value, _ in self.form_field.choices]
         here = self.chosen if self.form_field.many else [self.value]
         return (*self.form_field.choices, *((one, one) for one in here if one not in values))
+
+    @property
+    def value_label(self) -> str:
+        return dict(self.choices).get(self.value, self.value)
 
     @property
     def checkboxes(self) -> list[tuple[str, str, bool, str]]:
