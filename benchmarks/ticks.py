@@ -24,7 +24,7 @@ STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
     "record_cycle": "records", "start_pods": "start",
     "stop_pods": "stop", "end_overdue": "limits", "record_checkpoints": "checkpoints",
-    "compose_reasons": "reasons", "explain_more": "reasons", "prepare_snapshot": "snapshots",
+    "compose_reasons": "reasons", "write_more_reasons": "reasons", "prepare_snapshot": "snapshots",
     "store_snapshot": "snapshots", "report_demand": "demand", "drop_stale_reservations": "reservations",
     "evict_from_overdue_drains": "drains",
 }  # fmt: skip
