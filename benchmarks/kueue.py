@@ -25,7 +25,7 @@ import httpx
 from benchmarks.setup.arguments import parser
 from benchmarks.setup.cluster import Cluster, await_nodes, create_cluster
 from benchmarks.setup.own_database import own_database
-from benchmarks.setup.server_processes import server_processes, wait_until
+from benchmarks.setup.server_processes import ServerProcesses, server_processes, wait_until
 
 SCALE = 0.1
 BATCH_SECONDS = 0.1  # the generator sends everything that is due together
@@ -88,7 +88,7 @@ def run(scale: float, settings: dict[str, str]) -> dict[str, Any]:
         before = processes.cpu_seconds()
         processes.take_report()
         lag = submit_in_time(http, arrivals)
-        _await_ends(len(arrivals))
+        _await_ends(len(arrivals), processes)
         cpu = {name: seconds - before[name] for name, seconds in processes.cpu_seconds().items()}
         row = {**_measurements(len(arrivals), cpu), "generator_lag_s": round(lag, 2)}
         row["loop"] = _per_workload(processes.take_report(), len(arrivals))
@@ -136,11 +136,11 @@ def submit_in_time(http: httpx.Client, arrivals: Sequence[tuple[float, dict[str,
     return lag
 
 
-def _await_ends(count: int) -> None:
+def _await_ends(count: int, servers: ServerProcesses) -> None:
     from projects.models import Workload
 
     ended = Workload.objects.filter(ended_at__isnull=False)
-    wait_until(lambda: ended.count() == count, "the workloads did not end")
+    wait_until(lambda: servers.are_running() and ended.count() == count, "the workloads did not end")
     phases = Counter(Workload.objects.values_list("phase", flat=True))
     assert phases == {"completed": count}, phases
 

@@ -55,6 +55,13 @@ class ServerProcesses:
         report: dict[str, Any] = json.loads(self.report_file.read_text())
         return report
 
+    def are_running(self) -> bool:
+        """Return True. Raises AssertionError if a process has ended."""
+        for name, process in (("web", self.web), ("scheduler", self.loop)):
+            ended = not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+            assert not ended, f"the {name} process has ended"
+        return True
+
     def end_running_pods(self) -> None:
         """End all running pods within a second."""
         self.loop.send_signal(signal.SIGUSR2)
