@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.client.code import CodeTree, scan
+from berth.client.code import CodeTree, format_size, scan
 from berth.core.frames import unpack_frames
 from berth.core.spec import SpecError
 from berth.core.spec.code import CHUNK_BYTES
@@ -197,3 +197,11 @@ def test_large_file_is_sent_in_chunks_of_bounded_requests(tmp_path: Path) -> Non
     assert max(map(len, bodies)) < 9 * MIB
     parts = {header["digest"]: part for body in bodies for header, part in unpack_frames(body)}
     assert b"".join(parts[digest] for digest in entry["chunks"]) == content
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (2**31, "2048.0 MiB")],
+)
+def test_size_is_formatted_with_a_suitable_unit(size: int, text: str) -> None:
+    assert format_size(size) == text

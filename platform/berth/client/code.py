@@ -15,7 +15,7 @@ from berth.core.spec import SpecError
 from berth.core.spec.code import CHUNK_BYTES, link_problem, path_problem
 
 IGNORE_FILE = ".berthignore"
-IGNORE_HINT = f"a file that {IGNORE_FILE} leaves out"
+IGNORE_HINT = f"readable files, and links between them; list the others in {IGNORE_FILE}"
 UPLOAD_BYTES, UPLOAD_CHUNKS = 8 * 2**20, 2000  # per request
 PROBLEMS_SHOWN, LARGEST_SHOWN = 5, 5
 NO_REPOSITORY = "not a git repository"
@@ -256,7 +256,9 @@ def _hash(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
     except OSError as error:
         raise _error(f"cannot be read: {error.strerror}", file.path, IGNORE_HINT) from None
     if size != file.size:
-        raise _error("changed while it was read. Submit again once nothing writes to it", file.path)
+        raise _error(
+            "changed while it was being read. Submit again when no program is writing to it", file.path
+        )
     executable = {"executable": True} if file.executable else {}
     return {"path": file.path, "size": size, "chunks": digests, **executable}
 
@@ -268,7 +270,10 @@ def _open(path: Path) -> Any:
 
 
 def format_size(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
+    """Return a size as text, such as "312 bytes", "1.2 KiB" or "2048.0 MiB"."""
+    if size < 2**10:
+        return f"{size} byte{'s' * (size != 1)}"
+    return f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.1f} MiB"
 
 
 def _problem(reason: str, path: str, allowed: str = IGNORE_HINT) -> Problem:

@@ -138,15 +138,17 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
 
 
 def _format_code(workload: "WorkloadDetail") -> str:
-    """Format the workload's code, such as "3b18e512db of main, modified; 12 files, 1.2 MiB"."""
+    """Format the workload's code, such as "3b18e512db on main, modified, 12 files, 1.2 MiB"."""
     code = workload.code
     if code is None:
         return ""
-    branch, state = f" of {code.branch}" if code.branch else "", ", modified" if code.dirty else ""
+    from berth.client.code import format_size
+
+    branch, state = f" on {code.branch}" if code.branch else "", ", modified" if code.dirty else ""
     size = "expired"
     if code.files is not None and code.size is not None:
-        size = f"{format_count(code.files, 'file')}, {code.size / 2**20:.1f} MiB"
-    return f"{(code.commit or code.tree)[:10]}{branch}{state}; {size}"
+        size = f"{format_count(code.files, 'file')}, {format_size(code.size)}"
+    return f"{(code.commit or code.tree)[:10]}{branch}{state}, {size}"
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
