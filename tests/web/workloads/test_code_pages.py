@@ -35,7 +35,7 @@ def test_page_shows_the_commit_and_offers_the_files(
     dave = sign_in("dave")
     overview = dave.get(f"/workloads/{workload.pk}").content.decode()
     assert COMMIT[:10] in overview
-    assert "of topic/&lt;b&gt;, modified" in overview
+    assert "on topic/&lt;b&gt;, modified" in overview
     page = dave.get(f"/workloads/{workload.pk}/spec").content.decode()
     assert COMMIT in page
     assert "differs from the commit" in page
