@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import F, Func, IntegerField, Sum
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
@@ -81,8 +81,11 @@ def code_limits() -> CodeLimits:
 
 
 def stored_size(project: Project) -> int:
-    """Return the size in bytes of all chunks that the project has stored."""
-    return CodeChunk.objects.filter(project=project).aggregate(total=Sum("size"))["total"] or 0
+    """Return the size in bytes of all chunks and lists of files that the project has stored."""
+    chunks = CodeChunk.objects.filter(project=project).aggregate(total=Sum("size"))["total"] or 0
+    size = Func(F("files"), function="pg_column_size", output_field=IntegerField())  # compressed
+    lists = CodeTree.objects.filter(project=project).aggregate(total=Sum(size))["total"] or 0
+    return int(chunks + lists)
 
 
 def register_tree(
@@ -90,7 +93,8 @@ def register_tree(
 ) -> RegisteredTree:
     """Store the tree if the project has all chunks of its files, otherwise return the missing ones.
 
-    Raises Forbidden, NotFound, or Invalid for paths that leave the tree and trees that are too large.
+    Raises Forbidden, NotFound, Invalid for paths that leave the tree and trees that are too large, or Conflict
+    if the project has stored too much.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
@@ -191,9 +195,11 @@ def _store_tree(
 ) -> None:
     if touch_tree(project, digest, at) is not None:
         return
+    entries = [_file_entry(file) for file in files]
+    _check_space(project, len(json.dumps(entries)))
     tree = CodeTree(
         project=project, digest=digest, size=sum(file.size for file in files), file_count=len(files),
-        files=[_file_entry(file) for file in files], chunks=list(chunks), created_at=at, used_at=at,
+        files=entries, chunks=list(chunks), created_at=at, used_at=at,
     )  # fmt: skip
     CodeTree.objects.bulk_create([tree], ignore_conflicts=True)
 

@@ -162,6 +162,18 @@ def test_storage_of_a_project_is_limited(dave: Caller, settings: Any) -> None:
     assert (answer.status_code, "Project vision has 0.0 MiB" in answer.json()["detail"]) == (409, True)
 
 
+def test_lists_of_empty_files_count_towards_the_limit(dave: Caller, settings: Any) -> None:
+    settings.BERTH_CODE_PROJECT_MIB = 1
+    settings.BERTH_CODE_FILES = 10_000
+    for number in range(20):
+        names = (hashlib.sha256(f"{number} {each}".encode()).hexdigest() for each in range(5000))
+        answer = dave("PUT", TREE, {"files": [entry(name) for name in names]})
+        if answer.status_code != 200:
+            break
+    assert number > 0
+    assert (answer.status_code, "of at most 1.0 MiB" in answer.json()["detail"]) == (409, True)
+
+
 def test_pool_that_cannot_receive_code_is_refused(dave: Caller, settings: Any) -> None:
     tree = upload(dave, {"a.py": b"one"})
     settings.BERTH_LOCAL_URL = settings.BERTH_PUBLIC_URL = ""

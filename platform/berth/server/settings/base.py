@@ -47,7 +47,8 @@ ALLOWED_HOSTS = env.list("BERTH_ALLOWED_HOSTS", default=["localhost", "127.0.0.1
 # URL at which pods on the server's own machine reach it; `berth up` sets it.
 BERTH_LOCAL_URL = env.str("BERTH_LOCAL_URL", default="").rstrip("/")
 if BERTH_LOCAL_URL:
-    ALLOWED_HOSTS.append(urlsplit(BERTH_LOCAL_URL).hostname or "")
+    _host = urlsplit(BERTH_LOCAL_URL).hostname or ""
+    ALLOWED_HOSTS.append(f"[{_host}]" if ":" in _host else _host)
 CSRF_TRUSTED_ORIGINS = env.list("BERTH_TRUSTED_ORIGINS", default=[])
 
 LANGUAGE_CODE = "en"
