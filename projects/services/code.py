@@ -93,8 +93,8 @@ def register_tree(
 ) -> RegisteredTree:
     """Store the tree if the project has all chunks of its files, otherwise return the missing ones.
 
-    Raises Forbidden, NotFound, Invalid for paths that leave the tree and trees that are too large, or Conflict
-    if the project has stored too much.
+    Raises Forbidden, NotFound, Invalid for paths that leave the tree and trees that are too large, or
+    Conflict if the project has stored too much.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
