@@ -16,7 +16,7 @@ from projects.models import (
     QuotaChange,
 )
 from projects.services.notifications.subscriptions import display_address
-from projects.web.activity import changes
+from projects.web.activity.values import changes
 
 
 @admin.register(Event)

@@ -2,7 +2,8 @@
 
 from django.urls import path, re_path
 
-from projects.web import activity, notifications, secrets
+from projects.web import notifications, secrets
+from projects.web.activity import page as activity
 from projects.web.arrays import pages as arrays
 from projects.web.people import access, account, tokens
 from projects.web.quotas import budgets, tenants

@@ -1,19 +1,16 @@
 """Eviction pages. Each eviction is shown with the rule that allowed it and the affected queues."""
 
-from datetime import datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, StreamingHttpResponse
-from django.utils.dateparse import parse_date, parse_datetime
-from django.utils.timezone import is_naive, make_aware
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import parse_time, reader_zone
 from projects.access import visible_pools
 from projects.actor import Actor
 from projects.selectors import projects
@@ -86,21 +83,6 @@ def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> Q
     if until:
         rows = rows.filter(at__lte=until)
     return rows
-
-
-def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
-    """Parse a time from a URL. Return None if the text is not a time.
-
-    A time without an offset is in `zone`. A date stands for the start of the day, or for its end if `end` is
-    set.
-    """
-    try:
-        if day := parse_date(text):  # try this first, because a date would also parse as a time at midnight
-            return make_aware(datetime.combine(day, time.max if end else time.min), zone)
-        at = parse_datetime(text)
-    except ValueError:
-        return None
-    return make_aware(at, zone) if at is not None and is_naive(at) else at
 
 
 def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -1,33 +1,101 @@
 """Tests for the activity page."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from projects.services import quotas
+from projects.models import Audit
+from projects.services import quotas, workloads
 from projects.services.people import members
 from projects.services.quotas import budgets
+from projects.services.workloads import templates
+from projects.web.activity.entries import Entry
 from tests.cast import Cast
 
 SignIn = Callable[[str], Client]
 
 
-def test_activity_shows_only_changed_fields(cast: Cast, sign_in: SignIn) -> None:
+def entries(client: Client, query: str = "") -> list[Entry]:
+    context: Any = client.get(f"/activity{query}").context
+    return [entry for _, of_day in context["days"] for entry in of_day]
+
+
+def sentence(entry: Entry) -> str:
+    return f"{entry.row.actor} {entry.verb} {entry.name}{entry.tail}"
+
+
+def test_quota_change_is_one_sentence_with_the_changed_values(cast: Cast, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     quotas.set_quota(
         actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
     )
-    (_, second), (_, first) = sign_in("carol").get("/activity").context["lines"]
-    assert ("GPUs", "", "2") in first
-    assert second == [("GPUs", "2", "4"), ("GPU limit", "", "8")]
+    second, first = entries(sign_in("carol"))
+    assert sentence(first) == "alice created the quota of vision in pool local: 2 GPUs"
+    assert ("GPUs", "2") in [(change.label, change.after) for change in first.changes]
+    assert sentence(second) == "bob changed the quota of vision in pool local: GPUs 2 → 4, GPU limit none → 8"
+    assert (second.link, second.changes) == ("/quotas?pool=local", [])
 
 
 def test_activity_and_other_pages_use_the_same_role_and_unit_names(cast: Cast, sign_in: SignIn) -> None:
     members.grant(actor=cast.alice, user=cast.dave.user, role="project_admin", scope=cast.vision)
     values = {"gpu_hours": 4500, "warn_at": [80, 100]}
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values=values)
-    (budget, limits), (role, granted) = sign_in("carol").get("/activity").context["lines"][:2]
-    assert role.object_name == "dave: project admin of vision"
-    assert ("Role", "Member", "Project admin") in granted
-    assert budget.object_name == "vision: 4,500 GPU-hours a month"
-    assert {("GPU-hours", "", "4500"), ("Alerts at (%)", "", "80, 100")} <= set(limits)
+    budget, role = entries(sign_in("carol"))[:2]
+    assert sentence(role) == "alice made dave project admin of vision (before: member)"
+    assert sentence(budget) == "alice created the budget of vision: 4,500 GPU-hours a month"
+
+
+def test_changed_document_is_shown_as_a_diff(cast: Cast, sign_in: SignIn) -> None:
+    text = "command: python train.py\nroles:\n  - {name: worker, replicas: 1, gpu: 1}\n"
+    for command in ("train.py", "train.py --fast"):
+        templates.set_template(
+            actor=cast.carol, project=cast.vision, name="nightly", text=text.replace("train.py", command)
+        )
+    changed, created = entries(sign_in("carol"))
+    assert sentence(created) == "carol created template vision/nightly"
+    assert changed.link == "/templates/vision/nightly/edit"
+    (document,) = changed.changes
+    assert ("removed", "command: python train.py") in document.diff
+    assert ("added", "command: python train.py --fast") in document.diff
+
+
+def test_deleted_workload_is_not_linked(cast: Cast, sign_in: SignIn) -> None:
+    document = {"name": "run", "command": "true", "roles": [{"name": "worker", "replicas": 1, "gpu": 1}]}
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+    (submitted,) = entries(sign_in("carol"))
+    assert sentence(submitted) == "dave submitted workload run in vision: training, 1 GPU, priority 50"
+    assert submitted.link == f"/workloads/{workload.pk}"
+    workload.delete()
+    assert [entry.link for entry in entries(sign_in("carol"))] == [""]
+
+
+def test_date_filter_applies_to_page_and_export(cast: Cast, sign_in: SignIn) -> None:
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
+    client = sign_in("alice")
+    today, tomorrow = (f"{timezone.now() + timedelta(days=days):%Y-%m-%d}" for days in (0, 1))
+    assert len(entries(client, f"?since={today}")) == 1
+    assert entries(client, f"?since={tomorrow}") == []
+    export: Any = client.get(f"/activity?until={tomorrow}&format=csv")
+    assert b"vision in pool" in b"".join(export.streaming_content)
+
+
+def test_statement_count_does_not_depend_on_the_number_of_entries(cast: Cast, sign_in: SignIn) -> None:
+    client = sign_in("alice")
+    counts = []
+    for number in (1, 30):
+        Audit.objects.bulk_create(
+            Audit(
+                actor="dave", action="submit", object_type="workload", object_name="run",
+                project_id=cast.vision.pk, object_id="6bddf89d-1724-4763-9f1e-2f27365daa43",
+            )
+            for _ in range(number)
+        )  # fmt: skip
+        with CaptureQueriesContext(connection) as statements:
+            assert client.get("/activity").status_code == 200
+        counts.append(len(statements))
+    assert counts[0] == counts[1]

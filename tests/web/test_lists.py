@@ -53,7 +53,7 @@ LISTS = (
     ListPage("/node-pools", "local", "local", theirs="", sorts="name nodes allocated allocation maximum"),
     ListPage("/node-pools/local", "autoscale", "autoscale", theirs="", name="history", sorts="at kind"),
     ListPage("/evictions", "trainer", "", sorts="at kind gpus lost"),
-    ListPage("/activity", "vision", "vision", theirs="ads", sorts="at actor action what", reader="carol"),
+    ListPage("/activity", "vision", "vision", theirs="ads", sorts="at", reader="carol"),
     ListPage("/access", "dave", "dave", theirs="grace", name="people", sorts="user role scope since"),
     ListPage("/access", "laptop", "laptop", theirs="robot", name="tokens", sorts="name prefix expires"),
     ListPage("/templates", "begin", "begin", theirs="secret-start", sorts="name project changed"),

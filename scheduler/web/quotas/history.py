@@ -18,7 +18,7 @@ from projects.models import QuotaChange, QuotaExpiry
 from projects.selectors import VisibleScope, audit, departments, find_quota_change, quota_changes
 from projects.services.quotas import require_set_quota
 from projects.services.quotas.drafts import inverse_draft, revert
-from projects.web.activity import list_differences
+from projects.web.activity.values import list_differences
 from scheduler.reports.what_if.quota_preview import preview
 
 PAGE_SIZE = 25

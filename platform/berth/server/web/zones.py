@@ -1,9 +1,12 @@
 """The reader's time zone, which the browser stores in a cookie."""
 
+from datetime import datetime, time
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.http import HttpRequest
+from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.timezone import is_naive, make_aware
 
 COOKIE = "berth_zone"
 UTC = ZoneInfo("UTC")
@@ -18,3 +21,18 @@ def reader_zone(request: HttpRequest) -> ZoneInfo:
         return ZoneInfo(unquote(request.COOKIES.get(COOKIE) or "UTC"))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC
+
+
+def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
+    """Parse a time from a URL. Return None if the text is not a time.
+
+    A time without an offset is in `zone`. A date stands for the start of the day, or for its end if `end` is
+    set.
+    """
+    try:
+        if day := parse_date(text):  # try this first, because a date would also parse as a time at midnight
+            return make_aware(datetime.combine(day, time.max if end else time.min), zone)
+        at = parse_datetime(text)
+    except ValueError:
+        return None
+    return make_aware(at, zone) if at is not None and is_naive(at) else at

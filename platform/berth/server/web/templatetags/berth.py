@@ -96,7 +96,7 @@ def tone(kind: str) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
-    """Render a UTC time, which scripts convert to the reader's time zone. Styles are ago and full."""
+    """Render a UTC time, which scripts convert to the reader's time zone. Styles are ago, clock and full."""
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)
     text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -4,6 +4,7 @@
   const root = document.documentElement;
   const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
   const short = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
   const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
@@ -19,7 +20,8 @@
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
       element.title = full.format(date);
-      const text = element.dataset.style === "full" ? full.format(date) : ago(date);
+      const format = { full: full.format, clock: clock.format }[element.dataset.style] ?? ago;
+      const text = format(date);
       if (element.textContent !== text) element.textContent = text;
     }
   }

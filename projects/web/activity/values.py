@@ -1,16 +1,10 @@
-"""Audit log page."""
+"""Values that an audit entry changed, with their labels."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpResponse, StreamingHttpResponse
-from django.views.decorators.http import require_GET
-
 from berth.core.words import to_words
-from berth.server.web.lists.tables import Column, list_query, requested_csv
-from berth.server.web.pages import Request, page, signed_in
 from projects.models import Audit
-from projects.selectors import audit
 
 LABELS = {"gpus": "GPUs", "gpu hours": "GPU-hours", "warn at": "Alerts at (%)"}
 RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": ("memory", "memory (MiB)")}
@@ -18,42 +12,6 @@ RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": 
 
 def format_changes(row: Audit) -> str:
     return "; ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in changes(row))
-
-
-COLUMNS: tuple[Column[Audit], ...] = (
-    Column("at", "Time", lambda row: row.at, order="pk"),
-    Column("actor", "User", lambda row: row.actor, order="actor"),
-    Column("action", "Action", lambda row: row.action, order="action"),
-    Column("what", "Object", lambda row: row.object_name, order="object_name"),
-    Column("kind", "Object type", lambda row: row.object_type, in_file=True),
-    Column("change", "Changes", format_changes),
-)
-
-
-@signed_in
-@require_GET
-def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    filters = {
-        key: request.GET.get(key, "").replace("\x00", "")[:100]
-        for key in ("actor", "action", "kind", "search")
-    }
-    exact = {"actor": filters["actor"], "action": filters["action"], "object_type": filters["kind"]}
-    rows = audit(request.actor).filter(**{column: value for column, value in exact.items() if value})
-    if filters["search"]:
-        rows = rows.filter(object_name__icontains=filters["search"])
-    listing = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
-    if file := requested_csv(request, listing):
-        return file
-    everything = audit(request.actor).order_by()
-    context = {
-        "filters": filters,
-        "listing": listing,
-        "lines": [(row, changes(row)) for row in listing.rows],
-        "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
-        "kinds": everything.order_by("object_type").values_list("object_type", flat=True).distinct(),
-        "is_filtered": any(filters.values()),
-    }
-    return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")
 
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:

@@ -1,0 +1,1 @@
+"""Activity page: the audit log as sentences."""

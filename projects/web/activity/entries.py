@@ -1,0 +1,227 @@
+"""Audit entries as sentences with links, such as "bert changed the quota of vision in train: GPUs 8 → 12"."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Model
+from django.urls import reverse
+
+from berth.core.words import format_count, to_words
+from pools.models import Node, NodePool
+from projects.actor import Actor
+from projects.models import Audit, Project, Template, Workload, WorkloadArray
+from projects.web.activity.values import changes
+
+NOUNS = {
+    "apitoken": "API token", "autoscaler": "autoscaler", "budget": "budget", "department": "department",
+    "machine": "machine", "membership": "role", "node": "node", "nodepool": "node pool", "project": "project",
+    "projectsecret": "secret", "quota": "quota", "savedview": "saved view", "scalerequest": "scale request",
+    "service": "service", "session": "session", "subscription": "notification", "template": "template",
+    "user": "user", "workload": "workload", "workloadarray": "array",
+}  # fmt: skip
+VERBS = {
+    "begin_weight_update": "began the weight update of", "cancel": "cancelled", "cordon": "cordoned",
+    "configure_autoscaler": "changed", "create": "created", "delete": "deleted", "delete_budget": "deleted",
+    "delete_secret": "deleted", "delete_template": "deleted", "disable_autoscaler": "disabled",
+    "drain": "drained", "edit": "edited", "enable_autoscaler": "enabled", "end_session": "ended",
+    "end_weight_update": "ended the weight update of", "identify": "connected single sign-on with",
+    "issue": "issued", "open port": "opened a port of", "pause": "paused scaling of",
+    "remove machine": "removed", "remove_quota": "removed",
+    "resume": "resumed", "retry": "retried", "revoke": "revoked", "save": "saved",
+    "scale": "scaled", "scale_in": "scaled in", "scale_out": "scaled out",
+    "set_password": "changed the password of",
+    "submit": "submitted", "subscribe": "created", "suspended": "suspended", "cancelled": "cancelled",
+    "terminate": "terminated", "test": "tested", "uncordon": "uncordoned", "unsubscribe": "deleted",
+    "upgrade agent": "upgraded the agent of",
+}  # fmt: skip
+WRITES = {
+    "set_quota": "changed",
+    "set_budget": "changed",
+    "set_template": "changed",
+    "set_secret": "replaced",
+}
+# Actions on a node pool that concern something else, which one of the recorded values names.
+IN_POOL = {
+    "set secret": ("set secret", "secret"), "delete secret": ("deleted secret", "secret"),
+    "forget host": ("removed SSH host", "host"), "issue join token": ("issued a join token", ""),
+    "revoke join token": ("revoked a join token", ""),
+}  # fmt: skip
+MAX_INLINE_CHANGES = 3
+MAX_INLINE_LENGTH = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A changed value. A text of several lines has a diff."""
+
+    label: str
+    before: str
+    after: str
+    diff: tuple[tuple[str, str], ...] = ()  # (kind, line), where the kind is added, removed, same or gap
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One sentence: the actor, `verb`, the object `name` with its link, and the `tail`.
+
+    `changes` are the values that the sentence does not already contain.
+    """
+
+    row: Audit
+    verb: str
+    name: str
+    link: str
+    tail: str
+    changes: list[Change] = field(default_factory=list)
+
+
+def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
+    """Return the sentences of entries. The number of statements does not depend on the number of rows."""
+    projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
+    live = _live_objects(rows)
+    return [_describe(row, projects.get(row.project_id or 0), live) for row in rows]
+
+
+def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
+    """Return the (type, ID) of objects that still exist and have their own page."""
+    models: dict[str, type[Model]] = {
+        "workload": Workload, "workloadarray": WorkloadArray, "template": Template, "node": Node,
+        "nodepool": NodePool,
+    }  # fmt: skip
+    ids: dict[str, set[str]] = {}
+    for row in rows:
+        if row.object_type in models:
+            ids.setdefault(row.object_type, set()).add(row.object_id)
+    return {
+        (kind, str(pk))
+        for kind, wanted in ids.items()
+        for pk in models[kind]._default_manager.filter(pk__in=wanted).values_list("pk", flat=True)
+    }
+
+
+def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]]) -> Entry:
+    values = changes(row)
+    name, tail = row.object_name, ""
+    if row.object_type == "membership":
+        return _describe_role(row)
+    if row.object_type in ("budget", "quota"):
+        name, _, tail = row.object_name.partition(": ")
+        tail = "" if row.object_type == "quota" else f": {tail}"
+    verb = _verb(row)
+    if row.object_type == "nodepool" and row.action in IN_POOL:
+        text, key = IN_POOL[row.action]
+        verb = f"{text} {(row.after or row.before or {}).get(key, '')}".strip() + " of node pool"
+    tail = tail or _inline(row, values)
+    if project is not None and row.object_type in ("workload", "workloadarray", "projectsecret", "session"):
+        tail = f" {'of' if row.object_type == 'projectsecret' else 'in'} {project.name}{tail}"
+    is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)
+    folded = [] if is_complete else [_change(*value) for value in values]
+    return Entry(row, verb, name, _link(row, live), tail, folded)
+
+
+def _verb(row: Audit) -> str:
+    if row.action == "prune":
+        return "deleted old rows of the"
+    noun = NOUNS.get(row.object_type, row.object_type)
+    if row.object_type in ("quota", "budget"):
+        noun = f"the {noun} of"
+    if row.action in WRITES:
+        return f"{WRITES[row.action] if row.before else 'created'} {noun}"
+    verb = VERBS.get(row.action, to_words(row.action).lower())
+    return verb if verb.endswith(f" {noun}") else f"{verb} {noun}"
+
+
+def _describe_role(row: Audit) -> Entry:
+    """Describe a granted or revoked role. The object's name is "dave: member of vision"."""
+    user, _, role = row.object_name.partition(": ")
+    before = to_words((row.before or {}).get("role", "")).lower()
+    if row.action == "revoke":
+        return Entry(row, "revoked a role of", user, reverse("access"), f": {role}")
+    previous = f" (before: {before})" if before else ""
+    return Entry(row, "made", user, reverse("access"), f" {role}{previous}")
+
+
+def _inline(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
+    """Return the values that belong into the sentence, with a leading colon, or ""."""
+    after = row.after or {}
+    if row.action == "submit":
+        parts = [after["kind"]] if "kind" in after else []
+        if "tasks" in after:
+            parts.append(format_count(after["tasks"], "task"))
+        parts.append(f"{format_count(after.get('gpus', 0), 'GPU')}{' each' if 'tasks' in after else ''}")
+        return f": {', '.join(parts)}, priority {after['priority']}" if "priority" in after else ""
+    if row.action == "set_quota" and not row.before:
+        return _new_quota(after)
+    if row.action in ("cordon", "uncordon", "drain", "terminate") and row.object_type == "node":
+        return f": {after['reason']}" if after.get("reason") else ""
+    if row.before and row.after and _fits(values):
+        return ": " + ", ".join(f"{label} {old or 'none'} → {new or 'none'}" for label, old, new in values)
+    return ""
+
+
+def _new_quota(after: dict[str, Any]) -> str:
+    gpus, limit = after.get("gpu"), (after.get("limit") or {}).get("gpu")
+    text = f": {format_count(gpus, 'GPU') if gpus is not None else 'any number of GPUs'}"
+    if limit is not None:
+        text += f", limit {format_count(limit, 'GPU')}"
+    return text if after.get("over_quota", True) else f"{text}, never over quota"
+
+
+def _fits(values: Sequence[tuple[str, str, str]]) -> bool:
+    return 0 < len(values) <= MAX_INLINE_CHANGES and all(
+        len(text) <= MAX_INLINE_LENGTH and "\n" not in text for value in values for text in value
+    )
+
+
+def _shows_all(row: Audit, values: Sequence[tuple[str, str, str]], tail: str) -> bool:
+    """Return whether the sentence contains every changed value."""
+    if all(key == "Phase" or new in ("", "0", row.object_name) for key, _, new in values):
+        return True
+    return bool(row.before) and bool(row.after) and _fits(values) and " → " in tail
+
+
+def _change(label: str, before: str, after: str) -> Change:
+    if "\n" not in before + after:
+        return Change(label, before, after)
+    old, new = before.splitlines(), after.splitlines()
+    if not old or not new:
+        kind = "added" if new else "removed"
+        return Change(label, before, after, tuple((kind, line) for line in new or old))
+    kinds = {"+": "added", "-": "removed", "@": "gap"}
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]
+    return Change(
+        label, before, after,
+        tuple((kinds.get(line[:1], "same"), "⋯" if line[:1] == "@" else line[1:]) for line in lines),
+    )  # fmt: skip
+
+
+def _link(row: Audit, live: set[tuple[str, str]]) -> str:
+    """Return the URL of the object's page or of the page that lists it, or "" if there is none."""
+    is_live = (row.object_type, row.object_id) in live
+    match row.object_type:
+        case "workload" | "workloadarray":
+            route = "workload" if row.object_type == "workload" else "array"
+            return reverse(route, args=[row.object_id]) if is_live else ""
+        case "template":
+            return reverse("template", args=row.object_name.split("/")) if is_live else ""
+        case "node":
+            return reverse("node", args=[row.object_name]) if is_live else ""
+        case "nodepool":
+            return reverse("node-pool", args=[row.object_name]) if is_live else ""
+        case "quota":
+            return f"{reverse('quotas')}?pool={row.object_name.rpartition(' in pool ')[2]}"
+        case "budget":
+            return reverse("usage")
+        case "projectsecret":
+            return reverse("secrets")
+        case "service" | "autoscaler" | "scalerequest":
+            return reverse("services")
+        case "user" | "apitoken":
+            return reverse("access")
+        case "subscription":
+            return reverse("notifications")
+        case "project" if row.action in ("create", "edit"):
+            return f"{reverse('workloads')}?project={row.object_name}&state=all"
+    return ""

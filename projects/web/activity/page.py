@@ -1,0 +1,77 @@
+"""Activity page, which lists the audit log by day."""
+
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from berth.server.web.lists.tables import Column, list_query, requested_csv
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.zones import parse_time, reader_zone
+from projects.models import Audit
+from projects.selectors import audit
+from projects.web.activity.entries import NOUNS, Entry, describe_entries
+from projects.web.activity.values import format_changes
+
+FILTERS = {"actor": "actor", "action": "action", "kind": "object_type"}
+COLUMNS: tuple[Column[Audit], ...] = (
+    Column("at", "Time", lambda row: row.at, order="pk"),
+    Column("actor", "User", lambda row: row.actor, order="actor", in_file=True),
+    Column("action", "Action", lambda row: row.action, order="action", in_file=True),
+    Column("what", "Object", lambda row: row.object_name, order="object_name", in_file=True),
+    Column("kind", "Object type", lambda row: row.object_type, in_file=True),
+    Column("change", "Changes", format_changes, page_title="Change"),
+)
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    filters = {
+        key: request.GET.get(key, "").replace("\x00", "")[:100]
+        for key in (*FILTERS, "search", "since", "until")
+    }
+    rows = audit(request.actor).filter(
+        **{column: filters[key] for key, column in FILTERS.items() if filters[key]}
+    )
+    if filters["search"]:
+        rows = rows.filter(object_name__icontains=filters["search"])
+    zone = reader_zone(request)
+    if since := parse_time(filters["since"], zone):
+        rows = rows.filter(at__gte=since)
+    if until := parse_time(filters["until"], zone, end=True):
+        rows = rows.filter(at__lte=until)
+    listing = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
+    if file := requested_csv(request, listing):
+        return file
+    everything = audit(request.actor).order_by()
+    kinds = everything.order_by("object_type").values_list("object_type", flat=True).distinct()
+    entries = describe_entries(request.actor, listing.rows)
+    today = timezone.now().astimezone(zone)
+    context = {
+        "filters": filters,
+        "listing": listing,
+        "days": [
+            (_day_title(day, today), list(of_day))
+            for day, of_day in groupby(entries, key=lambda entry: _local_day(entry, today))
+        ],
+        "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
+        "kinds": [(kind, NOUNS.get(kind, kind)) for kind in kinds],
+        "is_filtered": any(filters.values()),
+    }
+    return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")
+
+
+def _local_day(entry: Entry, now: datetime) -> datetime:
+    local = entry.row.at.astimezone(now.tzinfo)
+    return local.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _day_title(day: datetime, now: datetime) -> str:
+    """Return a heading such as "Today, Thursday 26 November 2026"."""
+    title = f"{day:%A} {day.day} {day:%B %Y}"
+    if day.date() == now.date():
+        return f"Today, {title}"
+    return f"Yesterday, {title}" if day.date() == now.date() - timedelta(days=1) else title
