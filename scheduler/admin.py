@@ -15,10 +15,10 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter,
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
-from berth.core.words import to_words
+from berth.core.words import format_gpu_time, to_words
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
-from berth.server.web.numbers import gpu_hours, milliseconds, thousandths
+from berth.server.web.numbers import milliseconds, thousandths
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStatus, Reservation, Usage, UsageHour
 from scheduler.reports.evictions.rendering import KIND_TITLES, render
@@ -132,7 +132,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Work lost", ordering="lost_gpu_seconds")
     def lost_work(self, row: Eviction) -> str:
-        return gpu_hours(row.lost_gpu_seconds)
+        return format_gpu_time(row.lost_gpu_seconds)
 
     @display(description="Queues (GPUs)")
     def victim(self, row: Eviction) -> SafeString:
@@ -323,7 +323,7 @@ class UsageHourAdmin(ReadOnlyModelAdmin):
 
     @display(description="GPU time", ordering="gpu_milli_seconds")
     def gpu_time(self, row: UsageHour) -> str:
-        return gpu_hours(row.gpu_milli_seconds / 1000)
+        return format_gpu_time(row.gpu_milli_seconds / 1000)
 
 
 def _difference_message(result: ReplayResult) -> SafeString:

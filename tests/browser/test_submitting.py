@@ -129,9 +129,9 @@ def test_error_links_to_its_line_and_the_first_invalid_field_is_focused(opened: 
         page.goto("/submit")
         page.locator("#document").fill(TEXT.replace("gpu: 1", "gpu: 1.5"))
         error = page.locator("#f-roles-0-gpu-error")
-        expect(error).to_contain_text("received 1.5; allowed: a whole number from 0 to 1024")
+        expect(error).to_contain_text("Allowed: a whole number from 0 to 1024")
         gpus = page.get_by_label("GPUs per pod")
-        expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-hint f-roles-0-gpu-error")
+        expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-error")
         expect(page.locator(".editor-lines .fault")).to_have_text("9")
         assert accessibility_faults(page) == []
         page.get_by_role("link", name="Line 9").click()
@@ -142,6 +142,17 @@ def test_error_links_to_its_line_and_the_first_invalid_field_is_focused(opened: 
         expect(error).to_have_count(0)
         expect(gpus).not_to_have_attribute("aria-invalid", "true")
         assert accessibility_faults(page) == []
+
+
+def test_button_of_an_invalid_name_fills_in_a_valid_name(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        page.get_by_label("Name", exact=True).fill("My Run")
+        page.get_by_role("button", name="Use my-run").click()
+        expect(page.locator("#f-name-error")).to_have_count(0)
+        expect(page.get_by_label("Name", exact=True)).to_be_focused()
+        assert "name: my-run\n" in document(page)
+        assert faults == []
 
 
 @pytest.mark.heavy

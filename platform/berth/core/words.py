@@ -2,6 +2,7 @@
 
 from berth.core.amounts import MILLI
 
+MINUTE, HOUR = 60, 3600
 _UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica",
           "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
 _WHOLE = ("pods", "replicas")
@@ -27,6 +28,17 @@ def format_amount(resource: str, value: int | None) -> str:
 
 def format_gpus(milli: int | None) -> str:
     return format_amount("gpu", milli)
+
+
+def format_gpu_time(gpu_seconds: float | None) -> str:
+    """Format GPU time in GPU-hours or a smaller unit."""
+    if not gpu_seconds:
+        return "0 GPU-s"
+    if gpu_seconds < MINUTE:
+        return f"{gpu_seconds:.0f} GPU-s"
+    if gpu_seconds < HOUR:
+        return f"{gpu_seconds / MINUTE:.1f} GPU-min"
+    return f"{gpu_seconds / HOUR:,.1f} GPU-h"
 
 
 def format_number(number: float) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from berth.core.amounts import RESOURCES
-from berth.core.words import format_amount, format_count, format_gpus
+from berth.core.words import format_amount, format_gpu_time, format_gpus
 from projects.models import Workload
 from scheduler.models import Eviction
 from scheduler.reports.visibility import Viewer, diverging_queue, workload_display_name
 
+RULE_PREFIX, ALTERNATIVE_PREFIX = "Rule: ", "Alternative considered: "
 KIND_TITLES = {
     "preempt": "Preempted",
     "reclaim": "Reclaimed",
@@ -176,14 +177,14 @@ def _explanation_sentences(
     row: Eviction, victim: EvictionParty, preemptor: EvictionParty | None, refused: list[str]
 ) -> Iterator[str]:
     if row.rule:
-        yield f"Rule: {row.rule.removesuffix('.')}."
+        yield f"{RULE_PREFIX}{row.rule.removesuffix('.')}."
     queues = (*victim.queues, *(preemptor.queues if preemptor else ()))
     sentences = (f"{describe_queue(queue, row.gpu_milli > 0)}." for queue in queues)
     yield from dict.fromkeys(sentences)  # shared parent queues appear once
     if row.lost_gpu_seconds:
-        yield f"{format_count(row.lost_gpu_seconds, 'GPU-second')} of work lost."
+        yield f"{format_gpu_time(row.lost_gpu_seconds)} of work lost."
     for sentence in refused:
-        yield f"Alternative considered: {sentence}"
+        yield f"{ALTERNATIVE_PREFIX}{sentence}"
 
 
 def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:

@@ -1,5 +1,6 @@
 """Data for a workload's page: pods, reasons, evictions and documents."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -95,10 +96,18 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     return [
-        Obstacle(
-            str(blocker["reason"]), str(blocker["message"]), format_numbers(blocker.get("numbers") or {})
-        )
+        Obstacle(str(blocker["reason"]), str(blocker["message"]), _other_numbers(blocker))
         for blocker in blockers
+    ]
+
+
+def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the numbers that the message does not contain, except zeros."""
+    in_message = set(re.findall(r"[\w.-]*\w", str(blocker["message"])))
+    return [
+        (label, text)
+        for label, text in format_numbers(blocker.get("numbers") or {})
+        if text != "0" and text.split()[0] not in in_message
     ]
 
 

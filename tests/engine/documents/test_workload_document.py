@@ -209,3 +209,12 @@ def test_engine_role_tree_matches_the_document() -> None:
 @pytest.mark.parametrize("command", ["", []])
 def test_empty_command_error_says_that_the_command_is_empty(command: object) -> None:
     assert "is empty" in find_problems(one_role() | {"command": command})["command"]
+
+
+def test_contradictions_between_valid_fields_are_reported_with_other_problems() -> None:
+    problems = find_problems(
+        {"name": "My Run", "command": "", "roles": [{"min": 4, "max": 2, "gpu": 1.5, "command": "x"}]}
+    )
+    assert sorted(problems) == ["command", "name", "roles[0].gpu", "roles[0].min"]
+    document = {"name": "My Run", "command": "x", "burst_after": 30, "pools": ["a"], "roles": [{}]}
+    assert sorted(find_problems(document)) == ["burst_after", "name"]

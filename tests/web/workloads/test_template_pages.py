@@ -100,7 +100,7 @@ def test_template_errors_are_shown_on_fields_and_lines(nightly_template: Templat
     looked = dave.post(
         PAGE, edit_form(nightly_template, document="colour: red\n" + TEXT, step="look"), **HTMX
     )
-    assert looked.status_code == 200 and "unknown key" in looked.content.decode()
+    assert looked.status_code == 200 and "Unknown key" in looked.content.decode()
 
 
 def test_new_template_is_validated_and_cannot_be_saved_twice(cast: Cast, dave: Client) -> None:

@@ -14,6 +14,12 @@ from berth.core.spec.rules import check_role, check_rules
 from berth.core.spec.workload import WorkloadSpec
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
+# Valid values in place of invalid ones, to check the rules that involve other fields of the document.
+STAND_INS: Mapping[str, Any] = {"name": "workload", "command": "true"}
+LEFT_OUT = frozenset(
+    {"project", "labels", "env", "notifications", "priority", "max_runtime", "idle_timeout",
+     "grace_period_seconds"}
+)  # fmt: skip
 DEPTH_MAX = 24  # enough for eight nested groups and the contents of a role
 
 
@@ -40,7 +46,8 @@ def _parse(document: Mapping[Any, Any]) -> WorkloadSpec:
         spec = WorkloadSpec.model_validate(document)
     except ValidationError as error:
         problems = convert_errors(error, WorkloadSpec)
-        raise SpecError(_sort_problems([*problems, *_single_role_problems("", document)])) from None
+        more = (*_single_role_problems("", document), *_other_rule_problems(document, error))
+        raise SpecError(_sort_problems([*problems, *more])) from None
     if problems := list(check_rules(spec)):
         raise SpecError(_sort_problems(problems))
     return spec
@@ -79,10 +86,41 @@ def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
             if key == "groups":
                 yield from _single_role_problems(where, child)
                 continue
-            try:
-                yield from check_role(where, RoleSpec.model_validate(child, context={"free_names": True}))
-            except ValidationError:
-                continue
+            yield from _role_problems(where, child)
+
+
+def _role_problems(path: str, child: object) -> Iterator[Problem]:
+    """Yield contradictions between the valid fields of a role."""
+    context = {"free_names": True}
+    try:
+        role = RoleSpec.model_validate(child, context=context)
+    except ValidationError as error:
+        invalid_keys = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
+        if not isinstance(child, Mapping) or not invalid_keys:
+            return
+        valid = {key: value for key, value in child.items() if key not in invalid_keys}
+        try:
+            role = RoleSpec.model_validate(valid, context=context)
+        except ValidationError:
+            return
+        paths = {f"{path}.{key}" for key in invalid_keys}
+        yield from (problem for problem in check_role(path, role) if problem.path not in paths)
+        return
+    yield from check_role(path, role)
+
+
+def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) -> Iterator[Problem]:
+    """Yield the contradictions between the valid fields of a document with some invalid top-level values."""
+    invalid_keys = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
+    if not invalid_keys or not invalid_keys <= STAND_INS.keys() | LEFT_OUT:
+        return
+    valid = {key: value for key, value in document.items() if key not in invalid_keys}
+    stand_ins = {key: value for key, value in STAND_INS.items() if key in invalid_keys}
+    try:
+        spec = WorkloadSpec.model_validate({**valid, **stand_ins})
+    except ValidationError:
+        return
+    yield from (problem for problem in check_rules(spec) if problem.path not in invalid_keys)
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:

@@ -51,17 +51,6 @@ def duration(seconds: float | None) -> str:
     return f"{remaining} s"
 
 
-def gpu_hours(gpu_seconds: float | None) -> str:
-    """Format lost work in GPU-hours or a smaller unit."""
-    if not gpu_seconds:
-        return "0 GPU-s"
-    if gpu_seconds < MINUTE:
-        return f"{gpu_seconds:.0f} GPU-s"
-    if gpu_seconds < HOUR:
-        return f"{gpu_seconds / MINUTE:.1f} GPU-min"
-    return f"{gpu_seconds / HOUR:,.1f} GPU-h"
-
-
 def hours(value: float | None) -> str:
     """Format hours, with decimals only for small numbers."""
     if value is None:

@@ -8,6 +8,7 @@ from typing import Any
 from berth.core.problems import Problem, join_path
 from berth.documents import SourceLines
 from berth.documents.values import value_at
+from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.draft import (
     PREFIX,
     TEXT_ONLY_HINT,
@@ -16,6 +17,7 @@ from scheduler.web.submit.form.draft import (
     find_field,
     selected_values,
 )
+from scheduler.web.submit.form.error_sentences import ErrorSentence, describe_problem
 from scheduler.web.submit.form.fields import Choices, Field, FormChoices, FormPart
 
 
@@ -24,7 +26,7 @@ class ShownField:
     form_field: Field
     value: str
     chosen: list[str] = field(default_factory=list)
-    errors: list[Problem] = field(default_factory=list)
+    errors: list[ErrorSentence] = field(default_factory=list)
     is_text_only: bool = False
     is_read_only: bool = False
     words: bool = False  # True for a command shown as a list, one word per line
@@ -41,7 +43,7 @@ class ShownField:
     def hint(self) -> str:
         if self.is_text_only:
             return TEXT_ONLY_HINT
-        if self.is_read_only:
+        if self.is_read_only or self.errors:  # an error says what is allowed
             return ""
         return "One argument per line" if self.words else self.form_field.hint
 
@@ -94,14 +96,15 @@ class ShownPart:
 @dataclass
 class ShownError:
     line: int | None
-    problem: Problem
+    path: str
+    sentence: ErrorSentence
 
 
 @dataclass
 class ShownForm:
     parts: list[ShownPart]
     faults: list[ShownError]
-    other_errors: list[Problem]  # errors that belong to no field
+    other_errors: list[ShownError]  # errors that belong to no field
     is_behind: bool = False  # True if the form shows an older, valid version of the document
 
     @property
@@ -129,16 +132,24 @@ def prepare_form(
     fields = {field.form_field.path: field for part in parts for field in (*part.fields, *part.more)}
     for path, shown in fields.items():
         shown.is_read_only = path in read_only
-    other_errors = []
+    lines, other_errors = [], []
     for problem in faults:
-        if owner := find_field(problem.path, fields):
-            fields[owner].errors.append(problem)
+        owner = find_field(problem.path, fields)
+        sentence = _field_sentence(problem, fields[owner].form_field) if owner else describe_problem(problem)
+        error = ShownError(_line_number(draft, places, problem), problem.path, sentence)
+        lines.append(error)
+        if owner:
+            fields[owner].errors.append(sentence)
         else:
-            other_errors.append(problem)
-    lines = [ShownError(_line_number(draft, places, problem), problem) for problem in faults]
+            other_errors.append(error)
     return ShownForm(
         parts, sorted(lines, key=lambda fault: fault.line or 0), other_errors, draft.data is None
     )
+
+
+def _field_sentence(problem: Problem, form_field: Field) -> ErrorSentence:
+    is_choice = form_field.many or form_field.kind is field_kinds.CHOICE
+    return describe_problem(problem, form_field.label, choice=is_choice)
 
 
 def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: SourceLines) -> ShownPart:

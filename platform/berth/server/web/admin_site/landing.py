@@ -12,8 +12,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django_q.models import Failure, OrmQ
 
+from berth.core.words import format_gpu_time
 from berth.server.web.admin_site.base import is_platform_admin
-from berth.server.web.numbers import gpu_hours, milliseconds
+from berth.server.web.numbers import milliseconds
 from berth.server.web.zones import reader_zone
 from pools.models import Node, NodePool
 from projects.models import Audit, Delivery
@@ -76,7 +77,9 @@ def _evictions_card(now: datetime) -> Card:
     for kind, _ in evictions:
         kinds[kind] = kinds.get(kind, 0) + 1
     lines = [f"{count:,} {KIND_TITLES[kind].lower()}" for kind, count in sorted(kinds.items())]
-    lines += [f"{gpu_hours(sum(seconds for _, seconds in evictions))} of work lost"] if evictions else []
+    lines += (
+        [f"{format_gpu_time(sum(seconds for _, seconds in evictions))} of work lost"] if evictions else []
+    )
     return _card("Evictions (24 h)", f"{len(evictions):,}", lines, "scheduler_eviction", is_healthy=True)
 
 
@@ -100,7 +103,7 @@ def _evictions_table() -> Card:
             _link(row, f"{row.project_name}/{row.workload_name}"),
             f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "-",
             KIND_TITLES[row.kind],
-            gpu_hours(row.lost_gpu_seconds),
+            format_gpu_time(row.lost_gpu_seconds),
             _time(row.at),
         )
         for row in Eviction.objects.order_by("-at")[:MAX_ROWS]

@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from berth.core.amounts import MILLI
-from berth.core.words import to_words
+from berth.core.words import format_gpu_time, to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels
@@ -20,6 +20,7 @@ from berth.server.web.navigation import help_chapter, navigation_groups
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.web.services.conditions import use_condition_titles
+from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
 
 register = template.Library()
@@ -27,12 +28,13 @@ register.filter("gpus", numbers.thousandths)
 register.filter("cores", numbers.thousandths)
 register.filter("memory", numbers.memory)
 register.filter("duration", numbers.duration)
-register.filter("gpu_hours", numbers.gpu_hours)
+register.filter("gpu_hours", format_gpu_time)
 register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
 register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
+register.filter("predicted_evictions", summarize)
 register.filter("condition_titles", use_condition_titles)
 
 TONES = {

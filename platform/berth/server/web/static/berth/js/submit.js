@@ -94,6 +94,13 @@
     first?.closest("details")?.setAttribute("open", "");
     first?.focus();
   });
+  document.addEventListener("click", (event) => { // fill in the value that an error suggests
+    const button = event.target.closest?.("[data-fill]"), field = button && document.getElementById(button.dataset.fill);
+    if (!field) return;
+    field.value = button.dataset.value;
+    field.focus();
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("[data-line]");
     if (!link) return;

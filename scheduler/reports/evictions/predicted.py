@@ -1,0 +1,78 @@
+"""Predicted evictions as a table with a summary, for previews of submissions and quota changes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from berth.core.words import format_count, format_gpu_time
+from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX
+
+MOVED, SCALED_DOWN = "consolidate", "shrink"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedEviction:
+    victim: str
+    preemptor: str
+    kind: str
+    gpus: float
+    lost_gpu_seconds: float
+    rule: str
+    queues: list[str]  # one line about each affected queue
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedEvictions:
+    """`alternatives` are the considered alternatives of all evictions, each of them once."""
+
+    summary: str
+    rows: list[PredictedEviction]
+    alternatives: list[str]
+    has_several_preemptors: bool
+
+
+def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
+    """Return the table of predicted evictions, given as their JSON objects."""
+    rows = [_row(document) for document in documents]
+    alternatives = (
+        line.removeprefix(ALTERNATIVE_PREFIX)
+        for document in documents
+        for line in document["explanation"]
+        if line.startswith(ALTERNATIVE_PREFIX)
+    )
+    return PredictedEvictions(
+        _summary(rows), rows, list(dict.fromkeys(alternatives)), len({row.preemptor for row in rows}) > 1
+    )
+
+
+def _row(document: Mapping[str, Any]) -> PredictedEviction:
+    work_seconds = document["lost_gpu_seconds"]
+    left_out = (ALTERNATIVE_PREFIX, RULE_PREFIX, f"{format_gpu_time(work_seconds)} of work")
+    return PredictedEviction(
+        victim=document["victim"],
+        preemptor=document["preemptor"],
+        kind=document["kind"],
+        gpus=document["gpus"],
+        lost_gpu_seconds=work_seconds,
+        rule=document["rule"],
+        queues=[line for line in document["explanation"] if not line.startswith(left_out)],
+    )
+
+
+def _summary(rows: Iterable[PredictedEviction]) -> str:
+    """Return a line such as "Evicts 2 workloads (12 GPUs, 31.0 GPU-h of work lost), moves 3"."""
+    by_kind: dict[str, list[PredictedEviction]] = {"evicts": [], "scales down": [], "moves": []}
+    for row in rows:
+        verb = {MOVED: "moves", SCALED_DOWN: "scales down"}.get(row.kind, "evicts")
+        by_kind[verb].append(row)
+    parts = []
+    for verb, group in by_kind.items():
+        if not group:
+            continue
+        count = format_count(len({row.victim for row in group}), "workload")
+        work_seconds = sum(row.lost_gpu_seconds for row in group)
+        notes = [format_count(sum(row.gpus for row in group), "GPU")]
+        notes += [f"{format_gpu_time(work_seconds)} of work lost"] if work_seconds else []
+        parts.append(f"{verb} {count} ({', '.join(notes)})")
+    text = ", ".join(parts)
+    return text[:1].upper() + text[1:]

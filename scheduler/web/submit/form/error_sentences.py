@@ -1,0 +1,45 @@
+"""Validation problems as sentences for people who fill in a form."""
+
+import re
+from dataclasses import dataclass
+
+from berth.core.problems import SUGGESTION, Problem
+from berth.core.spec.texts import NAME_ALLOWED
+
+REQUIRED = ("is empty", "missing", "is required")
+NAME_MAX = 63
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSentence:
+    """Error text. `replacement` is a valid value that a button can fill in, or ""."""
+
+    text: str
+    replacement: str = ""
+
+
+def describe_problem(problem: Problem, label: str = "", *, choice: bool = False) -> ErrorSentence:
+    """Return a sentence for a field with this label, or for a key of the document if there is no label."""
+    message, allowed = problem.message, problem.allowed
+    if message.startswith(REQUIRED) and label:
+        noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
+        article = "an" if noun[:1] in "aeiou" else "a"
+        return ErrorSentence(f"{'Select' if choice else 'Enter'} {article} {noun}.")
+    if allowed == NAME_ALLOWED:
+        name = suggest_name(problem.received)
+        example = f", for example {name}" if name else ""
+        return ErrorSentence(f"Use lowercase letters, digits and hyphens{example}.", name)
+    sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
+    if allowed.startswith(SUGGESTION):
+        return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")
+    return ErrorSentence(f"{sentence}. Allowed: {allowed}." if allowed else f"{sentence}.")
+
+
+def suggest_name(received: str) -> str:
+    """Return a valid name that resembles the received one, or "" if no character can be used."""
+    words = re.findall(r"[a-z0-9]+", received.lower(), re.ASCII)
+    return "-".join(words)[:NAME_MAX].strip("-")
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,42 @@
+"""Tests for the summary of predicted evictions."""
+
+from typing import Any
+
+from scheduler.reports.evictions.predicted import summarize
+
+
+def document(victim: str, kind: str, gpus: float, work: float, *alternatives: str) -> dict[str, Any]:
+    lost_text = ["10.0 GPU-h of work lost."] if work else []
+    considered = [f"Alternative considered: {text}" for text in alternatives]
+    return {
+        "victim": victim, "preemptor": "ads/nightly", "kind": kind, "gpus": gpus, "lost_gpu_seconds": work,
+        "rule": "ads stays within its quota",
+        "explanation": ["Rule: ads stays within its quota.", "ads: 2 GPUs before", *lost_text, *considered],
+    }  # fmt: skip
+
+
+def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
+    table = summarize(
+        [
+            document("vision/a", "reclaim", 8, 36_000),
+            document("vision/b", "preempt", 4, 36_000),
+            document("speech/c", "consolidate", 2, 0),
+            document("speech/d", "shrink", 1, 0),
+        ]
+    )
+    assert table.summary == (
+        "Evicts 2 workloads (12 GPUs, 20.0 GPU-h of work lost), scales down 1 workload (1 GPU), "
+        "moves 1 workload (2 GPUs)"
+    )
+    assert not table.has_several_preemptors
+
+
+def test_common_alternatives_are_listed_once_and_queues_per_eviction() -> None:
+    table = summarize(
+        [
+            document("vision/a", "reclaim", 8, 36_000, "evicting b alone"),
+            document("vision/b", "reclaim", 8, 36_000, "evicting b alone", "evicting c"),
+        ]
+    )
+    assert table.alternatives == ["evicting b alone", "evicting c"]
+    assert [row.queues for row in table.rows] == [["ads: 2 GPUs before"]] * 2
