@@ -5,6 +5,6 @@ Every signal carries only IDs. Receivers read the rows with the permissions of t
 
 from django.dispatch import Signal
 
-workload_changed = Signal()  # arguments: workload_id, project_id, department_id
+workloads_changed = Signal()  # arguments: workload_ids, which are not empty, project_id, department_id
 # Sent for tenants, quotas and members. Arguments: department_id | None, project_id | None.
 tenants_changed = Signal()

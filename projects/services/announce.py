@@ -18,12 +18,16 @@ def workloads_changed(workloads: Sequence[Workload]) -> None:
 
 
 def _send_workload_changes(workloads: Sequence[Workload]) -> None:
+    """Send one signal for the workloads of each project."""
+    by_project: dict[int, list[Workload]] = {}
     for workload in workloads:
-        signals.workload_changed.send_robust(
+        by_project.setdefault(workload.project_id, []).append(workload)
+    for project_id, changed in by_project.items():
+        signals.workloads_changed.send_robust(
             sender=Workload,
-            workload_id=workload.pk,
-            project_id=workload.project_id,
-            department_id=workload.project.department_id,
+            workload_ids=[workload.pk for workload in changed],
+            project_id=project_id,
+            department_id=changed[0].project.department_id,
         )
 
 

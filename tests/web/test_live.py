@@ -3,6 +3,7 @@
 import json
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any, Self
 
 import pytest
@@ -10,7 +11,7 @@ from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import transaction
+from django.db import connection, transaction
 
 from berth.server.asgi import websocket_urlpatterns
 from berth.server.web.live.announcer import IDS_MAX, Announcer, build_notes
@@ -205,18 +206,76 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
 
 
 def test_burst_of_changes_is_sent_as_one_notification(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # longer than the test
+    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 3600.0)  # longer than the test
     sent: list[int] = []
     announcer = Announcer()
     announcer.send = lambda: sent.append(len(announcer._pending))  # type: ignore[method-assign]
-    announcer._sent_at = float("inf")
+    announcer._sent_at = time.monotonic()
     for _ in range(5000):
-        announcer.announce("workload", project=1, department=1, object_id=str(uuid.uuid4()))
-    assert announcer._timer is not None
-    announcer._timer.cancel()
-    assert sent == []
+        announcer.announce("workload", project=1, department=1, object_ids=[str(uuid.uuid4())])
     gathered = list(build_notes(announcer._pending))
+    announcer.shut_down()
+    assert sent == []
     assert gathered == [{"kind": "workload", "project": 1, "department": 1, "ids": None}]
+
+
+@pytest.fixture
+def announced(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Announcements of threads, each with the process of its database connection.
+
+    Each announcement seems to follow the previous one immediately.
+    """
+    module = "berth.server.web.live.announcer"
+    monkeypatch.setattr(f"{module}.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr(f"{module}.GATHER_SECONDS", 0.01)
+    sent: list[tuple[str, int]] = []
+
+    def record(name: str, notes: list[str]) -> None:
+        connection.ensure_connection()
+        sent.append((json.loads(notes[0])["ids"][0], connection.connection.info.backend_pid))
+
+    monkeypatch.setattr(f"{module}.wake_for_all", record)
+    return sent
+
+
+def announce_and_wait(announcer: Announcer, name: str, sent: list[tuple[str, int]]) -> int:
+    """Announce a change, wait until a thread has sent it, and return the process of its connection."""
+    announcer._sent_at = 100.0
+    announcer.announce("workload", object_ids=[name])
+    await_true(lambda: bool(sent) and sent[-1][0] == name)
+    return sent[-1][1]
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    deadline = time.perf_counter() + PATIENCE
+    while not condition():
+        assert time.perf_counter() < deadline
+        time.sleep(0.005)
+
+
+def is_connected(process: int) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", [process])
+        return bool(cursor.fetchone()[0])
+
+
+def test_announcements_that_follow_each_other_share_a_connection(announced: list[tuple[str, int]]) -> None:
+    announcer = Announcer()
+    processes = {announce_and_wait(announcer, name, announced) for name in ("a", "b", "c")}
+    assert len(processes) == 1
+    announcer.shut_down()
+    await_true(lambda: not is_connected(*processes))
+
+
+def test_connection_for_announcements_closes_when_idle(
+    announced: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("berth.server.web.live.announcer.IDLE_SECONDS", 0.01)
+    announcer = Announcer()
+    for name in ("a", "b"):
+        process = announce_and_wait(announcer, name, announced)
+        await_true(lambda process=process: not is_connected(process))  # type: ignore[misc]
+    announcer.shut_down()
 
 
 def test_change_notification_fits_into_a_postgres_notification() -> None:

@@ -14,7 +14,7 @@ class WebConfig(AppConfig):
         from pools.models import ScalingEvent
         from projects import signals as project_signals
 
-        project_signals.workload_changed.connect(announcer.workload_changed, dispatch_uid="live workload")
+        project_signals.workloads_changed.connect(announcer.workloads_changed, dispatch_uid="live workload")
         project_signals.tenants_changed.connect(announcer.tenants_changed, dispatch_uid="live tenants")
         pool_signals.changed.connect(announcer.pools_changed, dispatch_uid="live pools")
         post_save.connect(announcer.pools_changed, sender=ScalingEvent, dispatch_uid="live scaling")

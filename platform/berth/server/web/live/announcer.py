@@ -9,9 +9,9 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from django.db import InterfaceError, OperationalError, connection, transaction
 
@@ -21,45 +21,56 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
+IDLE_SECONDS = 5.0  # after this long without notes, the sending thread ends and closes its connection
 IDS_MAX = 100  # IDs per notification: PostgreSQL limits its payload to 8,000 bytes
 
 NoteScope = tuple[int | None, int | None]  # (project ID, department ID)
 
 
 class Announcer:
+    """Sender of notes. While notes keep arriving, a thread sends them over its own connection.
+
+    The thread outlives single notes, because opening a connection costs more than sending many notes.
+    """
+
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._pending: dict[tuple[str, NoteScope], set[str] | None] = {}
-        self._timer: threading.Timer | None = None  # the timer that will send the next notes
-        self._running: set[threading.Timer] = set()  # that timer and earlier ones that are still sending
+        self._sender: threading.Thread | None = None
         self._is_shut_down = False
         self._sent_at = -GATHER_SECONDS
 
     def announce(
-        self, kind: str, *, project: int | None = None, department: int | None = None, object_id: str = ""
+        self,
+        kind: str,
+        *,
+        project: int | None = None,
+        department: int | None = None,
+        object_ids: Collection[str] = (),
     ) -> None:
-        """Announce a change. Call this after the commit."""
-        with self._lock:
+        """Announce a change of the given objects, or of all objects. Call this after the commit."""
+        with self._changed:
             if self._is_shut_down:
                 return
+            is_first = not self._pending
             ids = self._pending.setdefault((kind, (project, department)), set())
-            if ids is not None and object_id:
-                ids.add(object_id)
-            elif not object_id:
+            if not object_ids:
                 self._pending[(kind, (project, department))] = None
-            if self._timer is not None:
+            elif ids is not None:
+                ids.update(object_ids)
+            if self._sender is not None and self._sender.is_alive():  # after a fork, it is not
+                if is_first:
+                    self._changed.notify_all()
                 return
             if time.monotonic() - self._sent_at < GATHER_SECONDS:
-                self._timer = threading.Timer(GATHER_SECONDS, self._send_later)
-                self._timer.daemon = True
-                self._running.add(self._timer)
-                self._timer.start()
+                self._sender = threading.Thread(target=self._send_until_idle, name="announcer", daemon=True)
+                self._sender.start()
                 return
         self.send()
 
     def send(self) -> None:
-        with self._lock:
-            pending, self._pending, self._timer = self._pending, {}, None
+        with self._changed:
+            pending, self._pending = self._pending, {}
             self._sent_at = time.monotonic()
         notes = [json.dumps(note, separators=(",", ":")) for note in build_notes(pending)]
         if notes:
@@ -67,29 +78,45 @@ class Announcer:
 
     def start(self) -> None:
         """Accept changes again after a shutdown."""
-        with self._lock:
+        with self._changed:
             self._is_shut_down = False
 
     def shut_down(self) -> None:
         """Discard pending and later notes, and wait until no thread sends notes."""
-        with self._lock:
-            self._is_shut_down = True
-            self._timer, self._pending = None, {}
-            running, self._running = self._running, set()
-        for timer in running:
-            timer.cancel()
-            timer.join()
+        with self._changed:
+            self._is_shut_down, self._pending, sender = True, {}, self._sender
+            self._changed.notify_all()
+        if sender is not None:
+            sender.join()
 
-    def _send_later(self) -> None:
-        """Send from the timer thread, over its own connection. The database may be unavailable by now."""
+    def _send_until_idle(self) -> None:
+        """Send notes from the sending thread. The database may be unavailable at times."""
         try:
-            self.send()
-        except (OperationalError, InterfaceError) as error:
-            log.info("could not announce a change: %s", error)
+            while self._wait_for_notes():
+                try:
+                    self.send()
+                except (OperationalError, InterfaceError) as error:
+                    log.info("could not announce a change: %s", error)
+                    connection.close()
         finally:
-            connection.close()
-            with self._lock:
-                self._running.discard(cast("threading.Timer", threading.current_thread()))
+            with self._changed:
+                self._end_thread()
+
+    def _wait_for_notes(self) -> bool:
+        """Wait until notes are due. Return False if there are none for a while, or after a shutdown."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self._pending or self._is_shut_down, IDLE_SECONDS):
+                pause = self._sent_at + GATHER_SECONDS - time.monotonic()
+                self._changed.wait_for(lambda: self._is_shut_down, max(0.0, pause))
+            if not self._pending:
+                self._end_thread()
+            return bool(self._pending)
+
+    def _end_thread(self) -> None:
+        """Close the thread's connection. Later notes start a new thread."""
+        connection.close()
+        if self._sender is threading.current_thread():
+            self._sender = None
 
 
 def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
@@ -102,10 +129,16 @@ def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterat
 ANNOUNCER = Announcer()
 
 
-def workload_changed(
-    sender: object, *, workload_id: uuid.UUID, project_id: int, department_id: int, **more: object
+def workloads_changed(
+    sender: object,
+    *,
+    workload_ids: Collection[uuid.UUID],
+    project_id: int,
+    department_id: int,
+    **more: object,
 ) -> None:
-    ANNOUNCER.announce("workload", project=project_id, department=department_id, object_id=str(workload_id))
+    ids = [str(pk) for pk in workload_ids]
+    ANNOUNCER.announce("workload", project=project_id, department=department_id, object_ids=ids)
 
 
 def tenants_changed(
