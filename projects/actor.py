@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -55,7 +55,7 @@ class Actor:
         token_id: int | None = None,
         session_key: str = "",
         roles: tuple[GrantedRole, ...] | None = None,
-    ) -> "Actor":
+    ) -> Self:
         name = user.get_username()
         return cls(user, name, scopes, request_id, token_expires_at, token_id, session_key, roles)
 

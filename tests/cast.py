@@ -11,15 +11,22 @@ from projects.actor import Actor
 from projects.models import Department, Membership, Project
 
 
+@dataclass(frozen=True, slots=True)
+class Person(Actor):
+    """Actor that is always a user."""
+
+    user: User
+
+
 @dataclass(frozen=True)
 class Cast:
-    alice: Actor  # platform admin
-    bob: Actor  # department admin of research
-    carol: Actor  # project admin of vision
-    dave: Actor  # member of vision
-    erin: Actor  # viewer of vision
-    frank: Actor  # signed in, no role
-    grace: Actor  # member of ads, in the other department
+    alice: Person  # platform admin
+    bob: Person  # department admin of research
+    carol: Person  # project admin of vision
+    dave: Person  # member of vision
+    erin: Person  # viewer of vision
+    frank: Person  # signed in, no role
+    grace: Person  # member of ads, in the other department
     research: Department
     product: Department
     vision: Project
@@ -29,7 +36,7 @@ class Cast:
     pool: NodePool
 
     @property
-    def people(self) -> dict[str, Actor]:
+    def people(self) -> dict[str, Person]:
         return {
             name: getattr(self, name) for name in ("alice", "bob", "carol", "dave", "erin", "frank", "grace")
         }
@@ -60,7 +67,7 @@ def make_cast() -> Cast:
     Membership.objects.bulk_create(
         [Membership(user=user, **role) for user, role in zip(users, roles.values(), strict=True) if role]
     )
-    people = {user.username: Actor.for_user(user) for user in users}
+    people = {user.username: Person.for_user(user) for user in users}
     pool = NodePool.objects.create(
         name="local",
         provider="fake",

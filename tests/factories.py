@@ -176,7 +176,7 @@ def past_utilization(
     gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
 ) -> UtilizationPoint:  # fmt: skip
     """Create a pod's usage in the minute or hour from `at`. `gpus` devices were `busy` percent utilized."""
-    began = at.replace(second=0, microsecond=0, **({"minute": 0} if step == 3600 else {}))
+    began = at.replace(minute=0 if step == 3600 else at.minute, second=0, microsecond=0)
     measured = gpus * MILLI * step
     return UtilizationPoint.objects.create(
         pod=pod, step=step, at=began, seconds=step, cpu_milli_seconds=cpu * step, memory_mib=memory,

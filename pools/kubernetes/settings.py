@@ -74,12 +74,12 @@ class KubernetesSettings(_Part):
     """
 
     in_cluster: bool = Field(
-        False,
+        default=False,
         title="In this cluster",
         description="Berth runs in the cluster and uses its own service account instead of a kubeconfig.",
     )
     context: Annotated[str, StringConstraints(max_length=253)] = Field(
-        "", description="Context of the kubeconfig. Default: its current context."
+        default="", description="Context of the kubeconfig. Default: its current context."
     )
     node_selector: dict[Name, Value] = Field(
         default_factory=dict,
@@ -87,13 +87,13 @@ class KubernetesSettings(_Part):
         examples=["gpu: a100"],
     )
     tolerations: Annotated[tuple[PoolToleration, ...], Field(max_length=32, strict=False)] = Field(
-        (), description="Node taints that the pool tolerates.", examples=["- key: gpu"]
+        default=(), description="Node taints that the pool tolerates.", examples=["- key: gpu"]
     )
-    gpu_resource: Name = Field("nvidia.com/gpu", title="GPU resource")
-    gpu_model_label: Name = Field("nvidia.com/gpu.product", title="Node label of the GPU model")
-    gpu_memory_label: Name = Field("nvidia.com/gpu.memory", title="Node label of the GPU memory")
+    gpu_resource: Name = Field(default="nvidia.com/gpu", title="GPU resource")
+    gpu_model_label: Name = Field(default="nvidia.com/gpu.product", title="Node label of the GPU model")
+    gpu_memory_label: Name = Field(default="nvidia.com/gpu.memory", title="Node label of the GPU memory")
     workspaces: Workspaces | None = Field(
-        None,
+        default=None,
         description="Storage that all nodes mount. Without it, a workspace is lost with each pod.",
         examples=["nfs: {server: files.example.org, path: /berth}"],
     )

@@ -78,7 +78,7 @@ def build_both_clients() -> tuple[Client, AsyncClient]:
 def test_both_clients_have_the_same_methods_and_parameters() -> None:
     plain, awaitable = build_both_clients()
     assert client_parts(plain).keys() == client_parts(awaitable).keys()
-    pairs = [(type(plain), type(awaitable)), (Session, AsyncSession)]
+    pairs: list[tuple[type, type]] = [(type(plain), type(awaitable)), (Session, AsyncSession)]
     pairs += [(type(part), type(client_parts(awaitable)[name])) for name, part in client_parts(plain).items()]
     for one, other in pairs:
         assert public_methods(one).keys() == public_methods(other).keys()

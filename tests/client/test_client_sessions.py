@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from berth.client import CallInterrupted, NotPicklable, RemoteError, SessionEnded, SessionError
+from berth.client.models.sessions import SessionState
 from berth.client.sessions.calls import PendingCalls
 from berth.client.sessions.payload import decode_outcome, pickle_call
-from berth.client.sessions.protocol import SessionState, StartProgress
+from berth.client.sessions.protocol import StartProgress
 from berth.client.sessions.unpicklable import unpicklable_part
 from pools.plugins import Plugin
 from tests.client.stub_server import TIME, StubServer

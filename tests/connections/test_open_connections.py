@@ -20,6 +20,7 @@ from django.test import Client
 from django.utils import timezone
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from berth.server.asgi import berth
 from berth.server.web.live.listener import LISTENER
@@ -57,8 +58,8 @@ class Site:
         path = "/ws/live" if kind == "live" else f"/ws/workloads/{self.pod.workload_id}/log?pod={self.pod.pk}"
         with connect(
             f"ws://127.0.0.1:{self.port}{path}", additional_headers={"Cookie": cookie}, proxy=None,
-            origin=self.address, open_timeout=DEADLINE_SECONDS,
-        ) as connection:  # type: ignore[arg-type]  # fmt: skip
+            origin=Origin(self.address), open_timeout=DEADLINE_SECONDS,
+        ) as connection:  # fmt: skip
             self.send_message(kind)
             connection.recv(DEADLINE_SECONDS)
             yield connection
@@ -135,7 +136,6 @@ def test_websocket_closes_when_the_session_ends(
     site: Site, kind: str, end: Callable[[str, User], None]
 ) -> None:
     user = site.cast.dave.user
-    assert user is not None
     cookie = session_cookie(user)
     with (
         site.socket(kind, cookie) as connection,
@@ -208,7 +208,6 @@ def test_followed_log_ends_when_the_token_expires_or_the_role_is_removed(site: S
 
 def test_followed_log_ends_when_the_user_signs_out(site: Site) -> None:
     user = site.cast.dave.user
-    assert user is not None
     cookie = session_cookie(user)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
     with httpx.stream(
@@ -256,7 +255,6 @@ def test_followed_log_continues_when_a_role_is_added(site: Site, monkeypatch: py
 def test_websocket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """This happens when a browser leaves the page immediately."""
     user = site.cast.dave.user
-    assert user is not None
 
     async def fail_to_accept(*_: object, **__: object) -> None:
         raise OSError("the client has gone")
@@ -307,8 +305,8 @@ def test_connections_per_user_are_limited(site: Site, settings: Any) -> None:
     with site.socket("live", cookie), site.socket("log", cookie):
         with connect(
             f"ws://127.0.0.1:{site.port}/ws/live", additional_headers={"Cookie": cookie}, proxy=None,
-            origin=site.address, open_timeout=DEADLINE_SECONDS,
-        ) as third:  # type: ignore[arg-type]  # fmt: skip
+            origin=Origin(site.address), open_timeout=DEADLINE_SECONDS,
+        ) as third:  # fmt: skip
             assert close_code(third) == TOO_MANY_CONNECTIONS
         url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
         refused = httpx.get(url, headers={"Cookie": cookie}, timeout=DEADLINE_SECONDS, trust_env=False)

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -204,7 +205,7 @@ def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
             subprocess.run(["sh", "-c", runtime.instructions(node).start], env=places[node], check=True)
         for node in nodes:
             pod = order(names[node], "sleep", "600", instance_id=node.instance_id)
-            _retry(lambda pod=pod: runtime.start(pod))
+            _retry(partial(runtime.start, pod))
         for node in nodes:
             running(runtime, names[node])
         loop = int((tmp_path / "m0/ray/pid").read_text())
@@ -214,7 +215,7 @@ def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
         assert ended(runtime, names[HEAD]).cause in EXTERNAL_CAUSES
         for node in nodes:
             pod = order(f"{names[node]}-again", "echo", "back", instance_id=node.instance_id)
-            _retry(lambda pod=pod: runtime.start(pod))
+            _retry(partial(runtime.start, pod))
             assert ended(runtime, pod.pod_id).exit_code == 0
             assert runtime.read_log(pod.pod_id, 0, 100).data == b"back\n"
         assert runtime.get_reports([names[WORKER]])[names[WORKER]].state is PodState.RUNNING

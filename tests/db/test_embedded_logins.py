@@ -70,7 +70,7 @@ def copy_cluster(source: Path, cluster: EmbeddedCluster) -> EmbeddedCluster:
 
 def query_one(url: str, query: str) -> object:
     with psycopg.connect(url) as connection:
-        row = connection.execute(query).fetchone()  # type: ignore[call-overload]
+        row = connection.execute(query).fetchone()
     return row[0] if row else None
 
 
@@ -172,7 +172,7 @@ def test_database_cluster_from_an_older_release_is_restricted_in_place(
                            "ALTER TYPE phase ADD VALUE 'failed'", "ALTER SEQUENCE numbers RESTART 5",
                            "DROP TRIGGER append_only ON runs", "DROP FUNCTION refuse()",
                            "DROP TABLE runs CASCADE"):  # fmt: skip
-                connection.execute(change)  # type: ignore[call-overload]
+                connection.execute(change)
 
 
 def test_interrupted_upgrade_is_retried_at_the_next_start(

@@ -40,8 +40,12 @@ def test_wake_ups_for_other_channels_are_ignored() -> None:
 
 
 def test_wake_up_ends_the_wait() -> None:
+    def wake_from_another_thread() -> None:
+        wake("scheduler", "late")
+        connection.close()
+
     with Waiter("scheduler") as waiter:
-        threading.Timer(0.05, lambda: (wake("scheduler", "late"), connection.close())).start()
+        threading.Timer(0.05, wake_from_another_thread).start()
         started = time.monotonic()
         assert waiter.wait(30).reasons == {"late"}
         assert time.monotonic() - started < 20

@@ -135,7 +135,7 @@ places = st.lists(keys | st.integers(0, 2), min_size=1, max_size=3).map(tuple)
 @settings(max_examples=100, deadline=None)
 @given(documents, places, values, st.booleans(), st.sampled_from([None, True, False]))
 def test_edit_changes_only_the_given_value_or_is_rejected(
-    document: dict, at: Any, value: object, take: bool, flow: bool | None
+    document: dict[str, Any], at: Any, value: object, take: bool, flow: bool | None
 ) -> None:
     text = yaml.safe_dump(document, default_flow_style=flow, allow_unicode=True)
     text = "".join(f"{line}   # c{number}\n" if line.endswith(": 1") else f"{line}\n"

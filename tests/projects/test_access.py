@@ -62,7 +62,6 @@ def test_member_does_not_see_sibling_projects(cast: Cast) -> None:
 
 
 def test_read_only_token_cannot_submit(cast: Cast) -> None:
-    assert cast.alice.user is not None
     reader = Actor.for_user(cast.alice.user, frozenset({"read"}))
     assert may(reader, Action.VIEW, cast.vision)
     with pytest.raises(Forbidden, match="write"):
@@ -84,7 +83,6 @@ def test_department_admin_cannot_raise_the_reclaim_min_runtime(cast: Cast) -> No
 
 
 def test_only_a_platform_admin_with_all_scopes_issues_tokens_for_others(cast: Cast) -> None:
-    assert cast.alice.user is not None
     dave = cast.dave.user
     narrow = Actor.for_user(cast.alice.user, frozenset({"read", "write"}))
     for actor in (narrow, cast.bob):
@@ -95,7 +93,6 @@ def test_only_a_platform_admin_with_all_scopes_issues_tokens_for_others(cast: Ca
 
 
 def test_inactive_user_has_no_permissions(cast: Cast) -> None:
-    assert cast.alice.user is not None
     cast.alice.user.is_active = False
     cast.alice.user.save()
     assert not may(cast.alice, Action.ADMINISTER)

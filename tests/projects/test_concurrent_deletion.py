@@ -33,7 +33,6 @@ def set_quota(cast: Cast) -> object:
 
 
 def grant(cast: Cast) -> object:
-    assert cast.frank.user is not None
     return members.grant(actor=cast.alice, user=cast.frank.user, role="member", scope=cast.vision)
 
 

@@ -28,8 +28,10 @@ from tests.cast import Cast, training
 TOKEN = "correct-horse-battery-staple"
 
 
-def set_secret(actor: Actor, owner: Project | NodePool, name: str, value: str, **registry: str) -> Any:
-    content, now = SecretContent(value, **registry), timezone.now()
+def set_secret(
+    actor: Actor, owner: Project | NodePool, name: str, value: str, *, registry: str = "", username: str = ""
+) -> Any:
+    content, now = SecretContent(value, registry=registry, username=username), timezone.now()
     if isinstance(owner, Project):
         return set_project_secret(actor=actor, project=owner, name=name, content=content, at=now)
     return set_pool_secret(actor=actor, pool=owner, name=name, content=content, at=now)

@@ -1,6 +1,7 @@
 """Tests for the services that submit, cancel, suspend and resume workloads."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -52,9 +53,7 @@ def test_name_of_a_completed_workload_can_be_reused(cast: Cast) -> None:
         ({"unknown": 1}, "unknown"),
     ],
 )
-def test_error_for_an_invalid_document_names_its_path(
-    cast: Cast, changes: dict[str, object], path: str
-) -> None:
+def test_error_for_an_invalid_document_names_its_path(cast: Cast, changes: dict[str, Any], path: str) -> None:
     document = {key: value for key, value in training(**changes).items() if value is not None}
     with pytest.raises(Invalid) as refused:
         workloads.submit(actor=cast.dave, project=cast.vision, document=document)
@@ -85,7 +84,7 @@ def test_repeated_cancel_and_suspend_have_no_effect(cast: Cast) -> None:
     kinds = list(Event.objects.order_by("id").values_list("kind", flat=True))
     assert kinds == ["submitted", "suspended", "pending", "cancelled"]
     audited = Audit.objects.filter(object_type="workload", before__isnull=False).order_by("id")
-    assert [(row.action, row.before["phase"], row.after["phase"]) for row in audited] == [
+    assert list(audited.values_list("action", "before__phase", "after__phase")) == [
         ("suspended", "pending", "suspended"), ("resume", "suspended", "pending"),
         ("cancelled", "pending", "cancelled"),
     ]  # fmt: skip

@@ -23,8 +23,11 @@ class LogLines:
     def __init__(self) -> None:
         self.stream = StringIO()
         self.handler = logging.StreamHandler(self.stream)
-        render = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-        render += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        render: list[structlog.typing.Processor] = [
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ]
         self.handler.setFormatter(
             structlog.stdlib.ProcessorFormatter(foreign_pre_chain=settings.SHARED, processors=render)
         )
@@ -54,7 +57,9 @@ def test_log_of_a_request_contains_route_and_request_id(
     assert "hidden" not in log_lines.stream.getvalue()
 
 
-def test_log_of_a_cycle_contains_its_number(stage: Stage, log_lines: LogLines, monkeypatch) -> None:
+def test_log_of_a_cycle_contains_its_number(
+    stage: Stage, log_lines: LogLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(order: object) -> None:
         raise OSError("no space left on device")
 

@@ -9,9 +9,10 @@ from typing import BinaryIO
 
 import pytest
 
-from berth.server.up.address import StartupError, bind_socket, socket_url
+from berth.server.up.address import bind_socket, socket_url
 from berth.server.up.child import LOG_LIMIT, Child, Process, command_launcher
 from berth.server.up.claim import claim_home, write_status
+from berth.server.up.errors import StartupError
 from berth.tied import tie_to_parent
 from tests.journeys.installation import until
 

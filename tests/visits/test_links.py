@@ -35,7 +35,7 @@ def test_viewer_cannot_create_a_link_and_others_do_not_see_the_workload(offline_
     with pytest.raises(NotFound):
         offline_setup.link(offline_setup.cast.grace)
     with pytest.raises(Forbidden, match="write"):
-        offline_setup.link(Actor.for_user(offline_setup.cast.dave.user, scopes=frozenset({"read"})))  # type: ignore[arg-type]
+        offline_setup.link(Actor.for_user(offline_setup.cast.dave.user, scopes=frozenset({"read"})))
 
 
 def test_undeclared_port_cannot_be_opened(offline_setup: VisitSetup) -> None:
@@ -125,7 +125,6 @@ def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
     offline_setup: VisitSetup, change: str
 ) -> None:
     cookie, now, user = offline_setup.enter(), timezone.now(), offline_setup.cast.dave.user
-    assert user is not None
     if change == "password":
         user.set_password("another horse battery")
         user.save()
@@ -144,7 +143,7 @@ def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
 
 def test_visit_does_not_outlive_its_token(offline_setup: VisitSetup) -> None:
     soon = timezone.now() + timedelta(minutes=5)
-    offline_setup.link(Actor.for_user(offline_setup.cast.dave.user, token_expires_at=soon))  # type: ignore[arg-type]
+    offline_setup.link(Actor.for_user(offline_setup.cast.dave.user, token_expires_at=soon))
     assert PortLink.objects.get().visit_until == soon
 
 

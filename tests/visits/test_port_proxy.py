@@ -167,9 +167,11 @@ def test_error_page_explains_that_no_process_listens_on_the_port(visit_setup: Vi
     assert "The port is not responding" in answer.text
 
 
-def test_visit_that_ends_before_the_pod_responds_gets_an_error_page(visit_setup: VisitSetup) -> None:
+def test_visit_that_ends_before_the_pod_responds_gets_an_error_page(
+    visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cookie = visit_setup.visit()
-    visit_setup.passes.is_valid = AsyncMock(return_value=False)
+    monkeypatch.setattr(visit_setup.passes, "is_valid", AsyncMock(return_value=False))
     answer = visit_setup.ask("/slow", cookie=cookie)
     assert answer.status_code == 403
     assert "Open this port from Berth" in answer.text
@@ -188,7 +190,7 @@ def test_error_page_explains_that_the_database_is_unreachable(
 
 
 def test_websocket_messages_and_close_codes_are_forwarded_in_both_directions(visit_setup: VisitSetup) -> None:
-    with open_socket(visit_setup, subprotocols=["a", "b"]) as line:  # type: ignore[list-item]
+    with open_socket(visit_setup, subprotocols=["a", "b"]) as line:
         assert line.subprotocol == "b"
         line.send("hello")
         assert line.recv(20) == "you said hello"

@@ -1,6 +1,9 @@
 """Tests of `berth queue` and `berth evictions --matrix`."""
 
+from typing import Any
+
 import httpx
+import pytest
 
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import TIME, StubServer, page, problem
@@ -18,11 +21,11 @@ def pools(*names: str) -> httpx.Response:
     return page([{"name": name, "created_at": TIME, "updated_at": TIME} for name in names])
 
 
-def queue_page(*items: dict, following: str | None = None) -> httpx.Response:
+def queue_page(*items: dict[str, Any], following: str | None = None) -> httpx.Response:
     return httpx.Response(200, json={"workloads": 3, "gpus": 24.0, "items": items, "next": following})
 
 
-def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch) -> None:
+def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     server = StubServer(pools("local"), queue_page(PENDING))
     result = Terminal(monkeypatch).run("queue", server=server)
     assert result.exit_code == 0, result.output
@@ -30,12 +33,12 @@ def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch) -> None:
     assert server.calls[1].startswith("GET /api/v1/node-pools/local/queue")
 
 
-def test_pool_is_required_if_there_are_several(monkeypatch) -> None:
+def test_pool_is_required_if_there_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("queue", server=StubServer(pools("a", "b")))
     assert (result.exit_code, "specify a pool. Use one of: a, b" in result.output) == (2, True)
 
 
-def test_queue_command_reads_every_page(monkeypatch) -> None:
+def test_queue_command_reads_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
     server = StubServer(
         queue_page(PENDING, following="abc"), queue_page({**PENDING, "name": "other", "queue_position": None})
     )
@@ -44,7 +47,7 @@ def test_queue_command_reads_every_page(monkeypatch) -> None:
     assert "cursor=abc" in server.calls[1]
 
 
-def test_eviction_matrix_sums_evictions_by_pair(monkeypatch) -> None:
+def test_eviction_matrix_sums_evictions_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = {
         "victim_project": "vision",
         "preemptor_project": "",

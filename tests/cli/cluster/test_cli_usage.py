@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, problem
@@ -42,7 +43,7 @@ def budget(version: int = 1, **values: Any) -> httpx.Response:
     return httpx.Response(200, json=fields, headers={"ETag": f'"{version}"'})
 
 
-def test_usage_report_reads_every_page_and_prints_a_total(monkeypatch) -> None:
+def test_usage_report_reads_every_page_and_prints_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
     server = StubServer(report([DAY_ONE], "abc"), report([DAY_TWO]))
     result = Terminal(monkeypatch).run("usage", "report", "--by", "project", "--step", "day", server=server)
     assert result.exit_code == 0, result.output
@@ -55,12 +56,12 @@ def test_usage_report_reads_every_page_and_prints_a_total(monkeypatch) -> None:
     assert "by=project" in server.calls[0] and "cursor=abc" in server.calls[1]
 
 
-def test_json_usage_report_equals_the_response(monkeypatch) -> None:
+def test_json_usage_report_equals_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("usage", "report", "-o", "json", server=StubServer(report([DAY_ONE])))
     assert json.loads(result.output)["items"] == [DAY_ONE]
 
 
-def test_unknown_dimension_is_rejected_before_sending_a_request(monkeypatch) -> None:
+def test_unknown_dimension_is_rejected_before_sending_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("usage", "report", "--by", "node")
     assert result.exit_code == 2
     assert (
@@ -69,7 +70,7 @@ def test_unknown_dimension_is_rejected_before_sending_a_request(monkeypatch) -> 
     )
 
 
-def test_budget_set_creates_a_budget_and_later_edits_it(monkeypatch) -> None:
+def test_budget_set_creates_a_budget_and_later_edits_it(monkeypatch: pytest.MonkeyPatch) -> None:
     server = StubServer(problem(404, code="not-found", detail="There is no such budget."), budget())
     result = Terminal(monkeypatch).run("budget", "set", "vision", "100", server=server)
     assert result.exit_code == 0, result.output
@@ -81,12 +82,12 @@ def test_budget_set_creates_a_budget_and_later_edits_it(monkeypatch) -> None:
     assert json.loads(server.requests[2].content) == {"gpu_hours": 100, "warn_at": [50, 90]}
 
 
-def test_budget_set_requires_a_value(monkeypatch) -> None:
+def test_budget_set_requires_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("budget", "set", "vision")
     assert (result.exit_code, "specify GPU-HOURS or" in result.output) == (2, True)
 
 
-def test_budgets_are_listed(monkeypatch) -> None:
+def test_budgets_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("budget", "list", server=StubServer(page([budget().json()])))
     assert ["vision", "project", "100", "50.0", "50", "120.0", "120"] in [
         line.split() for line in result.output.splitlines()

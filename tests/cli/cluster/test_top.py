@@ -15,7 +15,7 @@ from berth.client.config import InvalidSettings
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
-STATUS = {
+STATUS: dict[str, Any] = {
     "enabled": True, "running": True, "current_engines": 4, "min_engines": 2, "max_engines": 16,
     "last_scale_time": 1709827200.0, "last_scale_action": "scale_out",
     "last_decision": {"action": "scale_out", "delta": 2, "reason": "Conditions met: queue_backlog"},
@@ -130,7 +130,7 @@ def test_control_sequences_in_server_data_are_escaped() -> None:
 
 
 def test_missing_values_are_shown_as_dashes() -> None:
-    bare = {"enabled": False, "running": False, "last_decision": None, "recent_metrics": {}}
+    bare: dict[str, Any] = {"enabled": False, "running": False, "last_decision": None, "recent_metrics": {}}
     server = build_server({"status": bare, "conditions": {}, "engines": {}, "scale_history": {}})
     text = format_summary(build_watcher(server).fetch_snapshot())
     assert "autoscaler off, not running" in text

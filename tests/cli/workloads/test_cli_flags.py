@@ -1,6 +1,6 @@
 """Tests that options and files produce the same document."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import yaml
@@ -21,7 +21,7 @@ WORDS = st.text(
 )
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 SHORT_PAIRS = st.dictionaries(KEYS, WORDS, max_size=3)
-ArgumentsAndDocument = st.SearchStrategy[tuple[list[str], dict[str, Any]]]
+ArgumentsAndDocument: TypeAlias = st.SearchStrategy[tuple[list[str], dict[str, Any]]]
 DURATIONS = st.integers(1, 100_000)
 BURST = (
     ["--pool=metal", "--pool=cloud", "--burst-after=30m"],

@@ -8,7 +8,7 @@ import pytest
 
 from berth.cli import following
 from berth.cli.following import LineFilter, TerminalOutput, strip_control_sequences
-from tests.cli.conftest import Terminal
+from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, pod, workload
 
 UNSAFE_TEXT = b"\x1b]0;owned\x07red \x1b[31mtext\x1b[0m\x1b[2J\x1b[6n\x08\x9b\x00\r\n\xc2\x9b1mend\n"
@@ -49,7 +49,7 @@ def test_colours_are_printed_and_other_control_sequences_removed() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_split_control_sequences_are_removed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tty = TtyOutput()
-    monkeypatch.setattr(following.sys, "stdout", tty)
+    monkeypatch.setattr("sys.stdout", tty)
     screen = TerminalOutput()
     for place in range(0, len(UNSAFE_TEXT), size):
         screen(UNSAFE_TEXT[place : place + size])
@@ -64,7 +64,7 @@ def test_unicode_text_is_printed_unchanged() -> None:
 
 def test_matching_lines_split_across_chunks_are_printed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     tty = TtyOutput()
-    monkeypatch.setattr(following.sys, "stdout", tty)
+    monkeypatch.setattr("sys.stdout", tty)
     matching = LineFilter("LOSS", True, TerminalOutput())
     for piece in (b"lo", b"ss 1\nnothing\nLos", b"s 2\n", b"the last loss"):
         matching(piece)

@@ -18,7 +18,12 @@ def link_server(**spec: object) -> StubServer:
 
 def test_open_command_opens_the_first_port_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
+
+    def open_page(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", open_page)
     server = link_server(ports=[{"name": "lab"}, {"name": "board"}])
     result = Terminal(monkeypatch).run("open", "desk", server=server)
     assert result.exit_code == 0, result.output

@@ -25,7 +25,6 @@ class MemberView:
 
     def __init__(self, stage: Stage, url: str, home: Path) -> None:
         person = stage.cast.alice
-        assert person.user is not None
         token = tokens.issue(actor=person, name="test", scopes=["read"], expires_at=None)[1]
         self.environment = {"BERTH_CONFIG": str(home / "config.toml"), "BERTH_URL": url, "BERTH_TOKEN": token}
         self.browser = Client()
@@ -74,7 +73,7 @@ def test_status_shows_the_current_phase_of_workload_roles_and_pods(live_server: 
 def test_status_shows_the_image_and_pull_progress(
     live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(capabilities.CAPABILITIES, "fake", Capabilities(runs_images=True))  # type: ignore[misc]
+    monkeypatch.setitem(capabilities.CAPABILITIES, "fake", Capabilities(runs_images=True))
     stage = Stage(make_cast())
     stage.quota(stage.cast.research, 4)
     stage.quota(stage.cast.vision, 4)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -29,7 +30,7 @@ def test_submit_options_are_sent_as_a_document(terminal: Terminal) -> None:
 def batch(*names: str, refused: str = "") -> httpx.Response:
     """Return the outcome of a batch, in which the document `refused` has an error."""
     error = {"code": "conflict", "detail": "vision already has a live workload named b.", "errors": []}
-    items = [
+    items: list[dict[str, Any]] = [
         {
             "workload": None if name == refused else workload(name, phase="pending"),
             "warnings": [],
