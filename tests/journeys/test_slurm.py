@@ -1,4 +1,7 @@
-"""Test the path from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue."""
+"""Test the path from a Slurm cluster to a reclaimed gang that resumes, and back to an empty queue.
+
+The workloads run code that was sent with their submission.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,16 +13,19 @@ from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.conftest import InstallContext
 from tests.journeys.installation import Installation, free_port, until
-from tests.journeys.slurm_pool import ROLE, create_pool, installation_settings, provider_settings
+from tests.journeys.slurm_pool import GPUS, create_pool, installation_settings, provider_settings
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 LONG = 900.0  # nodes take minutes to boot on a busy machine
-# Counts steps from its checkpoint until it may end, and saves the count before it is stopped.
+# A script in the code that is sent. It counts steps from its checkpoint until it may end, and saves the count
+# before it is stopped.
 TRAIN = """
+test "$PWD" = "$BERTH_CODE_DIR" || exit 9
+rate=$(cat config/rate)
 cd "$BERTH_WORKSPACE"
 step=$(cat "checkpoint-$RANK" 2>/dev/null || echo 0)
-echo "rank $RANK of $WORLD_SIZE on $BERTH_NODE begins at step $step and sees $CUDA_VISIBLE_DEVICES"
+echo "rank $RANK on $BERTH_NODE begins at step $step and sees $CUDA_VISIBLE_DEVICES, rate $rate"
 trap 'echo "$step" > "checkpoint-$RANK"; exit 0' TERM
 while [ ! -e enough ]; do step=$((step + 1)); sleep 0.1; done
 """
@@ -41,16 +47,26 @@ def installation(installing: InstallContext, slurm: SlurmCluster) -> Iterator[In
         yield berth
 
 
-def submit(user: Terminal, name: str, project: str, replicas: int) -> Workload:
-    role = {"name": "worker", "replicas": replicas, **ROLE}
-    return user.client().workloads.submit({
-        "name": name, "project": project, "pools": ["hpc"], "command": ["sh", "-c", TRAIN], "roles": [role],
-        "grace_period_seconds": 5,
-    })  # fmt: skip
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Create a directory with a program and its configuration."""
+    root = tmp_path / "checkout"
+    (root / "config").mkdir(parents=True)
+    (root / "config" / "rate").write_text("0.01\n")
+    (root / "train.sh").write_text(TRAIN)
+    return root
+
+
+def submit(user: Terminal, name: str, project: str, replicas: int, code: Path) -> Workload:
+    user.berth(
+        "submit", "-n", name, "-p", project, "--pool", "hpc", "--replicas", str(replicas), "--gpu", str(GPUS),
+        "--cpu", "0.1", "--memory", "64", "--grace", "5s", "--code", str(code), "--", "sh", "train.sh",
+    )  # fmt: skip
+    return user.client().workloads.find(name)
 
 
 def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
-    installation: Installation, slurm: SlurmCluster, tmp_path: Path
+    installation: Installation, slurm: SlurmCluster, checkout: Path, tmp_path: Path
 ) -> None:
     admin, dave, grace = (sign_in(installation, name, tmp_path / name) for name in ("admin", "dave", "grace"))
 
@@ -79,20 +95,20 @@ def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
     assert slurm.queue() == []
 
     # vision has a quota of 2 GPUs and borrows the other two. The pool grows by two jobs.
-    gang = submit(dave, "train", "vision", replicas=2)
+    gang = submit(dave, "train", "vision", 2, checkout)
     until_phase(gang, "running")
     assert sorted(name.split(".")[1:4] for name in slurm.queue()) == [
         ["journey", "hpc", "0"],
         ["journey", "hpc", "1"],
     ]
-    until(lambda: "begins at step 0 and sees 0,1" in log(gang, run=1), LONG)
+    until(lambda: "begins at step 0 and sees 0,1, rate 0.01" in log(gang, run=1), LONG)
     nodes = list(admin.client().nodes.list(pool="hpc"))
     assert {(node.capacity.gpu, node.capacity.cpu, node.capacity.memory_mib) for node in nodes} == {
         (2, 2, 2048)
     }
 
     # ads requests the GPUs of its quota: the gang is reclaimed, and resumes when they are free again.
-    preemptor = submit(grace, "within-quota", "ads", replicas=1)
+    preemptor = submit(grace, "within-quota", "ads", 1, checkout)
     until_phase(preemptor, "running")
     assert dave.client().workloads.get(gang.id).preemptions == 1
     workspaces = slurm.root / "shared" / "workspaces"
@@ -101,6 +117,7 @@ def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
     until_phase(gang, "running")
     until(lambda: "begins at step" in log(gang, run=2), LONG)
     assert "begins at step 0 " not in log(gang, run=2)
+    assert "rate 0.01" in log(gang, run=2), "the second run gets the code again"
     (workspaces / gang.id / "enough").touch()
     until_phase(gang, "completed")
 

@@ -49,7 +49,6 @@ ENDS = {
     "BOOT_FAIL": "the machine failed to boot",
     "CANCELLED": "it was cancelled",
     "COMPLETED": "it has completed",
-    "COMPLETING": "it is ending",
     "DEADLINE": "its deadline has passed",
     "NODE_FAIL": "its machine failed",
     "OUT_OF_MEMORY": "it ran out of memory",
@@ -67,9 +66,14 @@ def describe_reason(reason: str) -> str:
 
 
 def describe_end(job_id: str, state: str, exit_code: int, machine: str) -> str:
-    """Return why a job has ended."""
+    """Return why a job has ended or is ending.
+
+    A job that is ending has an exit code if its script has exited.
+    """
     place = f" on {machine}" if machine else ""
-    if state == "FAILED":
+    if state == "FAILED" or (state == "COMPLETING" and exit_code):
         failure = EXITS.get(exit_code, f"it exited with {exit_code}")
         return f"Slurm job {job_id} failed{place}: {failure}"
+    if state == "COMPLETING":
+        return f"Slurm job {job_id} is ending{place}"
     return f"Slurm job {job_id} has ended{place}: {ENDS.get(state, state)}"
