@@ -43,6 +43,10 @@ class Unreachable(Exception):
     """Raised if the API server does not respond."""
 
 
+class AccessDenied(Unreachable):
+    """Raised if the API server rejects the credentials or requires a permission that they lack."""
+
+
 class _TokenFile(httpx.Auth):
     """Bearer token that is read again for each request, because Kubernetes replaces its file."""
 
@@ -63,6 +67,7 @@ class Api:
 
     def __init__(self, connection: Connection) -> None:
         self.server = connection.server
+        self._rejection = _rejection_message(connection)
         self.clock_offset = timedelta(0)  # the server's time minus this machine's, at the last call
         self._lock, self._calls, self._is_closed = threading.Lock(), 0, False
         self._pace = Pace()
@@ -219,11 +224,27 @@ class Api:
             return
         if response.status_code == 429:
             self._pace.pause(_retry_after(response))
+        if response.status_code == 401:
+            raise ApiError(401, "Unauthorized", self._rejection)
         try:
             parsed = json.loads(response.content)
         except ValueError:
             parsed = None
         raise _api_error(response.status_code, parsed if isinstance(parsed, dict) else {})
+
+
+def _rejection_message(connection: Connection) -> str:
+    """Return the message for status 401, which says which credential is rejected and what to do."""
+    if connection.token_file:
+        return (
+            f"the API server rejects the service account's token in {connection.token_file}. Check that the "
+            "service account exists"
+        )
+    credential = "token" if connection.token else "client certificate"
+    return (
+        f"the API server rejects the {credential} in the pool's kubeconfig, which is invalid or has expired. "
+        f"Set a kubeconfig with a valid {credential}"
+    )
 
 
 def _retry_after(response: httpx.Response) -> float:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pools.kubernetes.api import CONNECTED, Api, ApiError, Unreachable
+from pools.kubernetes.api import CONNECTED, AccessDenied, Api, ApiError, Unreachable
 from pools.kubernetes.manifests import is_namespace_of
 from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.reports import read_report
@@ -46,7 +46,7 @@ class Mirror:
         # This installation's pods by pool and name, computed when they are read after a change.
         self._own_pods: dict[str, dict[str, Mapping[str, Any]]] | None = None
         self._noted: dict[Key, float] = {}  # pods created by this process, with their creation times
-        self._errors: dict[str, str] = {}
+        self._errors: dict[str, Unreachable] = {}
         self._synced = {kind: threading.Event() for kind in KINDS}
         # set by the first list or the first error
         self._answered = {kind: threading.Event() for kind in KINDS}
@@ -113,7 +113,7 @@ class Mirror:
         remaining = self._started_at + patience - time.monotonic()
         self._answered[kind].wait(max(remaining, 0))
         if error := self._errors.get(kind):
-            raise Unreachable(error)
+            raise type(error)(str(error))
         if not self._synced[kind].is_set():
             raise Unreachable(f"{self._api.server} has not listed its {kind} yet")
 
@@ -140,18 +140,19 @@ class Mirror:
                 if kind == QUOTAS and error.status in DENIED:
                     self._deny_quotas(error.message, has_listed=has_listed)
                 elif error.status != GONE:
-                    self._fail(kind, f"{self._api.server}: {error.message}")
+                    denied = AccessDenied if error.status in (401, 403) else Unreachable
+                    self._fail(kind, denied(f"{self._api.server}: {error.message}"))
             except Unreachable as error:
-                self._fail(kind, str(error))
+                self._fail(kind, error)
             except Exception:
                 log.exception("the %s of %s cannot be followed", kind, self._api.server)
                 version = ""
-                self._fail(kind, f"{self._api.server} sent an unexpected response")
+                self._fail(kind, Unreachable(f"{self._api.server} sent an unexpected response"))
 
-    def _fail(self, kind: str, error: str) -> None:
+    def _fail(self, kind: str, error: Unreachable) -> None:
         if self._closed.is_set():
             return
-        if self._errors.get(kind) != error:
+        if str(self._errors.get(kind)) != str(error):
             log.warning("the %s of a cluster cannot be followed: %s", kind, error)
         self._errors[kind] = error
         self._answered[kind].set()

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from berth.core.words import format_count
-from pools.kubernetes.api import ApiError, Unreachable
+from pools.kubernetes.api import AccessDenied, ApiError, Unreachable
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import INSTANCE_ANNOTATION
 from pools.kubernetes.mirror import Mirror
@@ -76,10 +76,8 @@ class KubernetesProvider:
             except Unreachable as error:
                 raise ProviderError(ProviderErrorKind.TIMEOUT, str(error)) from None
             except ApiError as error:
-                is_rejected = error.status == 401
-                kind = ProviderErrorKind.CREDENTIALS if is_rejected else ProviderErrorKind.BROKEN
-                message = "the cluster rejects the credentials" if is_rejected else error.message
-                raise ProviderError(kind, f"{access.cluster.api.server}: {message}") from None
+                kind = ProviderErrorKind.CREDENTIALS if error.status == 401 else ProviderErrorKind.BROKEN
+                raise ProviderError(kind, f"{access.cluster.api.server}: {error.message}") from None
 
     def inventory(self, pool: str) -> Inventory:
         """Return the nodes that match the pool's selector. Raises ProviderError."""
@@ -88,7 +86,9 @@ class KubernetesProvider:
         try:
             nodes, pods = cluster.mirror.nodes(), cluster.mirror.pods()
         except Unreachable as error:
-            raise ProviderError(ProviderErrorKind.TIMEOUT, str(error)) from None
+            is_denied = isinstance(error, AccessDenied)
+            kind = ProviderErrorKind.CREDENTIALS if is_denied else ProviderErrorKind.TIMEOUT
+            raise ProviderError(kind, str(error)) from None
         instances = {instance_id(claim) for claim in _claims(pool).filter(ended_at=None)}
         at = self._now() + cluster.api.skew
         return read_inventory(

@@ -55,7 +55,10 @@ def find_problem(alice: Caller, page: Client, pool: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("refusal", "words"),
     [
-        (Refusal(401, "Unauthorized", "Unauthorized"), "Unauthorized"),
+        (
+            Refusal(401, "Unauthorized", "Unauthorized"),
+            "{url}: the API server rejects the token in the pool's kubeconfig, which is invalid or has",
+        ),
         (
             Refusal(403, "Forbidden", 'User "berth" cannot list resource "nodes" at the cluster scope'),
             'cannot list resource "nodes"',
@@ -72,7 +75,9 @@ def test_rejected_kubernetes_account_is_shown_until_the_cluster_accepts_it(
         fleet.reconcile(pool)
         return find_problem(alice, page, "prod", "provider")
 
-    assert words in poll_until(problem, bool)
+    text = poll_until(problem, bool)
+    assert "(credentials)" in text
+    assert words.replace("{url}", fleet.url) in text
     fleet.cluster.refusals.clear()
     poll_until(problem, lambda text: text == "")
     fleet.settle(pool, state="ready")
