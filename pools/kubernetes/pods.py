@@ -47,6 +47,7 @@ class PodCalls:
         if refusal := find_refusal(order):
             self._fail(order.pod_id, refusal)
             return
+        self._ledger.sync(order.pod_id)  # a pod in the cluster must have a record
         with failures(order.pool):
             try:
                 self._ensure_namespace(access.cluster, namespace, order.project)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from pools.runtimes.local import validate_name
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 T = TypeVar("T")
+START = "start"
+SHARED_SECONDS = 1.0  # starts share the access to the clusters for this long
 UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
@@ -51,6 +54,14 @@ class _Running:
     report: PodReport
 
 
+@dataclass(frozen=True, slots=True)
+class _Starts:
+    """Access to the clusters of all pools, for starts before a time of the monotonic clock."""
+
+    pools: Mapping[str, PoolAccess | UnusableCluster]
+    until: float
+
+
 class KubernetesRuntime:
     """Runtime of all Kubernetes pools.
 
@@ -59,10 +70,11 @@ class KubernetesRuntime:
     """
 
     def __init__(self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | UnusableCluster]]) -> None:
-        self.ledger = Ledger(root)
+        self.ledger = Ledger(root, syncs_starts=False)
         self._copies = LogCopies(root / "copies")
         self._pods = PodCalls(self.ledger, self._copies, self.notify)
         self._pools = pools
+        self._starts = _Starts({}, 0.0)
         self._running: dict[str, _Running] = {}
         ports = list(range(FIRST_PORT, LAST_PORT))
         random.shuffle(ports)
@@ -70,14 +82,35 @@ class KubernetesRuntime:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def start(self, order: PodOrder) -> None:
-        entry = self.ledger.find(order.pod_id)
-        if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
-            return
+        if not self._has_ended(order.pod_id):
+            access, call = self._start_call(order)
+            self._call(order.pod_id, access, START, call)
+
+    def begin_start(self, order: PodOrder) -> None:
+        """Hand the order to the threads of its cluster. `start` reports errors."""
+        with suppress(RuntimeFailure, OSError, ValueError):
+            if not self._has_ended(order.pod_id):
+                access, call = self._start_call(order)
+                access.cluster.worker.begin(order.pod_id, START, call)
+
+    def _has_ended(self, pod_id: str) -> bool:
+        entry = self.ledger.find(pod_id)
+        return self.ledger.log_path(pod_id).exists() or (entry is not None and entry.ended is not None)
+
+    def _start_call(self, order: PodOrder) -> tuple[PoolAccess, Callable[[], None]]:
+        """Record the pod, and return the call that creates it."""
         validate_name(order.workspace)
-        access = self._find_access(order.pool)
+        access = _check_access(order.pool, self._pools_for_starts().get(order.pool))
         namespace = namespace_name(access.cluster.installation, order.project)
         self.ledger.place(order.pod_id, _place(order.pool, namespace), order.workspace, received=False)
-        self._call(order.pod_id, access, "start", partial(self._pods.start, order, access, namespace))
+        return access, partial(self._pods.start, order, access, namespace)
+
+    def _pools_for_starts(self) -> Mapping[str, PoolAccess | UnusableCluster]:
+        """Return the access to each pool's cluster. Starts that follow each other share it."""
+        now = time.monotonic()
+        if now >= self._starts.until:
+            self._starts = _Starts(self._pools(), now + SHARED_SECONDS)
+        return self._starts.pools
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         if self.ledger.log_path(pod_id).exists():
@@ -274,11 +307,7 @@ class KubernetesRuntime:
         os.eventfd_write(self._wake, 1)
 
     def _find_access(self, pool: str) -> PoolAccess:
-        access = self._pools().get(pool)
-        if not isinstance(access, PoolAccess):
-            reason = "it is not a pool on Kubernetes" if access is None else access.reason
-            raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")
-        return access
+        return _check_access(pool, self._pools().get(pool))
 
     def _entry_access(self, entry: Entry) -> PoolAccess:
         return self._find_access(_pool(entry))
@@ -297,6 +326,13 @@ class KubernetesRuntime:
                     self._adopt(pool)
             entry = self.ledger.find(pod_id)
         return entry
+
+
+def _check_access(pool: str, access: PoolAccess | UnusableCluster | None) -> PoolAccess:
+    if not isinstance(access, PoolAccess):
+        reason = "it is not a pool on Kubernetes" if access is None else access.reason
+        raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")
+    return access
 
 
 def _place(pool: str, namespace: str) -> str:

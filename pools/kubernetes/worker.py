@@ -5,7 +5,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,7 +14,8 @@ log = logging.getLogger(__name__)
 
 THREADS = 8
 CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are refused
-PATIENCE = 0.5  # seconds that a caller waits for its call to finish
+PATIENCE = 0.5  # seconds that a caller waits for its call while no other call finishes
+WAIT_MAX = 5.0  # maximum number of seconds that a caller waits for its call
 COOLDOWN = 10.0  # seconds during which callers do not wait, after a call that took too long
 T = TypeVar("T")
 
@@ -44,6 +46,7 @@ class Worker:
         self._calls: dict[str, _Call] = {}
         self._threads = 0
         self._wait_from = 0.0  # callers do not wait before this time
+        self._finished_at = 0.0  # when the last call finished
 
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
         """Run a call for a pod after earlier calls for it have finished, and return its result.
@@ -65,6 +68,12 @@ class Worker:
             if (error := current.future.exception()) is not None:
                 log.info("a call to %s for pod %s failed: %s", self._name, pod_id, error)
 
+    def begin(self, pod_id: str, action: str, call: Callable[[], object]) -> None:
+        """Queue a call without waiting, unless the pod has another one. `run` returns its result."""
+        with self._lock, suppress(StillRunning):
+            if pod_id not in self._calls:
+                self._submit(pod_id, _Call(action, call))
+
     def close(self) -> None:
         """End the threads after their current calls. Pending calls never run."""
         with self._lock:
@@ -84,15 +93,20 @@ class Worker:
         return call
 
     def _has_finished(self, call: _Call) -> bool:
-        """Wait for the call if its cluster is not slow. Return whether it has finished."""
-        now = time.monotonic()
-        try:
-            call.future.exception(self.patience if now >= self._wait_from else 0)
-        except TimeoutError:
-            if now >= self._wait_from:
-                self._wait_from = time.monotonic() + COOLDOWN
-            call.is_late = True
-            return call.future.done()
+        """Wait for the call if its cluster is not slow. Return whether it has finished.
+
+        Calls that finish meanwhile extend the wait, because the call may be queued behind them.
+        """
+        began = time.monotonic()
+        is_waiting = began >= self._wait_from
+        until = began + self.patience if is_waiting else began
+        while not wait([call.future], max(until - time.monotonic(), 0)).done:
+            until = min(self._finished_at + self.patience, began + WAIT_MAX)
+            if not is_waiting or until <= time.monotonic():
+                if is_waiting:
+                    self._wait_from = time.monotonic() + COOLDOWN
+                call.is_late = True
+                return call.future.done()
         return True
 
     def _work(self) -> None:
@@ -101,5 +115,6 @@ class Worker:
                 call.future.set_result(call.run())
             except Exception as error:
                 call.future.set_exception(error)
+            self._finished_at = time.monotonic()
             if call.is_late:
                 self._on_late()

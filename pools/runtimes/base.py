@@ -220,6 +220,13 @@ class Runtime(Protocol):
         """
         ...
 
+    def begin_start(self, order: PodOrder) -> None:
+        """Begin to start the pod in the background, if the runtime starts several pods at a time.
+
+        Raises nothing. `start` with the same order waits for the result.
+        """
+        ...
+
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         """End the pod's processes with SIGTERM, then SIGKILL after the grace period. Return immediately.
 

@@ -8,13 +8,14 @@ import os
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodReport, PodState
 from pools.runtimes.local import validate_name
-from pools.runtimes.shim.records import Record, read_record, write_record
+from pools.runtimes.shim.records import Record, read_record, sync, sync_directory, write_record
 from pools.runtimes.wire import decode_report, encode_report
 
 
@@ -34,7 +35,14 @@ class Entry:
 
 
 class Ledger:
-    def __init__(self, root: Path) -> None:
+    """Records of pods.
+
+    With `syncs_starts=False`, the records of starting pods are not on disk until `sync` is called, so that
+    threads can sync them concurrently.
+    """
+
+    def __init__(self, root: Path, *, syncs_starts: bool = True) -> None:
+        self._syncs_starts = syncs_starts
         self._pods, self._logs = root / "pods", root / "logs"
         for directory in (self._pods, self._logs):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,7 +50,7 @@ class Ledger:
 
     def find(self, pod_id: str) -> Entry | None:
         record = read_record(str(self._pods / validate_name(pod_id)))
-        if record is None:
+        if record is None or "instance" not in record:  # a crash of the machine may empty an unsynced file
             return None
         ended = decode_report(json.loads(record["ended"])) if "ended" in record else None
         return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no")
@@ -56,9 +64,8 @@ class Ledger:
         """Record the pod's node before sending the order, so that the pod can be found after a crash."""
         with self._lock:
             if self.find(pod_id) is None:
-                self._write(
-                    pod_id, _placement_record(Entry(instance_id, validate_name(workspace), received=received))
-                )
+                entry = Entry(instance_id, validate_name(workspace), received=received)
+                self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
     def receive(self, pod_id: str) -> bool:
         """Record that the node has the pod, before the job is submitted.
@@ -70,8 +77,15 @@ class Ledger:
             if entry is None or entry.ended is not None:
                 return False
             if not entry.received:
-                self._write(pod_id, _placement_record(replace(entry, received=True)))
+                record = _placement_record(replace(entry, received=True))
+                self._write(pod_id, record, durable=self._syncs_starts)
             return True
+
+    def sync(self, pod_id: str) -> None:
+        """Write the pod's record to disk, if it has one."""
+        with suppress(FileNotFoundError):
+            sync(str(self._pods / validate_name(pod_id)))
+            sync_directory(str(self._pods))
 
     def stop_before_start(self, pod_id: str) -> None:
         """End a pod that no node has received. Do nothing if a node may have received it."""
@@ -132,8 +146,8 @@ class Ledger:
         Path(f"{log_path}.gap").unlink(missing_ok=True)
         log_path.unlink(missing_ok=True)
 
-    def _write(self, pod_id: str, record: Record) -> None:
-        write_record(str(self._pods / validate_name(pod_id)), record)
+    def _write(self, pod_id: str, record: Record, *, durable: bool = True) -> None:
+        write_record(str(self._pods / validate_name(pod_id)), record, durable)
 
 
 def _placement_record(entry: Entry) -> Record:

@@ -99,6 +99,9 @@ class LocalRuntime:
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
 
+    def begin_start(self, order: PodOrder) -> None:
+        """Do nothing: pods are started one at a time."""
+
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / validate_name(order.workspace)
         reason = self._enclosures.images.refusal(order) or self._enclosures.refusal(order, self._workspaces)

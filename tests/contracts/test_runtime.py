@@ -56,6 +56,16 @@ def test_repeated_start_request_starts_the_pod_once(stage: Stage) -> None:
     assert stage.runtime.get_reports(["p-1"])["p-1"].exit_code == 3
 
 
+def test_pods_whose_starts_begin_together_each_start_once(stage: Stage) -> None:
+    orders = [stage.long(f"p-{number}") for number in range(3)]
+    for each in [*orders, *orders]:
+        stage.runtime.begin_start(each)
+    for each in orders:
+        stage.runtime.start(each)
+        running(stage.runtime, each.pod_id)
+    assert stage.runtime.list_pods() == ("p-0", "p-1", "p-2")
+
+
 def test_stop_ends_the_pod_within_its_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")

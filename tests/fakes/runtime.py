@@ -142,6 +142,9 @@ class FakeRuntime:
         elif self.runs_immediately:
             self.run(order.pod_id)
 
+    def begin_start(self, order: PodOrder) -> None:
+        """Do nothing: pods are started one at a time."""
+
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         self._called("stop", pod_id)
         if pod_id in self._logs:

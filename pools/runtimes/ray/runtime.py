@@ -79,6 +79,9 @@ class RayRuntime:
             )
         self._watch.request_poll()
 
+    def begin_start(self, order: PodOrder) -> None:
+        """Do nothing: pods are started one at a time."""
+
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         if self.ledger.log_path(pod_id).exists():
             return

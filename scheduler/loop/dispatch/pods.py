@@ -2,8 +2,11 @@
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from berth.db.bulk_rows import share_related
 from berth.db.compiled import compiled_once
@@ -12,7 +15,7 @@ from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes, write_in_halves
 from pools.models import Node
-from pools.runtimes.base import RuntimeFailure, StartRefused
+from pools.runtimes.base import PodOrder, RuntimeFailure, StartRefused
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
 from projects.services.workloads.moves import Move
@@ -32,7 +35,10 @@ log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
 MAX_STARTS = 100  # maximum number of starts per tick, so that no tick takes long
+STARTS_AHEAD = 32  # maximum number of starts that runtimes work on at the same time
 NEVER = datetime.min.replace(tzinfo=UTC)
+
+START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration)
 
 STARTING = compiled_once(
     lambda: (
@@ -83,10 +89,6 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     if not due_pods:
         handle_refusals(starting_pods, (), {}, now, context)
         return []
-    notes: list[str] = []
-    failures: dict[uuid.UUID, str] = {}
-    missing_secrets: dict[uuid.UUID, str] = {}
-    refused: dict[uuid.UUID, str] = {}
     assign_rendezvous(due_pods, context)
     assign_endpoints(due_pods, context)
     assign_ports(due_pods, context)
@@ -100,36 +102,67 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
     context.sent.starts_left = any(pod.message == "" for pod in later_pods)
-    for pod in due_pods:
-        if not context.leads():
-            return [*notes, "This scheduler lost leadership while starting pods."]
-        failures[pod.pk] = ""
-        try:
-            _start_pod(pod, gangs[pod.workload_id], images, reader, context)
-        except (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
-            log.warning("pod %s could not be started: %s", pod.pk, error)
-            if isinstance(error, MissingSecret):
-                missing_secrets.setdefault(pod.workload_id, str(error))
-            if isinstance(error, StartRefused):
-                refused[pod.pk] = str(error)
-            notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
-            failures[pod.pk] = f"could not be started yet: {error}"
-            failed[pod.pk] = now
-            continue
-        context.sent.started[pod.pk] = now
-        crash_point("dispatch.started")
-    context.sent.failed = failed
+    build = partial(_build_order, gangs=gangs, images=images, reader=reader, context=context)
+    attempts = _start_each(due_pods, build, now, context)
+    if len(attempts.failures) < len(due_pods):
+        return attempts.notes  # this process no longer leads
+    failures = attempts.failures
+    context.sent.failed = failed | dict.fromkeys((pk for pk, failure in failures.items() if failure), now)
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
-    _fail_without_secrets(missing_secrets, now, context)
+    _fail_without_secrets(attempts.missing_secrets, now, context)
     accepted = {pk for pk, failure in failures.items() if not failure}
-    handle_refusals(starting_pods, accepted, refused, now, context)
+    handle_refusals(starting_pods, accepted, attempts.refused, now, context)
     context.start_messages.failures = earlier_failures | {
         pod.workload_id: f"{pod.role} {pod.index} {failures[pod.pk]}."
         for pod in reversed(due_pods)
         if failures[pod.pk]
     }
     store_messages(context.start_messages.failures, now, context)
-    return notes
+    return attempts.notes
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """Results of starting pods.
+
+    `failures` contains the failure of each pod, or an empty string. `missing_secrets` is keyed by workload,
+    `refused` by pod.
+    """
+
+    notes: list[str] = field(default_factory=list)
+    failures: dict[uuid.UUID, str] = field(default_factory=dict)
+    missing_secrets: dict[uuid.UUID, str] = field(default_factory=dict)
+    refused: dict[uuid.UUID, str] = field(default_factory=dict)
+
+
+def _start_each(
+    pods: Iterable[Pod], build: Callable[[Pod], PodOrder], now: datetime, context: SchedulerContext
+) -> _Attempts:
+    """Start the pods until this process no longer leads."""
+    attempts = _Attempts()
+    for pod, order in _begin_starts(pods, build, context):
+        if not context.leads():
+            attempts.notes.append("This scheduler lost leadership while starting pods.")
+            return attempts
+        attempts.failures[pod.pk] = ""
+        try:
+            if isinstance(order, Exception):
+                raise order
+            context.runtimes(pod.node.pool).start(order)
+        except START_ERRORS as error:
+            log.warning("pod %s could not be started: %s", pod.pk, error)
+            if isinstance(error, MissingSecret):
+                attempts.missing_secrets.setdefault(pod.workload_id, str(error))
+            if isinstance(error, StartRefused):
+                attempts.refused[pod.pk] = str(error)
+            attempts.notes.append(
+                f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}"
+            )
+            attempts.failures[pod.pk] = f"could not be started yet: {error}"
+            continue
+        context.sent.started[pod.pk] = now
+        crash_point("dispatch.started")
+    return attempts
 
 
 def _store_failures(
@@ -208,9 +241,32 @@ def _starting_pods() -> list[Pod]:
     return pods
 
 
-def _start_pod(
-    pod: Pod, gang: Sequence[Pod], images: RunImages, reader: SecretReader, context: SchedulerContext
-) -> None:
+def _begin_starts(
+    pods: Iterable[Pod], build: Callable[[Pod], PodOrder], context: SchedulerContext
+) -> Iterator[tuple[Pod, PodOrder | Exception]]:
+    """Yield each pod with its order, or with the error that prevents one.
+
+    Runtimes begin to start the next pods meanwhile.
+    """
+    ahead: deque[tuple[Pod, PodOrder | Exception]] = deque()
+    for pod in pods:
+        try:
+            order = build(pod)
+            crash_point("dispatch.before_start")
+            if context.leads():
+                context.runtimes(pod.node.pool).begin_start(order)
+            ahead.append((pod, order))
+        except START_ERRORS as error:
+            ahead.append((pod, error))
+        if len(ahead) == STARTS_AHEAD:
+            yield ahead.popleft()
+    yield from ahead
+
+
+def _build_order(
+    pod: Pod, *, gangs: Mapping[uuid.UUID, Sequence[Pod]], images: RunImages, reader: SecretReader,
+    context: SchedulerContext,
+) -> PodOrder:  # fmt: skip
     spec = context.specs.get(pod.workload).spec
     if spec is None:
         raise ValueError("the workload's stored document is no longer valid")
@@ -220,9 +276,8 @@ def _start_pod(
         raise ValueError("no service port has been assigned to the pod yet")
     if has_ports(pod) and pod.ports is None:
         raise ValueError("no host ports have been assigned to the pod yet")
-    order = build_pod_order(pod, spec, gang, images.ready.get(pod.workload_id, NO_IMAGE), reader)
-    crash_point("dispatch.before_start")
-    context.runtimes(pod.node.pool).start(order)
+    image = images.ready.get(pod.workload_id, NO_IMAGE)
+    return build_pod_order(pod, spec, gangs[pod.workload_id], image, reader)
 
 
 def _gangs(pods: Iterable[Pod], specs: SpecCache) -> dict[uuid.UUID, list[Pod]]:

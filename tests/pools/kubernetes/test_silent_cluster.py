@@ -3,21 +3,26 @@
 Calls have no time limit here, so a test that waits for one does not end.
 """
 
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from pools.kubernetes import api
+from pools.kubernetes.worker import THREADS
 from pools.models import Node
-from pools.runtimes.base import PodState, RuntimeFailure
+from pools.runtimes.base import PodState, RuntimeFailure, StartRefused
 from projects.models import Phase, Quota
 from tests import factories
 from tests.cast import make_cast
 from tests.contracts.kubernetes_stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes import FakeCluster, serve
+from tests.fakes.kubernetes.store import Refusal
 from tests.scheduler.stage import Stage
 
 IMAGE = f"ghcr.io/org/train@sha256:{'1' * 64}"
@@ -82,6 +87,61 @@ def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_lat
     ended(k8s.runtime, "old")
     pods = [pod["metadata"]["name"] for pod in k8s.cluster.store.of_kind("pods")]
     assert sorted(pods) == names
+
+
+class CountedCalls:
+    """Count the calls to an API server, and those that are unfinished."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.all: list[tuple[str, str]] = []  # methods and kinds
+        self.unfinished = self.most_unfinished = 0
+        self._lock, self._call = threading.Lock(), api.Api._call
+
+        def call(client: api.Api, *arguments: Any) -> dict[str, Any]:
+            return self._count(client, *arguments)
+
+        patch.setattr(api.Api, "_call", call)
+
+    def _count(self, client: api.Api, method: str, path: str, *rest: Any) -> dict[str, Any]:
+        with self._lock:
+            self.all.append((method, path.rpartition("/")[2]))
+            self.unfinished += 1
+            self.most_unfinished = max(self.most_unfinished, self.unfinished)
+        try:
+            return self._call(client, method, path, *rest)
+        finally:
+            with self._lock:
+                self.unfinished -= 1
+
+
+def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
+    k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    k8s.runtime.start(k8s.long("first"))  # this call also creates the namespace
+    calls = CountedCalls(monkeypatch)
+    orders = [replace(k8s.long(f"p-{number:02}"), secret_env={"TOKEN": "x"}) for number in range(40)]
+    k8s.fall_silent()
+    for order in orders:
+        k8s.runtime.begin_start(order)
+    poll_until(lambda: calls.unfinished, lambda unfinished: unfinished == THREADS)
+    assert calls.all == [("POST", "pods")] * THREADS
+    k8s.respond()
+    for order in orders:
+        repeat(lambda order=order: k8s.runtime.start(order))
+        running(k8s.runtime, order.pod_id)
+    assert calls.most_unfinished == THREADS
+    assert sorted(calls.all) == [*[("POST", "pods")] * 40, *[("POST", "secrets")] * 40]
+
+
+def test_start_that_was_begun_reports_its_refusal(k8s: SilentStage) -> None:
+    k8s.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", "exceeded quota: compute")
+    k8s.runtime.begin_start(k8s.long("p-1"))
+    with pytest.raises(StartRefused, match="exceeded quota"):
+        k8s.runtime.start(k8s.long("p-1"))
+    k8s.cluster.refusals.clear()
+    k8s.runtime.begin_start(k8s.long("p-1"))
+    k8s.runtime.start(k8s.long("p-1"))
+    running(k8s.runtime, "p-1")
 
 
 def test_pod_stopped_while_starting_is_removed(k8s: SilentStage) -> None:

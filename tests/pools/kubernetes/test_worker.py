@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pools.kubernetes.worker import StillRunning, Worker
+from pools.kubernetes.worker import THREADS, StillRunning, Worker
 
 
 def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,4 +29,14 @@ def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.Mo
     worker.patience = 30
     worker._wait_from = 0
     assert worker.run("pod", "log", lambda: "a third call") == "True"
+    worker.close()
+
+
+def test_caller_keeps_waiting_while_other_calls_finish() -> None:
+    """The call is queued behind others, and takes longer than the caller's patience."""
+    worker = Worker("cluster", 0.2, lambda: None)
+    clock = threading.Event()
+    for number in range(10 * THREADS):
+        worker.begin(f"pod-{number}", "start", lambda: clock.wait(0.05))
+    assert worker.run("last", "start", lambda: "started") == "started"
     worker.close()

@@ -1,0 +1,64 @@
+"""Tests for starting many pods in one tick."""
+
+from typing import Any
+
+import pytest
+
+from pools.runtimes.base import PodOrder, RuntimeFailure
+from scheduler.loop.dispatch.pods import STARTS_AHEAD
+from tests.fakes.runtime import FakeRuntime
+from tests.scheduler.stage import Stage
+
+
+class RecordingRuntime(FakeRuntime):
+    """Runtime that records which starts have begun and which were completed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unfinished: set[str] = set()
+        self.most_unfinished = 0
+
+    def begin_start(self, order: PodOrder) -> None:
+        self.unfinished.add(order.pod_id)
+        self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
+
+    def start(self, order: PodOrder) -> None:
+        self.unfinished.remove(order.pod_id)  # a start that has not begun is an error
+        super().start(order)
+
+
+@pytest.fixture
+def recording(stage: Stage) -> RecordingRuntime:
+    runtime = RecordingRuntime()
+    stage.loop.context.runtimes = lambda pool: runtime
+    return runtime
+
+
+def submit(stage: Stage, replicas: int) -> Any:
+    return stage.submit(roles=[{"name": "worker", "replicas": replicas, "gpu": 0, "cpu": 0.1}])
+
+
+def test_runtime_works_on_a_bounded_number_of_starts(stage: Stage, recording: RecordingRuntime) -> None:
+    workload = submit(stage, STARTS_AHEAD * 2)
+    stage.tick(2)
+    assert len(recording.running()) == STARTS_AHEAD * 2, workload.message
+    assert recording.most_unfinished == STARTS_AHEAD
+    assert not recording.unfinished
+
+
+def test_failed_start_does_not_prevent_the_starts_that_began_after_it(
+    stage: Stage, recording: RecordingRuntime
+) -> None:
+    recording.next("start", RuntimeFailure("the API server rejected a request"))
+    workload = submit(stage, 5)
+    stage.tick()
+    assert len(recording.running()) == 4
+    workload.refresh_from_db()
+    assert workload.message == "worker 0 could not be started yet: the API server rejected a request."
+
+
+def test_lost_leader_begins_no_further_starts(stage: Stage, recording: RecordingRuntime) -> None:
+    submit(stage, 5)
+    stage.loop.context.leads = lambda: False
+    stage.tick()
+    assert recording.most_unfinished == 0
