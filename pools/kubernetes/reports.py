@@ -34,7 +34,7 @@ def read_report(pod: Object) -> PodReport:
     waiting = state.get("waiting") or {}
     if waiting.get("reason") in HOPELESS:
         message = _text(f"{waiting['reason']}: {waiting.get('message') or 'the image cannot be used'}")
-        return PodReport(PodState.EXITED, cause=PodCause.START_FAILED, message=message)
+        return PodReport(PodState.EXITED, cause=PodCause.IMAGE_PULL_FAILED, message=message)
     return PodReport(PodState.STARTING, progress=_progress(pod, waiting))
 
 

@@ -95,6 +95,7 @@ class PodCause(str, Enum):
     HOST_STOPPED = "host_stopped"  # the process that the pod is tied to has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
+    IMAGE_PULL_FAILED = "image_pull_failed"  # the pod's image could not be pulled, so it never started
     WORKSPACE_FULL = "workspace_full"  # the pod used all the disk space that its pool allows
     OUT_OF_MEMORY = "out_of_memory"  # the kernel killed the command at the pod's memory limit
 
@@ -214,7 +215,8 @@ class Runtime(Protocol):
         durable.
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
-        it started never starts. If the command cannot be started, the pod's report says `start_failed`.
+        it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
+        `image_pull_failed` if the reason is its image.
         Raises RuntimeFailure only if the runtime itself fails, or StartRefused if its cluster refuses the pod
         for now.
         """

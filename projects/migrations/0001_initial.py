@@ -24,12 +24,12 @@ CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
         (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.pending_since, OLD.next_phase, OLD.run,
          OLD.pools, OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.requeued_at, OLD.edits, OLD.started_at,
          OLD.last_checkpoint_at, OLD.stale_since, OLD.backoff_until, OLD.max_runtime, OLD.preemptions,
-         OLD.restarts, OLD.start_refusal, OLD.held, OLD.changed_in)
+         OLD.restarts, OLD.start_refusal, OLD.avoided_nodes, OLD.held, OLD.changed_in)
         IS DISTINCT FROM
         (NEW.id, NEW.project_id, NEW.name, NEW.version, NEW.phase, NEW.pending_since, NEW.next_phase, NEW.run,
          NEW.pools, NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.requeued_at, NEW.edits, NEW.started_at,
          NEW.last_checkpoint_at, NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions,
-         NEW.restarts, NEW.start_refusal, NEW.held, NEW.changed_in)
+         NEW.restarts, NEW.start_refusal, NEW.avoided_nodes, NEW.held, NEW.changed_in)
     ) EXECUTE FUNCTION projects_workload_note_change();
 
 CREATE FUNCTION projects_workload_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -678,8 +678,24 @@ class Migration(migrations.Migration):
                 ("preemptions", models.PositiveIntegerField(default=0)),
                 (
                     "restarts",
-                    models.PositiveIntegerField(
-                        default=0, help_text="Restarts after failures, counted towards restart_policy."
+                    models.PositiveIntegerField(default=0, help_text="Restarts by retry rules."),
+                ),
+                (
+                    "retries",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Restarts by kind of failure, including those after lost nodes.",
+                    ),
+                ),
+                (
+                    "avoided_nodes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=64),
+                        blank=True,
+                        default=list,
+                        help_text="Nodes on which the workload failed, and on which retry rules do not restart it.",
+                        size=None,
                     ),
                 ),
                 ("exit_code", models.IntegerField(blank=True, null=True)),

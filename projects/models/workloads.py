@@ -120,9 +120,14 @@ class Workload(FastRows):
     )
     run = models.PositiveIntegerField(default=0, help_text="Number of starts.")
     preemptions = models.PositiveIntegerField(default=0)
-    restarts = models.PositiveIntegerField(
-        default=0, help_text="Restarts after failures, counted towards restart_policy."
+    restarts = models.PositiveIntegerField(default=0, help_text="Restarts by retry rules.")
+    retries = models.JSONField(
+        default=dict, blank=True, help_text="Restarts by kind of failure, including those after lost nodes."
     )
+    avoided_nodes = ArrayField(
+        models.CharField(max_length=64), default=list, blank=True,
+        help_text="Nodes on which the workload failed, and on which retry rules do not restart it.",
+    )  # fmt: skip
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(
         "pools.NodePool", null=True, blank=True, on_delete=models.PROTECT, related_name="+"

@@ -1,5 +1,7 @@
 """Convert a workload document to engine values."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from berth.core.amounts import MILLI
@@ -80,6 +82,15 @@ def to_role(shape: RoleShape) -> Role:
         scale_with=None if shape.scale_with is None else ScaleWith(*shape.scale_with),
         requires=_required_features(shape),
     )
+
+
+def avoid_nodes(group: Group, nodes: Sequence[str]) -> Group:
+    """Return the group with roles that avoid these nodes."""
+    children = tuple(
+        avoid_nodes(child, nodes) if isinstance(child, Group) else replace(child, avoided_nodes=tuple(nodes))
+        for child in group.children
+    )
+    return replace(group, children=children)
 
 
 def _required_features(shape: RoleShape) -> tuple[str, ...]:

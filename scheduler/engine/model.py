@@ -261,6 +261,7 @@ class Role:
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
     requires: tuple[str, ...] = ()  # features of the node
+    avoided_nodes: tuple[str, ...] = ()  # names of nodes on which the workload failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def workload(
         "department": "research", "kind": "training", "priority": 50, "preemptible": True, "pools": ["local"],
         "phase": phase, "reason": "", "message": "", "since": TIME,
         "submitted_at": TIME, "submitted_by": "alice", "started_at": None,
-        "ended_at": None, "run": 1, "preemptions": 0, "restarts": 0, "exit_code": None, "pool": "local",
+        "ended_at": None, "run": 1, "preemptions": 0, "restarts": 0, "retries": {},
+        "avoided_nodes": [], "exit_code": None, "pool": "local",
         "gpus": {"requested": 4, "now": 4}, "labels": {}, "queue_position": None, "expected_start": None,
         "pods": {"running": 4, "maximum": 4}, **fields,
     }  # fmt: skip

@@ -77,10 +77,10 @@ def test_pod_that_exceeds_its_memory_limit_reports_out_of_memory(stage: RealKube
 def test_missing_program_and_missing_image_are_reported(stage: RealKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "no-such-program"))
     stage.runtime.start(stage.order("p-2", "true", image="berth.test/missing:1"))
-    for pod_id, part in (("p-1", "executable file not found"), ("p-2", "ErrImageNeverPull")):
-        report = ended(stage.runtime, pod_id)
-        assert report.cause == PodCause.START_FAILED
-        assert part in report.message
+    program, image = ended(stage.runtime, "p-1"), ended(stage.runtime, "p-2")
+    assert (program.cause, image.cause) == (PodCause.START_FAILED, PodCause.IMAGE_PULL_FAILED)
+    assert "executable file not found" in program.message
+    assert "ErrImageNeverPull" in image.message
 
 
 def test_log_of_a_stopped_pod_includes_its_last_lines(stage: RealKubernetesStage) -> None:

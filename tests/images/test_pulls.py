@@ -29,10 +29,17 @@ def push_image(registry: Registry, name: str, *, size: int = 0) -> str:
     return registry.push(f"own/{name}", layers, Env=["PATH=/bin"])
 
 
-def failure(stage: ImageStage, pod_id: str, image: str, **changes: object) -> str:
+def failure(
+    stage: ImageStage,
+    pod_id: str,
+    image: str,
+    *,
+    cause: PodCause = PodCause.IMAGE_PULL_FAILED,
+    **changes: object,
+) -> str:
     """Return the reason that a pod failed to start."""
     report = stage.run(pod_id, image, "true", **changes)
-    assert (report.state, report.cause) == (PodState.EXITED, PodCause.START_FAILED)
+    assert (report.state, report.cause) == (PodState.EXITED, cause)
     return report.message
 
 
@@ -76,8 +83,10 @@ def test_pull_errors_name_the_cause(stage: ImageStage, registry: Registry) -> No
     assert "not found: the registry" in failure(stage, "p-2", f"{image.rpartition(':')[0]}:{DIGEST}")
     for pod_id, reference in (("p-3", arm), ("p-4", index)):
         assert "wrong architecture: the image does not run on amd64" in failure(stage, pod_id, reference)
-    assert "Use one of if_not_present, always, never" in failure(stage, "p-5", image, image_pull_policy="no")
-    assert failure(stage, "p-6", "team/a b").startswith("invalid reference 'team/a b'")
+    refused = PodCause.START_FAILED
+    message = failure(stage, "p-5", image, cause=refused, image_pull_policy="no")
+    assert "Use one of if_not_present, always, never" in message
+    assert failure(stage, "p-6", "team/a b", cause=refused).startswith("invalid reference 'team/a b'")
     assert traces(stage) == []
 
 

@@ -7,7 +7,7 @@ import typer
 
 from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption
 from berth.cli.arrays import merge_rows, parse_array_option
-from berth.cli.exits import BadInput
+from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Output, OutputOption, WatchOption
 from berth.cli.quantities import (
     parse_duration,
@@ -190,6 +190,14 @@ class SubmitFlags:
             metavar="POLICY",
         ),
     ] = None
+    retry: Annotated[
+        Texts,
+        _option(
+            "Retry rule: failures, then settings, for example '75,SIGKILL max=5 backoff=30s other_node'; "
+            "repeatable.",
+            metavar="RULE",
+        ),
+    ] = None
     notify: Annotated[Texts, _option("Email address or URL to notify; repeatable.", metavar="ADDRESS")] = None
     notify_on: Annotated[
         Texts,
@@ -238,6 +246,7 @@ class SubmitFlags:
             "image_pull_policy": self.image_pull_policy,
             "working_dir": self.workdir,
             "restart_policy": _parse_restart_policy(self.restart),
+            "retry": [_parse_retry(entry) for entry in self.retry or ()],
             "labels": parse_key_values("--label", self.label or ()),
             "notifications": [_build_notification(to, self.notify_on) for to in self.notify or ()],
         }
@@ -273,7 +282,8 @@ FLAGS_BY_PATH = {
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
     "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "secrets": "--secret",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
-    "code": "--code", "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
+    "code": "--code", "working_dir": "--workdir", "restart_policy": "--restart",
+    "retry": "--retry", "labels": "--label",
     "notifications": "--notify", "array": "--array", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",
     "roles[0].max": "--max", "roles[0].gpu": "--gpu", "roles[0].gpu_devices": "--gpu-devices",
@@ -312,6 +322,15 @@ def _parse_restart_policy(text: Text) -> dict[str, Any] | None:
         return None
     kind, _, times = text.partition(":")
     return {"kind": kind} if not times else {"kind": kind, "max_restarts": parse_number("--restart", times)}
+
+
+def _parse_retry(text: str) -> dict[str, Any]:
+    from berth.core.spec.retry_text import InvalidRetryText, parse_retry_text
+
+    try:
+        return parse_retry_text(text)
+    except InvalidRetryText as error:
+        raise invalid_value("--retry", error.message, error.received, error.allowed) from None
 
 
 def _build_notification(to: str, events: Texts) -> dict[str, Any]:

@@ -20,6 +20,7 @@ _LABELS = {
     "leaving": "held by stopping pods",
     "cordoned": "free on cordoned or draining nodes",
     "reserved": "free on nodes that serve another project",
+    "avoided": "free on nodes where the workload failed",
     "biggest_block": "largest free block",
     "missing": "missing",
     "most": "maximum",

@@ -31,6 +31,10 @@ class CannotRun(Exception):
     """Raised with the reason if the pod cannot run in its image."""
 
 
+class CannotPull(CannotRun):
+    """Raised if the pod's image cannot be pulled."""
+
+
 class ImageMissing(CannotRun):
     """Raised if an image is unexpectedly missing from the storage."""
 
@@ -63,6 +67,9 @@ class Container(Namespaces):
                 self._create_from_image(self._fields["image_digest"])
             else:
                 self._create("")
+        except CannotPull as error:
+            self.cause = "image_pull_failed"
+            return str(error)
         except (CannotRun, PodmanTimeout) as error:
             return str(error)
         except OSError as error:

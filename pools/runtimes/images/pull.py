@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pools.runtimes.images.cache import evict, evict_all
-from pools.runtimes.images.container import CannotRun
+from pools.runtimes.images.container import CannotPull
 from pools.runtimes.images.errors import PullError, classify, pull_error
 from pools.runtimes.images.podman import Output, Podman, PodmanTimeout
 from pools.runtimes.images.progress import Progress
@@ -46,10 +46,10 @@ class ImagePull:
     def ensure(self) -> Record:
         """Return the configuration of the image, after pulling it if necessary.
 
-        Raises CannotRun and Interrupted.
+        Raises CannotPull and Interrupted.
         """
         if self._policy == "never":
-            raise CannotRun(
+            raise CannotPull(
                 f"image {self._reference}: the project has not pulled it to this node, and its "
                 "image_pull_policy is never"
             )
@@ -93,7 +93,7 @@ class ImagePull:
                 self._report(f"{error.text}; retrying")
                 self._podman.pause(pauses.pop(0))
             else:
-                raise CannotRun(f"image {self._reference}: {error.text}")
+                raise CannotPull(f"image {self._reference}: {error.text}")
 
     def _pull_once(self) -> PullError | None:
         self._report("asking the registry for the image")
@@ -156,10 +156,10 @@ class ImagePull:
             architecture, config = image["Architecture"], image["Config"]
             record = _config_record(str(self._reference), config)
         except (ValueError, KeyError, IndexError, TypeError):
-            raise CannotRun(f"image {self._reference} has an invalid configuration") from None
+            raise CannotPull(f"image {self._reference} has an invalid configuration") from None
         if architecture not in ("", self._machine):
             error = pull_error("wrong_architecture", self._reference, self._machine)
-            raise CannotRun(f"image {self._reference}: {error.text}")
+            raise CannotPull(f"image {self._reference}: {error.text}")
         digest = self._reference.digest
         names = [value for key, value in self._store.read_config(digest) or () if key == "name"]
         record += [("name", name) for name in names if name != str(self._reference)]

@@ -61,7 +61,11 @@ class WorkloadResponse(ResponseModel):
     ended_at: datetime | None
     run: int
     preemptions: int
-    restarts: int
+    restarts: int = Field(description="Restarts by retry rules.")
+    retries: dict[str, int] = Field(
+        description="Restarts by kind of failure: exit codes, signals and reasons, as in retry rules. "
+        "Requeues after lost nodes count as `node_lost`."
+    )
     exit_code: int | None
     array: ArrayTaskResponse | None = Field(description="The task's array; null for other workloads.")
     gpus: GpusResponse
@@ -94,6 +98,7 @@ class WorkloadCodeResponse(ResponseModel):
 class WorkloadDetailResponse(WorkloadResponse):
     spec: dict[str, Any]
     code: WorkloadCodeResponse | None = Field(description="Null for a workload without code.")
+    avoided_nodes: list[str] = Field(description="Nodes on which retry rules do not restart the workload.")
     version: int = Field(description="Version for If-Match. Scheduling decisions and edits change it.")
     images: list[RunImageResponse] = Field(
         description=f"Container images of the last {RUNS_SHOWN} runs, newest first; empty without an image."

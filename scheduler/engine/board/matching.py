@@ -30,9 +30,13 @@ def matches(role: Role, node: Node) -> bool:
 
 
 def meets_constraints(role: Role, node: Node) -> bool:
-    """Return whether the node has the role's labels, features and GPU model, and no untolerated taint."""
+    """Return whether the node has the role's labels, features and GPU model, and no untolerated taint.
+
+    Nodes that the role avoids do not meet its constraints.
+    """
     return (
-        not (node.missing_features and missing_feature(role, node))
+        node.name not in role.avoided_nodes
+        and not (node.missing_features and missing_feature(role, node))
         and all(node.labels.get(key) == value for key, value in role.node_selector.items())
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
         and not any(
@@ -64,6 +68,7 @@ def node_constraints(role: Role) -> Hashable:
         role.tolerations,
         role.request.gpu_memory_mib,
         role.requires,
+        role.avoided_nodes,
     )
 
 
@@ -91,6 +96,7 @@ class Matcher:
             and not role.node_selector
             and not role.gpu_models
             and not role.request.gpu_memory_mib
+            and not role.avoided_nodes
         )
 
     def mask(self, role: Role, min_memory_mib: int = 0, project: str = "") -> bytes | None:

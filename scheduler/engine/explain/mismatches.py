@@ -48,6 +48,8 @@ def _obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
     feature = missing_feature(role, node) if node.missing_features else ""
     if feature:
         return feature, node.missing_features[feature]
+    if node.name in role.avoided_nodes:
+        return "failed", ""
     if not serves_project(node, project):
         return "project", node.only_project
     if node.state in _STATES:
@@ -76,6 +78,7 @@ def _clause(obstacle: Obstacle, count: int) -> str:
         "model": f"{nodes} {'lacks' if one else 'lack'} {detail}",
         "label": f"{nodes} {'lacks' if one else 'lack'} {detail}",
         "taint": f"{nodes} {'has' if one else 'have'} the {detail}, which the role does not tolerate",
+        "failed": f"{nodes} {'is' if one else 'are'} avoided, because the workload failed there",
         "cordon": f"{nodes} {'is' if one else 'are'} cordoned",
         "drain": f"{nodes} {'is' if one else 'are'} draining",
         IMAGES: f"{nodes} cannot {_FEATURES[IMAGES]} ({detail})",

@@ -171,6 +171,8 @@ def _shortage_phrase(numbers: Numbers) -> str:
     if numbers.get("reserved"):
         reserved = _with_unit("reserved", numbers)
         sentence += f"; {reserved} free on nodes that cannot isolate pods and serve another project"
+    if numbers.get("avoided"):
+        sentence += f"; {_with_unit('avoided', numbers)} free on nodes where the workload failed"
     return sentence
 
 

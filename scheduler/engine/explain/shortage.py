@@ -1,6 +1,7 @@
 """Explain why a gang does not fit: no node accepts it, or capacity is insufficient or fragmented."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 from berth.core.words import format_amount
 from scheduler.engine.actions.overcommit import may_overcommit, placed_by_requests
@@ -13,6 +14,7 @@ from scheduler.engine.explain.free import FreeCapacity, fits_anywhere
 from scheduler.engine.explain.mismatches import mismatch_numbers
 from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
 from scheduler.engine.explain.pod_slots import pod_slot_obstacle
+from scheduler.engine.model import Role
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
@@ -85,7 +87,25 @@ def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
         **free.view.unavailable_amounts(kind),
     }
     reserved = _free_on_reserved_nodes(free, kind)
-    return numbers | ({"also": also} if also else {}) | ({"reserved": reserved} if reserved else {})
+    avoided = _free_on_avoided_nodes(free, kind)
+    more: Numbers = {"also": also, "reserved": reserved, "avoided": avoided}
+    return numbers | {key: value for key, value in more.items() if value}
+
+
+def _free_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
+    """Return the free amount on ready nodes that match but are avoided, because the workload failed there."""
+    roles = [need.part.role for need in free.arrangement if need.part.role.avoided_nodes]
+    nodes = free.view.nodes
+    return sum(
+        free.view.free_on(i, kind)
+        for i, node in enumerate(nodes.nodes if roles else ())
+        if nodes.ready[i]
+        and any(node.name in role.avoided_nodes and matches(_without_avoided(role), node) for role in roles)
+    )
+
+
+def _without_avoided(role: Role) -> Role:
+    return replace(role, avoided_nodes=())
 
 
 def _free_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:

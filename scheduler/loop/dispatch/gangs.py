@@ -4,13 +4,12 @@ import logging
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import OuterRef, Subquery
 
-from berth.core.spec import RestartPolicy
 from berth.db import prepared
 from berth.db.bulk_rows import share_related
 from berth.db.compiled import compiled_once
@@ -18,7 +17,7 @@ from projects.models import Phase, Pod, PodState, Workload
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import announce
 from projects.services.workloads.moves import Move, move_all
-from scheduler.engine.backoff import backoff_seconds
+from scheduler.loop.dispatch.retries import failure_columns, failure_data, retry_facts, store_growth
 from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, verdict
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
 from scheduler.loop.queries import PROJECTS
@@ -163,11 +162,20 @@ def _gang_facts(gang: Gang) -> GangFacts:
         message=workload.message,
         tree=parsed.tree,
         pods=[
-            PodFact(pod.role, pod.index, pod.state, pod.exit_code, pod.signal, pod.message, pod.stop_reason)
+            PodFact(
+                pod.role,
+                pod.index,
+                pod.state,
+                pod.exit_code,
+                pod.signal,
+                pod.message,
+                pod.stop_reason,
+                pod.node_id,
+                pod.ended_at,
+            )
             for _, pod in sorted(latest.items())
         ],
-        policy=parsed.spec.restart_policy if parsed.spec else RestartPolicy(),
-        restarts=workload.restarts,
+        retries=retry_facts(workload, parsed),
         is_stale=workload.stale_since is not None,
         idle_roles=idle_roles(parsed),
     )
@@ -183,11 +191,13 @@ def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> 
     moves = [_verdict_move(gang, step, now) for gang, step in verdicts if step.to]
     made = move_all(moves, actor=ACTOR, now=now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
+    store_growth([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
     for gang, step in verdicts:
+        columns = _verdict_columns(step, gang.workload, now)
         if step.to:
             gang.workload.phase, gang.workload.reason = step.to, step.reason
             gang.workload.message = step.message
-        for name, value in _verdict_columns(step, gang.workload, now).items():
+        for name, value in columns.items():
             setattr(gang.workload, name, value)
     _stop_gangs([gang for gang, step in verdicts if step.to == Phase.STOPPING], now)
 
@@ -210,7 +220,7 @@ def _verdict_move(gang: Gang, step: Verdict, now: datetime) -> Move:
         step.to,
         step.reason,
         step.message,
-        data={"run": workload.run},
+        data={"run": workload.run, **failure_data(step.failure, step.retry)},
         columns=_verdict_columns(step, workload, now),
         keep_reservations=_all_consolidated(gang.pods),
     )
@@ -233,9 +243,8 @@ def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[s
         columns["stale_since"] = None
     if step.exit_code is not None:
         columns["exit_code"] = step.exit_code
-    if step.counts_as_restart:
-        restarts = workload.restarts + 1
-        columns |= {"restarts": restarts, "backoff_until": now + timedelta(seconds=backoff_seconds(restarts))}
+    if step.failure is not None and step.next_phase == Phase.PENDING:
+        columns |= failure_columns(workload, step.failure, step.retry, now)
     return columns
 
 

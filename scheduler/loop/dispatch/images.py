@@ -12,14 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from berth.core.images import ImageReference, parse_image
+from berth.core.spec.retry import IMAGE_PULL
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
+from projects.engine.retries import Failure
 from projects.models import Phase, Pod, RunImage, Workload
 from projects.services.secrets import UnusableSecret, registry_auth
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.loop.dispatch.retries import failure_move
+from scheduler.loop.observe.specs import SpecCache
 from scheduler.registries.base import Resolution, RunKey
 
 log = logging.getLogger(__name__)
@@ -88,21 +92,19 @@ class LookupResult:
             row.error, row.retry_at = str(self.resolution.error), now + delay_after(row.attempts)
         return row
 
-    def failure(self) -> Move | None:
-        """Return the transition for a workload whose image can never be resolved."""
+    def failure(self, now: datetime, specs: SpecCache) -> Move | None:
+        """Return the transition for a workload whose image cannot be resolved, or None."""
         error = self.resolution.error
         if error is None or not error.is_permanent:
             return None
-        columns = {"next_phase": Phase.FAILED}
-        data = {"run": self.workload.run}
-        phase = self.workload.phase
-        return Move(self.workload, [phase], Phase.STOPPING, str(error.fault), str(error), data, columns)
+        failure, parsed = Failure(IMAGE_PULL), specs.get(self.workload)
+        return failure_move(self.workload, parsed, failure, str(error.fault), str(error), now)
 
 
 def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext) -> RunImages:
     """Return the images of the pods' runs. Record finished lookups, and start those that are due.
 
-    A workload whose image can never be resolved is stopped and fails.
+    A workload whose image cannot be resolved is stopped. It fails unless a retry rule restarts it.
     """
     assert_no_transaction()
     runs = _runs_with_images(pods, context)
@@ -173,18 +175,18 @@ def _record(
             for workload in starting.order_by("pk")
             if (workload.pk, workload.run) in finished
         ]
-        rejected = write_in_halves(results, lambda part: _write_results(part, now))
+        rejected = write_in_halves(results, lambda part: _write_results(part, now, context.specs))
     for each, reason in rejected:
         log.error("the image of %s could not be recorded: %s", each.workload.pk, reason)
     crash_point("dispatch.images")
 
 
-def _write_results(results: Sequence[LookupResult], now: datetime) -> None:
-    """Store the results for locked workloads. Stop those whose image can never be resolved."""
+def _write_results(results: Sequence[LookupResult], now: datetime, specs: SpecCache) -> None:
+    """Store the results for locked workloads. Stop those whose image cannot be resolved."""
     rows = [each.build_row(now) for each in results]
     RunImage.objects.bulk_create(row for row in rows if row.pk is None)
     RunImage.objects.bulk_update([row for row in rows if row.pk is not None], RESULT_COLUMNS)
-    move_and_stop([move for each in results if (move := each.failure()) is not None], now)
+    move_and_stop([move for each in results if (move := each.failure(now, specs)) is not None], now)
     for each, row in zip(results, rows, strict=True):
         each.run.row = row
 

@@ -1,7 +1,8 @@
 """Enforce the time limits of workloads: start timeout, maximum runtime, deadline and idle timeout.
 
 A gang whose pods cannot be started (for example, because a disk is full) fails, so that it does not block its
-devices. A workload also fails if it runs longer than `max_runtime` or past its `deadline`.
+devices. A workload also fails if it runs longer than `max_runtime` or past its `deadline`. Retry rules apply
+to the start timeout and the maximum runtime.
 
 An idle interactive workload completes. It is idle while its pods write nothing to their logs, which every
 runtime can report, and its ports have no visitors. The idle clock restarts when another scheduler takes over.
@@ -11,29 +12,35 @@ A session is idle once its client stops sending requests, even if its pods write
 import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Max
+from django.db.models import F, Max
 
+from berth.core.spec.retry import IMAGE_PULL, TIMEOUT
+from berth.core.spec.retry import START_TIMEOUT as START_TIMEOUT_KIND
 from berth.db import prepared
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
 from pools.runtimes.base import RuntimeFailure
-from projects.models import Phase, Pod, PodState, PortLink, Session, Workload
+from projects.engine.retries import Failure
+from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, Workload
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.loop.dispatch.retries import failure_move
+from scheduler.loop.observe.specs import SpecCache
 
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = timedelta(minutes=5)
 PULL_TIMEOUT = timedelta(minutes=15)  # time without progress after which an image pull fails
 NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since."
+SIGNS_OF_PULLS = ("ErrImagePull", "ImagePullBackOff", ": pulling ", "asking the registry")
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 LIVE_PHASES = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
 LIVE = ", ".join(f"'{phase}'" for phase in LIVE_PHASES)
@@ -125,7 +132,7 @@ def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> 
     if not overdue:
         return 0
     with fenced_transaction(context.held_lease):
-        return _end_workloads(overdue, now)
+        return _end_workloads(overdue, now, context.specs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,7 @@ class OverdueWorkload:
     reason: str
     message: str
     final_phase: str = Phase.FAILED
+    failure: Failure | None = None  # for retry rules
 
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
@@ -148,7 +156,30 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
     }
     reasons = shown | _start_failures(pks)
     prefix = f"The pods did not start within {START_TIMEOUT.total_seconds():.0f} s"
-    return [OverdueWorkload(pk, "StartTimeout", f"{prefix}{reasons.get(pk, NO_KNOWN_FAILURE)}") for pk in pks]
+    failures = _start_timeout_failures(shown, pks)
+    return [
+        OverdueWorkload(
+            pk, "StartTimeout", f"{prefix}{reasons.get(pk, NO_KNOWN_FAILURE)}", failure=failures[pk]
+        )
+        for pk in pks
+    ]
+
+
+def _start_timeout_failures(
+    shown: Mapping[uuid.UUID, str], workloads: Collection[uuid.UUID]
+) -> dict[uuid.UUID, Failure]:
+    """Return what retry rules match for each workload that did not start in time."""
+    if not workloads:
+        return {}
+    unresolved = RunImage.objects.filter(workload__in=workloads, run=F("workload__run"), digest="")
+    pulling = set(unresolved.values_list("workload_id", flat=True))
+    pulling |= {pk for pk, text in shown.items() if any(sign in text for sign in SIGNS_OF_PULLS)}
+    pods = Pod.objects.filter(workload__in=workloads, state=PodState.STARTING).order_by("-rank")
+    nodes = dict(pods.values_list("workload_id", "node_id"))  # of the lowest rank
+    return {
+        pk: Failure(IMAGE_PULL if pk in pulling else START_TIMEOUT_KIND, node=nodes.get(pk))
+        for pk in workloads
+    }
 
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
@@ -165,7 +196,10 @@ def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
 def _exceeded_runtimes(now: datetime) -> list[OverdueWorkload]:
     return [
         OverdueWorkload(
-            pk, "MaxRuntimeExceeded", f"The workload ran longer than its max_runtime of {max_runtime} s."
+            pk,
+            "MaxRuntimeExceeded",
+            f"The workload ran longer than its max_runtime of {max_runtime} s.",
+            failure=Failure(TIMEOUT),
         )
         for pk, max_runtime, started_at in WITH_MAX_RUNTIME()
         if started_at and now >= started_at + timedelta(seconds=max_runtime or 0)
@@ -240,8 +274,8 @@ def _measure_logs(
             idle.sizes[row.pk] = (size, now)
 
 
-def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime) -> int:
-    """End the workloads. The number of statements is constant. Return the number of workloads."""
+def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: SpecCache) -> int:
+    """End the workloads, or restart them by their retry rules. Return the number of workloads."""
     by_pk: dict[uuid.UUID, OverdueWorkload] = {}
     for each in overdue:  # the first limit that a workload exceeds is its reason
         by_pk.setdefault(each.pk, each)
@@ -250,7 +284,7 @@ def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime) -> int:
     ended: list[Move] = []
 
     def write(part: Sequence[Workload]) -> None:
-        moves = [move for row in part if (move := _end_move(row, by_pk[row.pk])) is not None]
+        moves = [move for row in part if (move := _end_move(row, by_pk[row.pk], now, specs)) is not None]
         ended.extend(move_and_stop(moves, now))
 
     for row, reason in write_in_halves(locked, write):
@@ -258,8 +292,10 @@ def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime) -> int:
     return len(ended)
 
 
-def _end_move(row: Workload, overdue: OverdueWorkload) -> Move | None:
+def _end_move(row: Workload, overdue: OverdueWorkload, now: datetime, specs: SpecCache) -> Move | None:
     columns: dict[str, Any] = {}
+    if overdue.failure is not None and row.phase in (Phase.STARTING, Phase.RUNNING):
+        return failure_move(row, specs.get(row), overdue.failure, overdue.reason, overdue.message, now)
     if row.phase in (Phase.STARTING, Phase.RUNNING):
         to, columns = Phase.STOPPING, {"next_phase": overdue.final_phase}
     elif row.phase in (Phase.PENDING, Phase.RESERVED):

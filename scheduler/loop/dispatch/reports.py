@@ -29,7 +29,7 @@ from scheduler.loop.dispatch.gangs import (
     workloads_to_evaluate,
 )
 from scheduler.loop.dispatch.start_messages import progress_messages, store_messages
-from scheduler.loop.dispatch.verdict import OUT_OF_MEMORY, WORKSPACE_FULL
+from scheduler.loop.dispatch.verdict import IMAGE_PULL_FAILED, OUT_OF_MEMORY, WORKSPACE_FULL
 from scheduler.loop.observe.workloads import PodRow
 from scheduler.loop.queries import POOLS
 from scheduler.loop.reconcile.pod_warnings import find_warnings, record_warnings
@@ -37,7 +37,11 @@ from scheduler.reports.usage.allocation_hours import release_allocations
 
 log = logging.getLogger(__name__)
 
-REASONS = {PodCause.OUT_OF_MEMORY: OUT_OF_MEMORY, PodCause.WORKSPACE_FULL: WORKSPACE_FULL}
+REASONS = {
+    PodCause.OUT_OF_MEMORY: OUT_OF_MEMORY,
+    PodCause.WORKSPACE_FULL: WORKSPACE_FULL,
+    PodCause.IMAGE_PULL_FAILED: IMAGE_PULL_FAILED,
+}
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 # maximum per tick, so that no tick takes long; all changes of a workload are in the same tick
@@ -188,7 +192,7 @@ def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
 
 
 def _end_state(pod: PodRow, report: PodReport) -> str:
-    if report.cause in (PodCause.START_FAILED, PodCause.WORKSPACE_FULL):
+    if report.cause in (PodCause.START_FAILED, PodCause.IMAGE_PULL_FAILED, PodCause.WORKSPACE_FULL):
         return PodState.FAILED
     if report.cause in (PodCause.HOST_STOPPED, PodCause.LOST):
         return PodState.LOST

@@ -7,11 +7,20 @@ own and are stopped once all other replicas have succeeded.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from berth.core.spec import RestartPolicy
+from berth.core.signals import signal_name
+from berth.core.spec import retry as kinds
+from projects.engine.retries import Failure, Retry, RetryFacts, decide_retry
 from scheduler.engine.model import Group, Role
 
-OUT_OF_MEMORY, WORKSPACE_FULL = "OutOfMemory", "WorkspaceFull"
+OUT_OF_MEMORY, WORKSPACE_FULL, IMAGE_PULL_FAILED = "OutOfMemory", "WorkspaceFull", "ImagePullFailed"
+KINDS = {
+    OUT_OF_MEMORY: kinds.OUT_OF_MEMORY,
+    WORKSPACE_FULL: kinds.WORKSPACE_FULL,
+    IMAGE_PULL_FAILED: kinds.IMAGE_PULL,
+}
+NO_RULES = RetryFacts()
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
 COUNTED_STATES = frozenset({"starting", "running", "succeeded"})
@@ -29,6 +38,8 @@ class PodFact:
     signal: int | None = None
     message: str = ""
     stop_reason: str = ""
+    node: int | None = None
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +50,7 @@ class GangFacts:
     message: str
     tree: Group
     pods: Sequence[PodFact]
-    policy: RestartPolicy
-    restarts: int = 0
+    retries: RetryFacts = NO_RULES
     is_stale: bool = False
     idle_roles: frozenset[str] = frozenset()
 
@@ -49,7 +59,8 @@ class GangFacts:
 class Verdict:
     """Next transition of a gang.
 
-    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`.
+    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason that
+    the run ended, and `retry` the restart that follows by a retry rule.
     """
 
     to: str
@@ -57,7 +68,8 @@ class Verdict:
     message: str = ""
     next_phase: str = ""
     exit_code: int | None = None
-    counts_as_restart: bool = False
+    failure: Failure | None = None
+    retry: Retry | None = None
     stale: bool | None = None
 
 
@@ -72,13 +84,13 @@ def verdict(gang: GangFacts) -> Verdict | None:
     failed = [pod for pod in gang.pods if pod.state == "failed"]
     lost_pods = [pod for pod in gang.pods if pod.state == "lost"]
     if failed and not lost_pods:
-        return _failure_verdict(gang, failed[0])
-    if lost_pods and (failed or not live):
-        return _loss_verdict(lost_pods[0])
+        return _failure_verdict(gang, min(failed, key=_end_order))
+    if lost_pods and (failed or not live or _ends_by_loss(gang)):
+        return _loss_verdict(gang, lost_pods[0])
     if gang.phase == "starting" and has_minimum(gang.tree, gang.pods, RUNNING_STATES):
         return Verdict("running", "Running", "All required pods of the gang are running.", stale=False)
     if not live:
-        return _completion_verdict(gang) if "succeeded" in states else _loss_verdict(None)
+        return _completion_verdict(gang) if "succeeded" in states else _loss_verdict(gang, None)
     return _idle_verdict(gang) or _staleness_verdict(gang)
 
 
@@ -106,15 +118,39 @@ def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
     if pod.exit_code is None and pod.signal is None:
         message = f"{pod.role} {pod.index} could not be started"
     message += f": {pod.message}" if pod.message else "."
-    if _may_restart(gang) and gang.policy.kind in ("on_failure", "always"):
-        return _restart_verdict(gang, message)
-    reason = pod.stop_reason if pod.stop_reason in (OUT_OF_MEMORY, WORKSPACE_FULL) else "PodFailed"
-    return Verdict("stopping", reason, message, next_phase="failed", exit_code=code)
+    reason = pod.stop_reason if pod.stop_reason in KINDS else "PodFailed"
+    failure = Failure(_failure_kind(pod), pod.role, pod.node, of_pod=True)
+    return _restart_or_fail(gang, failure, reason, message, code)
+
+
+def _restart_or_fail(
+    gang: GangFacts, failure: Failure, reason: str, message: str, exit_code: int | None = None
+) -> Verdict:
+    decision = decide_retry(gang.retries, failure)
+    if isinstance(decision, Retry):
+        return _restart_verdict(decision, message)
+    text = " ".join(filter(None, [message, decision.sentence]))
+    return Verdict("stopping", reason, text, next_phase="failed", exit_code=exit_code, failure=failure)
+
+
+def _failure_kind(pod: PodFact) -> str:
+    """Return the kind of a pod's failure, as in retry rules."""
+    if pod.stop_reason in KINDS:
+        return KINDS[pod.stop_reason]
+    if pod.signal is not None:
+        return signal_name(pod.signal)
+    return kinds.START_FAILED if pod.exit_code is None else str(pod.exit_code)
+
+
+def _end_order(pod: PodFact) -> datetime:
+    """Sort pods by the time of their end, because the first failure often causes the others."""
+    return pod.ended_at or datetime.max.replace(tzinfo=UTC)
 
 
 def _completion_verdict(gang: GangFacts) -> Verdict:
-    if gang.policy.kind == "always" and _may_restart(gang):
-        return _restart_verdict(gang, "All pods succeeded.")
+    decision = decide_retry(gang.retries, Failure(kinds.COMPLETED))
+    if isinstance(decision, Retry):
+        return _restart_verdict(decision, "All pods succeeded.")
     if gang.phase == "starting":
         return Verdict("running", "Running", "All pods have already run to completion.", stale=False)
     return Verdict("completed", "Completed", "All pods ended with exit code 0.", exit_code=0)
@@ -138,20 +174,25 @@ def _command_pod_states(gang: GangFacts) -> list[str]:
     return [pod.state for pod in gang.pods if pod.role not in gang.idle_roles]
 
 
-def _may_restart(gang: GangFacts) -> bool:
-    return gang.policy.max_restarts is None or gang.restarts < gang.policy.max_restarts
+def _restart_verdict(retry: Retry, cause: str) -> Verdict:
+    text = f"{cause} {retry.sentence}"
+    return Verdict("stopping", "Restarting", text, next_phase="pending", failure=retry.failure, retry=retry)
 
 
-def _restart_verdict(gang: GangFacts, cause: str) -> Verdict:
-    limit = "" if gang.policy.max_restarts is None else f" of at most {gang.policy.max_restarts}"
-    text = f"{cause} Restarting the gang: restart {gang.restarts + 1}{limit}."
-    return Verdict("stopping", "Restarting", text, next_phase="pending", counts_as_restart=True)
+def _ends_by_loss(gang: GangFacts) -> bool:
+    """Return whether a retry rule ends the run because lost pods left the gang below its minimum."""
+    covered = any(rule.matches(kinds.NODE_LOST, of_pod=False) for rule in gang.retries.rules)
+    return covered and not has_minimum(gang.tree, gang.pods, COUNTED_STATES)
 
 
-def _loss_verdict(pod: PodFact | None) -> Verdict:
+def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
+    """Apply the retry rule for lost nodes. Without one, requeue the gang."""
     cause = "All pods were lost." if pod is None else f"{pod.role} {pod.index} was lost: {pod.message}"
+    failure = Failure(kinds.NODE_LOST, node=pod.node if pod else None)
+    if any(rule.matches(failure.kind, of_pod=False) for rule in gang.retries.rules):
+        return _restart_or_fail(gang, failure, "PodsLost", cause)
     text = f"{cause} The workload is requeued; this does not count as a failure."
-    return Verdict("stopping", "PodsLost", text, next_phase="pending")
+    return Verdict("stopping", "PodsLost", text, next_phase="pending", failure=failure)
 
 
 def _staleness_verdict(gang: GangFacts) -> Verdict | None:

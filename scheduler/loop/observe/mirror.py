@@ -52,6 +52,7 @@ class WorkloadRow(NamedTuple):
     preemptions: int
     restarts: int
     start_refusal: str
+    avoided_nodes: list[str]
 
 
 COLUMNS = ", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:]))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from berth.core.spec import WorkloadSpec
 from projects.models import Phase, PodState
 from scheduler.engine import model
-from scheduler.engine.from_spec import is_endless, scale_up_adds_nodes, to_timestamp
+from scheduler.engine.from_spec import avoid_nodes, is_endless, scale_up_adds_nodes, to_timestamp
 from scheduler.loop.observe.image_policies import NONE, Refusals
 from scheduler.loop.observe.mirror import WorkloadRow
 from scheduler.loop.observe.row_versions import RowQuery
@@ -106,13 +106,15 @@ def convert(
 ) -> WorkloadEntry:
     runs = row.phase in (Phase.RUNNING, Phase.STOPPING) and row.started_at is not None
     parsed, spec = names.spec, names.spec.spec
+    # Without a rule that requires another node, an edit makes the nodes available again.
+    avoids = row.avoided_nodes and spec is not None and any(rule.other_node for rule in spec.retry)
     pools = [pool for pool in row.pools if pool not in names.refusals]
     refusal = "" if pools else "; ".join(names.refusals[pool] for pool in row.pools)
     pools = [pool for pool in pools if pool != names.deferred_pool] or pools
     workload = model.Workload(
         name=names.name,
         project=names.queue,
-        tree=parsed.tree,
+        tree=avoid_nodes(parsed.tree, row.avoided_nodes) if avoids else parsed.tree,
         pools=tuple(pools or row.pools),
         priority=row.priority,
         preemptible=row.preemptible,

@@ -119,6 +119,7 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
         last_checkpoint=_format_optional_time(workload.last_checkpoint),
         preemptions=workload.preemptions or None,
         restarts=workload.restarts or None,
+        avoided_nodes=sorted({name for role in leaf_roles(workload.tree) for name in role.avoided_nodes}),
         backoff_until=_format_optional_time(workload.backoff_until),
         preemption_delay=workload.preemption_delay,
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),

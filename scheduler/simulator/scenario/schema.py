@@ -194,6 +194,7 @@ class ScenarioWorkload(WorkloadSpec):
     last_checkpoint: Moment | None = None
     preemptions: Count = 0
     restarts: Count = 0
+    avoided_nodes: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     backoff_until: Moment | None = None
     stale_since: Moment | None = None
     suspended: bool = False

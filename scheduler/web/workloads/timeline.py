@@ -29,6 +29,7 @@ TITLES_BY_REASON = {
     "StaleGang": "Stopped below minimum",
     "Drained": "Drained",
     "StartRefused": "Refused by the cluster",
+    "Restarting": "Restarting after a failure",
 }
 PHASE_TITLES = {
     "submitted": "Submitted",

@@ -247,3 +247,15 @@ def test_submission_warns_about_nodes_that_refuse_limits(
 
 def test_every_runtime_declares_its_capabilities() -> None:
     assert set(capabilities.CAPABILITIES) == set(NodePool.Runtime.values)
+
+
+def test_retry_rules_are_stored_in_one_spelling_and_bad_ones_are_refused(dave: Caller) -> None:
+    rules = [{"on": [75, "KILL"], "max": 2, "backoff": "30s"}]
+    sent = dave.post("workloads", training(project="vision", retry=rules))
+    assert sent.status_code == 201
+    assert sent.json()["spec"]["retry"] == [{"on": [75, "SIGKILL"], "max": 2, "backoff": 30}]
+    assert (sent.json()["retries"], sent.json()["avoided_nodes"]) == ({}, [])
+    refused = dave.post("workloads", training("other", project="vision", retry=[{"on": ["node_losst"]}]))
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert (error["path"], error["allowed"]) == ("retry[0].on[0]", "Did you mean `node_lost`?")

@@ -83,8 +83,10 @@ TOP_LEVEL_OPTIONS = st.tuples(
     pair_options("--env", "env"),
     secret_options(),
     pair_options("--label", "labels"),
-    st.sampled_from([([], {}), (["--restart=on_failure:3"],
-                                {"restart_policy": {"kind": "on_failure", "max_restarts": 3}})]),
+    st.sampled_from([([], {}), (["--retry=75,KILL max=5 backoff=30s other_node", "--retry=1 action=fail"],
+                                {"retry": [{"on": [75, "KILL"], "max": 5, "backoff": "30s",
+                                            "other_node": True},
+                                           {"on": [1], "action": "fail"}]})]),
     st.sampled_from([([], {}), (["--notify=ops@example.org", "--notify-on=failed"],
                                 {"notifications": [{"to": "ops@example.org", "on": ["failed"]}]})]),
 )  # fmt: skip

@@ -98,3 +98,25 @@ def test_status_shows_the_image_and_pull_progress(
     assert [(image["run"], image["image"], image["digest"]) for image in images] == [
         (1, "ghcr.io/org/train:1", f"sha256:{'5e' * 32}")
     ]
+
+
+def test_restarts_are_shown_by_kind_of_failure(live_server: Any, tmp_path: Path) -> None:
+    stage = Stage(make_cast())
+    stage.quota(stage.cast.research, 4)
+    stage.quota(stage.cast.vision, 4)
+    stage.node(0)
+    stage.node(1)
+    view = MemberView(stage, live_server.url, tmp_path)
+    workload = stage.submit(roles=ROLES[:1], retry=[{"on": [75], "max": 3, "other_node": True}])
+    stage.tick(2)
+    node = stage.pods(workload)[0].node.name
+    stage.finish(workload, exit_code=75)
+    stage.tick(2)
+    for shown in (view.description(workload), view.page(workload)):
+        assert "1 after exit code 75" in shown
+        assert "avoided nodes" in shown.lower()
+    described = json.loads(view.run("describe", workload.handle, "-o", "json"))
+    assert (described["retries"], described["avoided_nodes"]) == ({"75": 1}, [node])
+    timeline = view.browser.get(f"/workloads/{workload.pk}/timeline").content.decode()
+    assert "Restarting after a failure" in timeline
+    assert "Restarting the gang on another node: restart 1 of at most 3." in timeline

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from berth.core.spec import RestartPolicy
+from berth.core.spec import parse_workload
+from projects.engine.retries import RetryFacts
 from scheduler.engine.model import Group, Request, Role
 from scheduler.loop.dispatch.verdict import GangFacts, PodFact, verdict
 
@@ -16,8 +17,14 @@ def role(name: str = "worker", least: int = 2, most: int = 2) -> Role:
 def gang(*states: str, phase: str = "running", tree: Group | None = None, **more: object) -> GangFacts:
     pods = [PodFact("worker", i, state) for i, state in enumerate(states)]
     tree = tree or Group("all", (role(),), 1)
-    facts = GangFacts(phase, "", "", "", tree, pods, RestartPolicy())
+    facts = GangFacts(phase, "", "", "", tree, pods)
     return replace(facts, **more)  # type: ignore[arg-type]
+
+
+def restart_policy(kind: str, most: int | None = None, **counts: int) -> RetryFacts:
+    policy = {"kind": kind, **({"max_restarts": most} if most else {})}
+    document = {"name": "train", "command": "true", "roles": [{}], "restart_policy": policy}
+    return RetryFacts(parse_workload(document).retry_rules, counts)
 
 
 def test_gang_runs_once_its_minimum_runs() -> None:
@@ -62,17 +69,18 @@ def test_signal_is_reported_as_a_shell_exit_code() -> None:
 def test_restart_policy_determines_the_outcome_of_a_failure(
     kind: str, most: int | None, restarts: int, leads_to: str
 ) -> None:
-    policy = RestartPolicy(kind=kind, max_restarts=most)  # type: ignore[arg-type]
-    step = verdict(gang("running", "failed", policy=policy, restarts=restarts))
+    pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", exit_code=3)]
+    step = verdict(gang(pods=pods, retries=restart_policy(kind, most, **{"1": restarts})))
     assert step is not None
     assert (step.to, step.next_phase) == ("stopping", leads_to)
-    assert step.counts_as_restart is (leads_to == "pending")
+    assert (step.retry is not None) is (leads_to == "pending")
 
 
 def test_restart_policy_always_restarts_a_succeeded_gang() -> None:
-    step = verdict(gang("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
+    step = verdict(gang("succeeded", "succeeded", retries=restart_policy("always")))
     assert step is not None
-    assert (step.next_phase, step.counts_as_restart) == ("pending", True)
+    assert step.next_phase == "pending"
+    assert step.retry is not None
 
 
 def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
@@ -81,7 +89,7 @@ def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
     assert (step.to, step.stale) == ("", True)
     step = verdict(gang("failed", "lost", is_stale=True))
     assert step is not None
-    assert (step.next_phase, step.counts_as_restart) == ("pending", False)
+    assert (step.next_phase, step.retry) == ("pending", None)
     step = verdict(gang("lost", "lost"))
     assert step is not None
     assert step.next_phase == "pending"
@@ -154,6 +162,6 @@ def test_idle_replicas_keep_running_while_a_lost_replica_awaits_its_replacement(
 
 
 def test_idle_replicas_restart_with_a_gang_that_always_restarts() -> None:
-    step = verdict(gang_with_idle_role("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
+    step = verdict(gang_with_idle_role("succeeded", "succeeded", retries=restart_policy("always")))
     assert step is not None
     assert (step.to, step.next_phase, step.reason) == ("stopping", "pending", "Restarting")

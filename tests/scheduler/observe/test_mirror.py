@@ -26,6 +26,7 @@ OTHER_VALUES = {
     "next_phase": "'pending'",
     "pools": "'{elsewhere}'",
     "start_refusal": "'refused'",
+    "avoided_nodes": "'{elsewhere}'",
     "preemptible": "NOT preemptible",
     "submitted_at": "submitted_at + interval '1 second'",
     "requeued_at": "now()",

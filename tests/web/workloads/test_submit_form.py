@@ -63,6 +63,9 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
     ("path", "typed", "was", "now"),
     [
         ("name", "weekly", "name: night\n", "name: weekly\n"),
+        ("retry", "75,KILL max=2\n1 action=fail", "# short\n",
+         ("# short\nretry:\n  - 'on':\n    - 75\n    - KILL\n    max: 2\n"
+         "  - 'on':\n    - 1\n    action: fail\n")),
         ("roles[0].gpu", "0.5", "gpu: 1\n", "gpu: 0.5\n"),
         ("roles[0].memory_mib", "4Gi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4Gi\n"),
         ("roles[0].gpu_models", "A100, H100", "disk: fast}   # no field shows this\n",

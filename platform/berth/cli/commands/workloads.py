@@ -21,6 +21,7 @@ from berth.cli.output import (
     show_one,
 )
 from berth.cli.text import format_duration, format_pairs, format_time, format_value, now, number, safe
+from berth.core.retry_counts import format_retries
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
         ("Submitted", f"{format_time(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
         *ended,
         ("Run", f"{workload.run} ({evictions}, {restarts})"),
+        ("Retries", format_retries(workload.retries)),
+        ("Avoided nodes", ", ".join(workload.avoided_nodes)),
         ("Image", workload.spec.get("image") or ""),
         ("Digest", f"{image.digest} (run {image.run})" if (image := _latest_image(workload)) else ""),
         ("Code", _format_code(workload)),

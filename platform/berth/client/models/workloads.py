@@ -106,6 +106,10 @@ class Workload(WorkloadMixin, Model):
     run: int = 0
     preemptions: int = 0
     restarts: int = 0
+    """Restarts by retry rules."""
+    retries: dict[str, int] = {}
+    """Restarts by kind of failure: exit codes, signals and reasons, as in retry rules. Requeues after lost
+    nodes count as `node_lost`."""
     exit_code: int | None = None
     array: ArrayTask | None = None
     """The task's array; None for other workloads."""
@@ -169,6 +173,8 @@ class WorkloadDetail(Workload):
     spec: dict[str, Any] = {}
     code: WorkloadCode | None = None
     """None for a workload without code."""
+    avoided_nodes: list[str] = []
+    """Nodes on which retry rules do not restart the workload."""
     version: int = 0
     """Version for If-Match. Scheduling decisions and edits change it."""
     images: list[RunImage] = []

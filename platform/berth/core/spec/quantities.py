@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, NoReturn
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from berth.core.amounts import MILLI
@@ -20,6 +20,8 @@ CORES_MAX, DEVICES_MAX, MEMORY_MAX_MIB = 100_000, 1024, 2**30
 MEMORY_LIMIT_MIN_MIB, CPU_LIMIT_MIN = 16, 0.01
 MIB = 2**20
 QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})", re.ASCII)
+DURATION = re.compile(r"(\d{1,12})([smhd])", re.ASCII)
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 BYTES = {
     "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
@@ -124,6 +126,12 @@ def parse_time(value: object) -> datetime:
     return when.replace(microsecond=0)
 
 
+def expand_duration(value: object) -> object:
+    """Convert text such as `30m` to seconds. Return any other value unchanged, for later validation."""
+    match = DURATION.fullmatch(value) if isinstance(value, str) else None
+    return value if match is None else int(match[1]) * SECONDS[match[2]]
+
+
 def to_thousandths(number: float) -> int:
     """Convert devices or cores to thousandths. The result is exact for every number that documents allow."""
     return round(number * MILLI)
@@ -158,6 +166,7 @@ def _schema(*types: str, example: object, text: str) -> WithJsonSchema:
     return WithJsonSchema({"type": list(types), "description": text, "examples": [example]})
 
 
+Duration = Annotated[int, BeforeValidator(expand_duration)]
 Gpus = Annotated[int | float, PlainValidator(parse_gpus), _schema("number", example=0.5, text=GPU_ALLOWED)]
 Cores = Annotated[
     int | float, PlainValidator(parse_cores), _schema("number", "string", example="800m", text=CORES_ALLOWED)

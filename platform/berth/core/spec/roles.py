@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from berth.core.spec.quantities import Cores, Gpus, Mebibytes
+from berth.core.spec.quantities import Cores, Duration, Gpus, Mebibytes
 from berth.core.spec.texts import Directory, FileName, LabelKey, LabelValue, Name, Script, Text, Variable
 
 REPLICAS_MAX = 100_000
 SECONDS_MAX = 10 * 366 * 86_400
 
-Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
+Seconds = Annotated[Duration, Field(ge=0, le=SECONDS_MAX)]
 Count = Annotated[int, Field(ge=0, le=REPLICAS_MAX)]
 Environment = Annotated[dict[Variable, Script], Field(max_length=1024)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]

@@ -8,6 +8,7 @@ from berth.core.spec.addresses import ALLOWED, detect_channel
 from berth.core.spec.array_rules import check_array
 from berth.core.spec.ports import check_ports
 from berth.core.spec.quantities import cpu_limit_problem, memory_limit_problem
+from berth.core.spec.retry import check_retry
 from berth.core.spec.roles import RoleSpec, SecretUse
 from berth.core.spec.service_rules import check_service
 from berth.core.spec.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
@@ -44,6 +45,12 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from check_service(spec)
     yield from check_ports(spec.ports, spec.kind)
     yield from check_array(spec)
+    yield from check_retry(spec.retry, [role for _, role in roles])
+    if spec.retry and spec.restart_policy.kind != "never":
+        yield Problem(
+            "restart_policy", "cannot be combined with retry", spec.restart_policy.kind,
+            "a last rule `on: [pod_failed]` in retry instead",
+        )  # fmt: skip
     yield from check_pull_policy(spec.image, spec.image_pull_policy)
     if spec.burst_after is not None and len(spec.pools) < 2:
         yield Problem(

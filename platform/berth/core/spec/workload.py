@@ -9,7 +9,8 @@ from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is
 from berth.core.spec.arrays import ArraySpec
 from berth.core.spec.code import Code
 from berth.core.spec.ports import Ports
-from berth.core.spec.quantities import Moment, Priority
+from berth.core.spec.quantities import Duration, Moment, Priority
+from berth.core.spec.retry import COMPLETED, POD_FAILED, RetryRule, RetryRules
 from berth.core.spec.roles import (
     Command,
     Document,
@@ -49,7 +50,7 @@ class GroupSpec(Document):
 
 
 class RestartPolicy(Document):
-    """Restart policy for replicas. If `max_restarts` is null, the number of restarts is unlimited."""
+    """Short form of one retry rule. If `max_restarts` is null, the number of restarts is unlimited."""
 
     kind: Literal["never", "on_failure", "always"] = "never"
     max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -79,12 +80,12 @@ class WorkloadSpec(Document):
     priority: Annotated[Priority | None, Field(description=PRIORITY_DEFAULTS)] = None
     preemptible: bool | None = None
     submitted: Moment | None = None
-    max_runtime: Annotated[int, Field(ge=1)] | None = None
+    max_runtime: Annotated[Duration, Field(ge=1)] | None = None
     deadline: Moment | None = None
     idle_timeout: Annotated[Seconds, Field(ge=1)] | None = None
     preemption_delay: Seconds | None = None
-    stale_gang_grace: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None  # negative: disabled
-    grace_period_seconds: Annotated[int, Field(ge=0, le=86_400)] = GRACE_DEFAULT
+    stale_gang_grace: Annotated[Duration, Field(ge=-(10**9), le=10**9)] | None = None  # negative: disabled
+    grace_period_seconds: Annotated[Duration, Field(ge=0, le=86_400)] = GRACE_DEFAULT
     depends_on: Names = ()
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
     topology: Topology | None = None
@@ -99,6 +100,7 @@ class WorkloadSpec(Document):
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     workspace: Directory | None = None
     restart_policy: RestartPolicy = RestartPolicy()
+    retry: RetryRules = ()
     labels: Labels = Field(default_factory=dict)
     notifications: Annotated[tuple[Notification, ...], Field(max_length=32, strict=False)] = ()
     service: ServiceSpec | None = None
@@ -120,6 +122,15 @@ class WorkloadSpec(Document):
     def burst_pool(self) -> str | None:
         """Pool that the workload may use only after `burst_after` seconds, or None."""
         return None if self.burst_after is None else self.pools[-1]
+
+    @property
+    def retry_rules(self) -> tuple[RetryRule, ...]:
+        """Rules of `retry`, or the one that `restart_policy` stands for."""
+        policy = self.restart_policy
+        if self.retry or policy.kind == "never" or policy.max_restarts == 0:
+            return self.retry
+        kinds = (POD_FAILED, COMPLETED) if policy.kind == "always" else (POD_FAILED,)
+        return (RetryRule(on=kinds, max=policy.max_restarts),)
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:

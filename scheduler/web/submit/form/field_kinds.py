@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from berth.core.spec.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
 from berth.documents.edits import ABSENT
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
@@ -79,6 +80,13 @@ def _format_secrets(value: Any, written: str | None) -> str | None:
     return "\n".join(lines)
 
 
+def _format_retry(value: Any, written: str | None) -> str | None:
+    if value is None:
+        return ""
+    lines = [format_retry_text(rule) for rule in value] if isinstance(value, list) else [None]
+    return None if None in lines else "\n".join(line for line in lines if line)
+
+
 def _format_names(value: Any, written: str | None) -> str | None:
     if value is None:
         return ""
@@ -146,6 +154,13 @@ def _parse_secrets(text: str, _: Any) -> Any:
     return uses or ABSENT
 
 
+def _parse_retry(text: str, _: Any) -> Any:
+    try:
+        return [parse_retry_text(line) for line in text.split("\n") if line.strip()] or ABSENT
+    except InvalidRetryText as error:
+        raise InvalidFieldText(error.message, error.received, error.allowed) from None
+
+
 def _parse_names(text: str, _: Any) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()] or ABSENT
 
@@ -162,6 +177,7 @@ FLAG = Kind("select", _format_scalar, _parse_flag)
 COMMAND = Kind("lines", _format_command, _parse_command)
 PAIRS = Kind("lines", _format_pairs, _parse_pairs)
 SECRETS = Kind("lines", _format_secrets, _parse_secrets)
+RETRY = Kind("lines", _format_retry, _parse_retry)
 NAMES = Kind("input", _format_names, _parse_names)
 
 

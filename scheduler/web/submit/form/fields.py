@@ -30,6 +30,10 @@ PRIORITY_HINT = (
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
 )
 SECRETS_HINT = "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line"
+RETRY_HINT = (
+    "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
+    "The first rule that lists a failure applies"
+)
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks. For lists of indexes or parameters, edit the YAML"
 DURATION_HINT = "90s, 30m, 2h or 7d"
@@ -205,6 +209,7 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
         Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
         Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
+        Field(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
         Field(("array", "tasks"), "Array tasks", field_kinds.AMOUNT, ARRAY_HINT),
         Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
         Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, DURATION_HINT),

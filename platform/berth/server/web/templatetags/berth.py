@@ -11,6 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from berth.core.amounts import MILLI
+from berth.core.retry_counts import format_retries
 from berth.core.words import format_gpu_time, to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
@@ -151,6 +152,11 @@ def commands(text: str) -> SafeString:
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", part) if place % 2 else part,) for place, part in parts)
     )
+
+
+@register.filter
+def retries(counts: dict[str, int]) -> str:
+    return format_retries(counts)
 
 
 @register.filter

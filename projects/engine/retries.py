@@ -1,0 +1,110 @@
+"""Decide whether a failed run restarts, and how."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from berth.core.retry_counts import format_failure
+from berth.core.spec import RetryRule
+from berth.core.spec.retry import BACKOFF_MAX, NOT_POD_FAILURES
+from berth.core.words import format_count
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Failure of a run. `kind` is an exit code, a signal or a reason, as in retry rules.
+
+    `role` and `node` are set if a single pod failed. `of_pod` is True if the rule for `pod_failed` applies.
+    """
+
+    kind: str
+    role: str = ""
+    node: int | None = None
+    of_pod: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetryFacts:
+    """Retry rules of a workload and its restarts so far.
+
+    `counts` is the number of restarts by kind of failure. `memory` is the memory of each role in MiB.
+    """
+
+    rules: Sequence[RetryRule] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Restart after a failure. `number` counts the restarts by the same rule.
+
+    `backoff` is None for the default backoff. `memory` is the new memory of the failed role in MiB, or None
+    if it stays the same. With `other_node`, the node of the failure is avoided.
+    """
+
+    failure: Failure
+    number: int
+    limit: int | None = None
+    backoff: int | None = None
+    other_node: bool = False
+    memory: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        limit = "" if self.limit is None else f" of at most {self.limit}"
+        changes = f" with {self.memory} MiB of memory for role {self.failure.role}" if self.memory else ""
+        changes += " on another node" if self.other_node else ""
+        return f"Restarting the gang{changes}: restart {self.number}{limit}."
+
+
+@dataclass(frozen=True, slots=True)
+class NoRetry:
+    """Decision not to restart. `sentence` says which rule decided, or is empty if none applies."""
+
+    sentence: str = ""
+
+
+def decide_retry(facts: RetryFacts, failure: Failure) -> Retry | NoRetry:
+    """Return what the first matching rule requires after the failure."""
+    for number, rule in enumerate(facts.rules):
+        if rule.matches(failure.kind, of_pod=failure.of_pod):
+            return _apply_rule(facts, failure, number)
+    return NoRetry()
+
+
+def _apply_rule(facts: RetryFacts, failure: Failure, number: int) -> Retry | NoRetry:
+    rule, kind = facts.rules[number], format_failure(failure.kind)
+    if rule.action == "fail":
+        return NoRetry(f"A retry rule ends the workload after {kind}.")
+    restarts = sum(count for each, count in facts.counts.items() if _rule_of(facts.rules, each) == number)
+    if rule.max is not None and restarts >= rule.max:
+        return NoRetry(f"No restart is left: the rule for {kind} allows {format_count(rule.max, 'restart')}.")
+    memory = _larger_memory(rule, facts.memory.get(failure.role, 0))
+    if memory == 0:
+        return NoRetry(f"Role {failure.role} already has its maximum of {rule.memory_max_mib} MiB of memory.")
+    return Retry(
+        failure=failure,
+        number=restarts + 1,
+        limit=rule.max,
+        backoff=None if rule.backoff is None else min(BACKOFF_MAX, rule.backoff << min(restarts, 16)),
+        other_node=rule.other_node and failure.node is not None,
+        memory=memory,
+    )
+
+
+def _rule_of(rules: Sequence[RetryRule], kind: str) -> int | None:
+    """Return the number of the rule that counts restarts after this kind of failure, or None.
+
+    Images that pods could not pull count for `pod_failed`, unless an earlier rule lists `image_pull`.
+    """
+    of_pod = kind not in NOT_POD_FAILURES
+    return next((number for number, rule in enumerate(rules) if rule.matches(kind, of_pod=of_pod)), None)
+
+
+def _larger_memory(rule: RetryRule, memory: int) -> int | None:
+    """Return the next amount of memory in MiB, 0 if the maximum is reached, or None without growth."""
+    if rule.memory_factor is None or rule.memory_max_mib is None:
+        return None
+    larger = min(rule.memory_max_mib, math.ceil(memory * rule.memory_factor))
+    return larger if larger > memory else 0

@@ -1,0 +1,116 @@
+"""Apply retry rules to the rows of workloads."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from datetime import datetime, timedelta
+from typing import Any
+
+from berth.core.spec.retry import role_memory
+from pools.models import Node
+from projects.engine.retries import Failure, Retry, RetryFacts, decide_retry
+from projects.models import Phase, RoleNode, Workload
+from projects.services.workloads.moves import Move
+from scheduler.engine.backoff import backoff_seconds
+from scheduler.loop.observe.specs import ParsedSpec
+
+MAX_AVOIDED = 1000  # the oldest nodes are used again
+
+
+def retry_facts(workload: Workload, parsed: ParsedSpec) -> RetryFacts:
+    """Return the workload's retry rules and its restarts so far."""
+    spec = parsed.spec
+    if spec is None:
+        return RetryFacts()
+    memory = {role.name: role_memory(role) for role in spec.all_roles}
+    return RetryFacts(spec.retry_rules, workload.retries, memory)
+
+
+def failure_move(
+    workload: Workload, parsed: ParsedSpec, failure: Failure, reason: str, message: str, now: datetime
+) -> Move:
+    """Return the transition of a locked, active workload whose run failed as a whole: restart or fail."""
+    decision = decide_retry(retry_facts(workload, parsed), failure)
+    text = " ".join(filter(None, [message, decision.sentence]))
+    columns: dict[str, Any] = {"next_phase": Phase.FAILED}
+    retry = decision if isinstance(decision, Retry) else None
+    if retry is not None:
+        reason = "Restarting"
+        columns = {"next_phase": Phase.PENDING, **failure_columns(workload, failure, retry, now)}
+    data = {"run": workload.run, **failure_data(failure, retry)}
+    return Move(workload, [workload.phase], Phase.STOPPING, reason, text, data=data, columns=columns)
+
+
+def failure_columns(
+    workload: Workload, failure: Failure, retry: Retry | None, now: datetime
+) -> dict[str, Any]:
+    """Return the columns of a locked workload that is requeued after a failure.
+
+    Without a retry, only the failure is counted.
+    """
+    counts = {**workload.retries, failure.kind: workload.retries.get(failure.kind, 0) + 1}
+    columns: dict[str, Any] = {"retries": counts}
+    if retry is None:
+        return columns
+    restarts = workload.restarts + 1
+    seconds = backoff_seconds(restarts) if retry.backoff is None else retry.backoff
+    columns |= {"restarts": restarts, "backoff_until": now + timedelta(seconds=seconds)}
+    if retry.other_node and failure.node is not None:
+        node = Node.objects.values_list("name", flat=True).get(pk=failure.node)
+        others = [name for name in workload.avoided_nodes if name != node]
+        columns["avoided_nodes"] = [*others, node][-MAX_AVOIDED:]
+    if retry.memory is not None:
+        columns |= {
+            "spec": grow_memory(workload.spec, failure.role, retry.memory), "edits": workload.edits + 1
+        }  # fmt: skip
+    return columns
+
+
+def failure_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]:
+    """Return the details of a failure for the event of the transition."""
+    if failure is None:
+        return {}
+    data: dict[str, Any] = {"failure": failure.kind}
+    if retry is not None:
+        data |= {"restart": retry.number, "max_restarts": retry.limit}
+        data |= {"role": failure.role, "memory_mib": retry.memory} if retry.memory is not None else {}
+    return data
+
+
+def grow_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict[str, Any]:
+    """Return the document with more memory for a role: its request, its limit, or both.
+
+    If the request and the limit differ, the larger one becomes `memory_mib`, and their ratio is kept.
+    """
+    grown = deepcopy(dict(document))
+    for each in _roles(grown):
+        if each.get("name", "worker") != role:
+            continue
+        request, limit = each.get("memory_mib", 0), each.get("limit", {}).get("memory_mib") or 0
+        largest = max(request, limit)
+        if request:
+            each["memory_mib"] = -(-request * memory_mib // largest)
+        if limit:
+            each["limit"]["memory_mib"] = -(-limit * memory_mib // largest)
+    return grown
+
+
+def _roles(node: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    yield from node.get("roles") or ()
+    for group in node.get("groups") or ():
+        yield from _roles(group)
+
+
+def store_growth(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
+    """Update the role rows of workloads whose memory grew, from their documents."""
+    for pk, retry in retries:
+        if retry.memory is None:
+            continue
+        document = Workload.objects.values_list("spec", flat=True).get(pk=pk)
+        request = next(
+            role.get("memory_mib", 0)
+            for role in _roles(document)
+            if role.get("name", "worker") == retry.failure.role
+        )
+        rows = RoleNode.objects.filter(workload=pk, name=retry.failure.role, min__isnull=False)
+        rows.update(memory_mib=request)

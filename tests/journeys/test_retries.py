@@ -1,0 +1,92 @@
+"""Test retry rules with real processes, in a running installation."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from berth.client import Client
+from pools.runtimes.pod_dir import PodDir
+from tests.journeys.command import Terminal
+from tests.journeys.installation import PATIENCE, ROOT, Installation, until
+
+pytestmark = pytest.mark.timeout(600)
+ALLOCATE = "python3 -c 'print(len(bytearray(200 << 20)))'"
+
+
+def submit(client: Client, name: str, command: str, *rules: dict[str, Any], **changes: Any) -> Any:
+    role = {"name": "worker", "replicas": 1, **changes.pop("role", {})}
+    document = {"name": name, "project": "vision", "command": command, "roles": [role], "retry": list(rules)}
+    return client.workloads.submit({**document, **changes})
+
+
+def ended(client: Client, workload: Any) -> Any:
+    until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"), PATIENCE)
+    return client.workloads.get(workload.id)
+
+
+def test_example_in_the_guide_restarts_until_it_completes(
+    dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "researchers.md").read_text()
+    example = guide.partition("## Retry after failures")[2].split("```")[1]
+    (tmp_path / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
+    (tmp_path / "berth").chmod(0o755)
+    env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")} | {
+        "XDG_CONFIG_HOME": str(dave_on_shared_berth.config),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["sh", "-e", "-c", example], cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
+        timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.returncode, "run 3" in done.stdout) == (0, True), (done.stdout, done.stderr)
+    described = dave_on_shared_berth.berth("describe", "flaky")
+    assert "2 after exit code 75" in described
+    assert "Restarting the gang: restart 2 of at most 3" in described
+    dave_on_shared_berth.berth("delete", "flaky")
+
+
+def test_signal_and_time_limit_restart_by_their_rules(dave_on_shared_berth: Terminal) -> None:
+    client = dave_on_shared_berth.client()
+    command = "case $BERTH_RUN in 1) kill -SEGV $$;; 2) exec sleep 600;; *) echo third;; esac"
+    rules = ({"on": ["SEGV"], "max": 1, "backoff": 0}, {"on": ["timeout"], "max": 1, "backoff": 0})
+    workload = ended(client, submit(client, "signalled", command, *rules, max_runtime=2))
+    assert (workload.phase, workload.run) == ("completed", 3), workload.message
+    assert workload.retries == {"SIGSEGV": 1, "timeout": 1}
+    client.workloads.delete(workload.id)
+
+
+def test_lost_pod_restarts_by_its_rule(shared_berth: Installation, dave_on_shared_berth: Terminal) -> None:
+    """The pod's shim is killed, as if its node had lost it."""
+    client = dave_on_shared_berth.client()
+    rule = {"on": ["node_lost"], "max": 1, "backoff": 0}
+    workload = submit(client, "unlucky", "test $BERTH_RUN = 2 || exec sleep 600", rule)
+    until(lambda: client.workloads.get(workload.id).phase == "running")
+    (pod,) = client.workloads.pods(workload.id)
+    (directory,) = (path for path in shared_berth.home.rglob(pod.id) if (path / "lock").exists())
+    shim = PodDir(directory).shim_pid()
+    assert shim
+    os.kill(shim, signal.SIGKILL)
+    workload = ended(client, workload)
+    assert (workload.phase, workload.run, workload.retries) == ("completed", 2, {"node_lost": 1})
+    client.workloads.delete(workload.id)
+
+
+def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Terminal) -> None:
+    client = dave_on_shared_berth.client()
+    (node, *_) = client.nodes.list()
+    if "memory" not in node.isolation.limits:
+        pytest.skip("this machine cannot limit the memory of pods")
+    rule = {"on": ["out_of_memory"], "memory_factor": 4.0, "memory_max_mib": 512, "backoff": 0}
+    role = {"limit": {"memory_mib": 64}}
+    workload = ended(client, submit(client, "hungry", ALLOCATE, rule, role=role))
+    assert (workload.phase, workload.run) == ("completed", 2), workload.message
+    assert workload.retries == {"out_of_memory": 1}
+    assert workload.spec["roles"][0]["limit"] == {"memory_mib": 256}
+    client.workloads.delete(workload.id)
