@@ -78,7 +78,8 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
         )
     elif pool.boot_failures:
         failed = f"{format_count(pool.boot_failures, 'boot')} in a row failed."
-        when = f" The next order is due at {pool.boot_retry_at:%H:%M:%S} UTC." if pool.boot_retry_at else ""
+        due = pool.boot_retry_at
+        when = f" The next order is due at {due:%Y-%m-%d %H:%M:%S} UTC." if due else ""
         yield Finding(
             Severity.WARNING,
             "boots",
@@ -187,7 +188,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "spot interruptions",
-            f"The provider will end {name_nodes(interrupted)} from {first:%H:%M:%S} UTC.",
+            f"The provider will end {name_nodes(interrupted)} from {first:%Y-%m-%d %H:%M:%S} UTC.",
         )
     overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
     if overdue:

@@ -12,6 +12,12 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 
+# The number that the style sheet shows beside the match: the first line's number plus the lines above it.
+NUMBER_OF_HIT = """() => {
+    const lines = [...document.querySelectorAll("#log .l")];
+    const start = Number(document.querySelector("#log pre").style.counterReset.split(" ")[1]);
+    return start + 1 + lines.findIndex((line) => line.classList.contains("hit"));
+}"""
 MARKUP = "<img src=x onerror=alert(1)> <b>bold</b>"
 
 
@@ -81,6 +87,15 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         page.get_by_label("Search the log").fill("loss is")
         page.keyboard.press("Enter")
         expect(page.locator("#log-count")).to_contain_text("2 lines of worker-1, run 1, contain loss is")
+        expect(page.locator("#log-place")).to_have_text("1 of 2")
+        expect(page.locator("#log .hit")).to_contain_text(MARKUP)
+        page.get_by_role("button", name="Next match").click()
+        expect(page.locator("#log-place")).to_have_text("2 of 2")
+        expect(page.locator("#log .hit")).to_have_text("Loss is inf\n")
+        expect(page.locator("#log .l mark")).to_have_text(["Loss is"])
+        page.get_by_label("Search the log").press("Enter")
+        expect(page.locator("#log-place")).to_have_text("1 of 2")
+        page.get_by_text("All matching lines").click()
         hits = page.locator(".log-hits li")
         expect(hits.first).to_contain_text(MARKUP)
         expect(hits.nth(1)).to_contain_text("line 19999")
@@ -88,10 +103,27 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         assert accessibility_faults(page) == []
         page.get_by_role("button", name="Show line 20001 in the log").click()
         expect(page.locator("#log pre")).to_contain_text("Loss is inf\nline 20001")
-        page.get_by_role("button", name="Load earlier output").click()
         expect(page.locator("#log pre")).to_contain_text("line 19999 of an epoch\nLoss is inf")
+        assert page.evaluate(NUMBER_OF_HIT) == 20_001
+        page.get_by_role("button", name="Load earlier output").click()
+        expect(page.locator("#log pre")).to_contain_text("line 18000 of an epoch\n")
+        assert page.evaluate(NUMBER_OF_HIT) == 20_001, "lines keep their numbers"
         with page.expect_download() as download:
             page.get_by_role("link", name="Download").click()
         assert download.value.suggested_filename == "diffusion-xl-worker-1-run1.log"
         assert Path(download.value.path()).read_text().splitlines() == lines
+        assert faults == []
+
+
+def test_log_fills_the_screen_until_escape(opened: Open, pods: list[Pod], home: Path) -> None:
+    write(home, pods[0], "first\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        expect(page.locator("#log pre")).to_contain_text("first")
+        page.get_by_role("button", name="Full screen").click()
+        box = page.locator("#log-card").bounding_box()
+        assert box and (box["x"], box["y"], box["width"]) == (0, 0, 1440)
+        assert accessibility_faults(page) == []
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("button", name="Full screen")).to_have_attribute("aria-pressed", "false")
         assert faults == []

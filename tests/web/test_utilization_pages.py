@@ -44,6 +44,18 @@ def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/utilization").status_code == 404
 
 
+def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_in, pod: Pod) -> None:
+    client, address = sign_in("erin"), f"/workloads/{pod.workload_id}"
+    assert "GPU utilization" not in page(client, address), "nothing is measured yet"
+    make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
+    make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
+    for path in (address, f"{address}/utilization?part=strip"):
+        text = page(client, path)
+        for fragment in ("<dd>25 %</dd>", "of 1 GPU", "<dd>2 GiB</dd>", "<dd>0.5</dd>", "of 2 cores", "<svg"):
+            assert fragment in text, (path, fragment)
+    assert sign_in("grace").get(f"{address}/utilization?part=strip").status_code == 404
+
+
 def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in, pod: Pod) -> None:
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/resources")
     assert text.count("not measured") >= 4

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.core.words import format_gpus
+from berth.server.web.numbers import memory, thousandths
 from berth.server.web.pages import Request, signed_in
 from pools.models import Node
 from pools.selectors import nodes
@@ -20,13 +23,16 @@ from projects.idle_gpus import idle_since
 from projects.models import Workload
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
-from scheduler.web.utilization.charts import SPANS, utilization_over_time
+from scheduler.web.utilization.charts import SPANS, Chart, utilization_over_time
 
 
 @signed_in
 @require_GET
 def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
+    if request.GET.get("part") == "strip":
+        strip = utilization_strip(workload, timezone.now())
+        return render(request, "scheduler/utilization/strip.html", {"strip": strip})
     return _render_panel(request, workload_utilization(workload, request.GET.get("span", ""), timezone.now()))
 
 
@@ -54,6 +60,44 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
         "address": reverse("workload-utilization", args=[workload.pk]),
         "live": workload.ended_at is None,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class StripFigure:
+    """Current usage of one resource, with a chart of the last hour."""
+
+    title: str
+    used: str
+    allocated: str
+    chart: Chart | None
+
+
+def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
+    """Return the figures above the log of a running workload, or none if nothing is measured."""
+    pods = summary.summarize_pods(summary.running_allocations().filter(pod__workload=workload), now)
+    use = summary.sum_utilization(pod.use for pod in pods)
+    if not use.measured:
+        return []
+    course = utilization_over_time(Q(pod__workload=workload), use, span="1h", end=now, now=now)
+    charts = {chart.key: chart for chart in course.charts}
+    cpu = "" if use.cpu_milli is None else thousandths(use.cpu_milli)
+    figures = [
+        ("cpu", "CPU", cpu, f"of {thousandths(use.allocated_cpu_milli)} cores"),
+        ("memory", "Memory", _memory(use.memory_mib), f"of {memory(use.allocated_memory_mib)}"),
+    ]
+    if use.allocated_gpu_milli:
+        busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f} %"
+        of_memory = f"of {memory(use.allocated_gpu_memory_mib)}" if use.allocated_gpu_memory_mib else ""
+        figures = [
+            ("gpu", "GPU utilization", busy, f"of {format_gpus(use.allocated_gpu_milli)}"),
+            ("gpu-memory", "GPU memory", _memory(use.gpu_memory_mib), of_memory),
+            *figures,
+        ]
+    return [StripFigure(title, used, allocated, charts.get(key)) for key, title, used, allocated in figures]
+
+
+def _memory(mib: int | None) -> str:
+    return "" if mib is None else memory(mib)
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:

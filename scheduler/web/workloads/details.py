@@ -55,6 +55,21 @@ class PodPlacement:
         return limit_lines(limit_values(self.pod.limits), self.pod.memory_peak_mib)
 
 
+@dataclass(frozen=True, slots=True)
+class PodTable:
+    """Pods of one run or of earlier runs. Columns without any value are not shown."""
+
+    rows: list[PodPlacement]
+
+    @property
+    def has_limits(self) -> bool:
+        return any(row.limits for row in self.rows)
+
+    @property
+    def has_ends(self) -> bool:
+        return any(row.pod.exit_code is not None or row.pod.signal for row in self.rows)
+
+
 def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
     """Return a line for each limit of a pod, with its source and, for memory, the peak in MiB."""
     lines = []
@@ -107,7 +122,7 @@ def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (label, text)
         for label, text in format_numbers(blocker.get("numbers") or {})
-        if text != "0" and text.split()[0] not in in_message
+        if text not in ("0", "0 s") and text.split()[0] not in in_message
     ]
 
 

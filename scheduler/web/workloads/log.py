@@ -55,6 +55,8 @@ def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         chunk = log.tail(min(_int_parameter(request, "tail", MAX_LINES), MAX_LINES))
     response = HttpResponse(chunk.data, content_type=TEXT)
     response.headers["X-Offset"] = str(chunk.offset)
+    if line := _line_number(log, chunk.offset):
+        response.headers["X-Line"] = str(line)
     response.headers["X-Next-Offset"] = str(chunk.next_offset)
     response.headers["X-Complete"] = "true" if chunk.complete else "false"
     return response
@@ -133,6 +135,13 @@ def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
         )
         for line in matches.lines
     ]
+
+
+def _line_number(log: PodLog, offset: int) -> int | None:
+    """Return the number of the line at an offset, or None if too many lines would have to be counted."""
+    if offset > MAX_CHUNK_BYTES:
+        return None
+    return 1 + (log.read_large_chunk(0, offset).data.count(b"\n") if offset else 0)
 
 
 def _find_log(request: Request, workload_id: uuid.UUID) -> PodLog:

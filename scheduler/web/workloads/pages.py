@@ -11,6 +11,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.errors import RateLimited
@@ -27,7 +28,7 @@ from projects.web.workloads.replicas import load_replicas
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import find_smallest_change
-from scheduler.web.utilization.pages import workload_utilization
+from scheduler.web.utilization.pages import utilization_strip, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.code import role_code
 from scheduler.web.workloads.log import pods_by_run
@@ -88,10 +89,24 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def _header_context(request: Request, workload: Workload) -> Context:
     return {
         "workload": workload,
+        "forecast": _forecast(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
         "steps": steps_for(workload) if may(request.actor, Action.OPERATE, workload) else [],
         "is_editable": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
+    }
+
+
+def _forecast(workload: Workload) -> Context | None:
+    """Return the queue position, pool and expected start of a pending workload, if a cycle evaluated it."""
+    stored = workload.explanation or {}
+    if workload.phase != Phase.PENDING or workload.held or not stored.get("queue_position"):
+        return None
+    start = stored.get("expected_start")
+    return {
+        "position": stored["queue_position"],
+        "pool": stored.get("pool"),
+        "start": parse_datetime(start) if start else None,
     }
 
 
@@ -101,8 +116,9 @@ def _overview(request: Request, workload: Workload) -> Context:
     suffered = details.evictions_as_victim(actor, workload)
     return {
         "pending": details.pending_detail(actor, workload),
-        "pods": current,
-        "earlier": earlier,
+        "pods": details.PodTable(current),
+        "earlier": details.PodTable(earlier),
+        "strip": utilization_strip(workload, now) if workload.phase == Phase.RUNNING else (),
         "log_runs": pods_by_run([*current, *earlier]),
         "as_victim": suffered[:EVICTIONS_ON_OVERVIEW],
         "as_preemptor": details.evictions_as_preemptor(actor, workload)[:EVICTIONS_ON_OVERVIEW],

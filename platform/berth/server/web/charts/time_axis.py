@@ -18,6 +18,7 @@ class TimeLabel:
 
     position: float
     text: str
+    at: int  # seconds since 1970
 
 
 def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
@@ -30,7 +31,11 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
         return []
     step = next((each for each in STEPS if seconds / each <= MAX_LABELS), STEPS[-1])
     labels = [
-        TimeLabel(round(100 * (at - begin).total_seconds() / seconds, 2), _text(at.astimezone(zone)))
+        TimeLabel(
+            round(100 * (at - begin).total_seconds() / seconds, 2),
+            _text(at.astimezone(zone)),
+            round(at.timestamp()),
+        )
         for at in _round_times(begin.astimezone(zone), end, step)
     ]
     return [label for label in labels if 4 <= label.position <= 96]

@@ -1,5 +1,6 @@
 """Template tags: numbers with units, times, chips, icons and bars."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,6 +39,7 @@ register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", summarize)
 register.filter("condition_titles", use_condition_titles)
 
+UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
 TONES = {
     "pending": "warn",
     "active": "info",
@@ -99,13 +101,31 @@ def tone(kind: str) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
-    """Render a UTC time, which scripts convert to the reader's time zone. Styles are ago, clock and full."""
+    """Render a UTC time, which scripts convert to the reader's zone.
+
+    Styles are ago, clock (time of day), moment (with the date unless it is today) and full.
+    """
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)
     text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return format_html(
         '<time datetime="{}" data-style="{}" title="{}">{}</time>', moment.isoformat(), style, text, text
     )
+
+
+@register.filter
+def local_times(text: str) -> SafeString:
+    """Render a sentence. Scripts convert its times, such as 2026-11-26 20:23:32 UTC, to the reader's zone."""
+    parts = enumerate(UTC_TIME.split(text or ""))
+    return format_html_join("", "{}", ((_moment(part) if place % 2 else part,) for place, part in parts))
+
+
+def _moment(text: str) -> SafeString:
+    try:
+        moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:  # not a valid date, such as 2026-02-31
+        return format_html("{} UTC", text)
+    return format_html('<time datetime="{}" data-style="moment">{} UTC</time>', moment.isoformat(), text)
 
 
 @register.simple_tag

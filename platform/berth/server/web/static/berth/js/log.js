@@ -11,16 +11,46 @@
   const earlier = document.getElementById("log-earlier"), later = document.getElementById("log-later");
   const download = document.getElementById("log-download");
   const pods = () => document.getElementById("log-pod");
+  const matches = document.getElementById("log-matches"), wrap = document.getElementById("log-wrap");
+  const CONTEXT = 4096; // bytes before a match
   let pod = "", next = 0, complete = false, held = "", length = 0, turn = 0, socket = null, retry = 1000;
+  let line = 0; // number of the first line that is shown, or 0 if it is unknown
+  let pattern = null, chosen = -1; // searched text, and the match that is shown
 
   const plain = (text) => text.replace(SEQUENCES, "").replace(/\r+\n/g, "\n").replace(CONTROL, "\ufffd");
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
 
-  function piece(text, begin) {
-    const span = document.createElement("span");
+  const breaks = (text) => text.split("\n").length - 1;
+
+  /** Add text to a line, with the searched text marked. The text is never markup. */
+  function fill(element, text) {
+    let at = 0;
+    for (const match of pattern ? text.matchAll(pattern) : []) {
+      const mark = document.createElement("mark");
+      mark.textContent = match[0];
+      element.append(text.slice(at, match.index), mark);
+      at = match.index + match[0].length;
+    }
+    element.append(text.slice(at));
+  }
+
+  /** Return a piece of output as lines. Its first line continues `open`, if given. */
+  function piece(text, begin, open) {
+    const span = document.createElement("span"), parts = text.split(/(?<=\n)/);
     span.dataset.begin = begin;
-    span.textContent = plain(text); // never markup
+    if (open && parts.length) fill(open, parts.shift());
+    for (const part of parts) {
+      const each = document.createElement("span");
+      each.className = "l";
+      fill(each, part);
+      span.append(each);
+    }
     return span;
+  }
+
+  function number() {
+    body.classList.toggle("numbered", line > 0);
+    body.style.counterReset = `line ${line - 1}`;
   }
 
   function append(text, begin) {
@@ -28,28 +58,39 @@
     const whole = held + text;
     held = complete ? "" : cut;
     if (!body.firstElementChild) body.textContent = "";
-    const span = piece(complete ? whole : whole.slice(0, whole.length - cut.length), begin);
-    body.append(span);
-    length += span.textContent.length;
+    const shown = plain(complete ? whole : whole.slice(0, whole.length - cut.length));
+    const last = body.lastElementChild?.lastElementChild;
+    body.append(piece(shown, begin, last && !last.textContent.endsWith("\n") ? last : null));
+    length += shown.length;
     while (length > MOST && body.childElementCount > 1) { // limit the memory of the page
-      length -= body.firstElementChild.textContent.length;
+      const removed = body.firstElementChild.textContent;
+      length -= removed.length;
+      if (line) line += breaks(removed);
       body.firstElementChild.remove();
     }
+    number();
   }
 
   function settle() {
     earlier.hidden = !body.firstElementChild || first() <= 0;
     later.hidden = complete || (follow.checked && !!pod) || !pod;
     if (follow.checked) box.scrollTop = box.scrollHeight;
-    if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : "No output yet.";
+    box.classList.toggle("filled", Boolean(body.firstElementChild));
+    if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : `No output yet${elapsed()}.`;
+  }
+
+  function elapsed() {
+    const minutes = Math.floor((Date.now() - Date.parse(box.dataset.started)) / 60000);
+    if (!(minutes > 0)) return "";
+    return minutes < 60 ? `, ${minutes} min after the start` : `, ${Math.floor(minutes / 60)} h ${minutes % 60} min after the start`;
   }
 
   async function fetched(query) {
     const answer = await fetch(`${box.dataset.url}?pod=${encodeURIComponent(pod)}&${query}`, { headers: { Accept: "text/plain" } });
-    const text = await answer.text();
+    const data = new Uint8Array(await answer.arrayBuffer()), text = new TextDecoder().decode(data);
     if (!answer.ok) throw new Error(text.slice(0, 300));
-    const number = (name) => Number(answer.headers.get(name));
-    return { text, begin: number("X-Offset"), next: number("X-Next-Offset"), complete: answer.headers.get("X-Complete") === "true" };
+    const header = (name) => Number(answer.headers.get(name));
+    return { text, data, begin: header("X-Offset"), next: header("X-Next-Offset"), line: header("X-Line"), complete: answer.headers.get("X-Complete") === "true" };
   }
 
   function take(got) {
@@ -84,7 +125,7 @@
     };
   }
 
-  async function read(query) {
+  async function read(query, target) {
     const mine = ++turn;
     hangUp();
     pod = pods()?.value ?? "";
@@ -101,7 +142,10 @@
       const got = await fetched(query);
       if (mine !== turn) return; // the user has since made another selection
       body.replaceChildren();
+      const before = target ? got.data.subarray(0, target.offset - got.begin).filter((byte) => byte === 10).length : 0;
+      line = target ? target.line - before : got.line;
       take(got);
+      if (target) show(body.querySelectorAll(".l")[before]);
     } catch (error) {
       if (mine === turn) body.textContent = error.message || "The log cannot be read. Retrying.";
       setTimeout(() => { if (mine === turn) read(query); }, 5000);
@@ -119,8 +163,12 @@
     follow.checked = false;
     hangUp();
     if (got.begin >= end) return earlier.remove();
-    body.prepend(piece(got.text, got.begin));
-    length += got.text.length;
+    const text = plain(got.text), rest = text.endsWith("\n") ? "" : text.slice(text.lastIndexOf("\n") + 1);
+    body.querySelector(".l").prepend(rest); // the end of a line that was cut
+    body.prepend(piece(text.slice(0, text.length - rest.length), got.begin));
+    length += text.length;
+    if (line) line -= breaks(text);
+    number();
     settle();
     box.scrollTop += box.scrollHeight - height;
   });
@@ -137,14 +185,62 @@
   }, { passive: true });
   document.addEventListener("change", (event) => {
     if (event.target.id !== "log-pod") return;
-    document.getElementById("log-matches")?.replaceChildren();
+    matches?.replaceChildren();
+    pattern = null;
     newest();
   });
   document.addEventListener("click", (event) => {
-    const at = event.target.closest?.("[data-log-at]");
-    if (!at) return;
+    const at = event.target.closest?.("[data-log-at]"), step = event.target.closest?.("[data-log-step]");
+    if (at) choose(hits().indexOf(at));
+    if (step) choose(chosen + Number(step.dataset.logStep));
+    if (event.target.closest?.("#log-full")) fullScreen(!card.classList.contains("full"));
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && card.classList.contains("full")) fullScreen(false);
+  });
+  wrap?.addEventListener("change", () => box.classList.toggle("nowrap", !wrap.checked));
+
+  // Search: the server finds the matching lines, and the pane shows one of them after another.
+  const card = document.getElementById("log-card"), search = document.getElementById("log-search");
+  const hits = () => [...document.querySelectorAll("[data-log-at]")];
+
+  function fullScreen(on) {
+    card.classList.toggle("full", on);
+    document.getElementById("log-full").setAttribute("aria-pressed", String(on));
+  }
+
+  function show(element) {
+    if (!element) return;
+    element.classList.add("hit");
+    box.scrollTop = element.offsetTop - box.clientHeight / 3;
+  }
+
+  function choose(number) {
+    const all = hits(), more = matches.querySelector("[data-log-more]");
+    if (!all.length) return;
+    if (number >= all.length && more) return more.click(); // continue when the next matches have arrived
+    chosen = (number + all.length) % all.length;
+    const { logAt, logLine } = all[chosen].dataset, offset = Number(logAt);
+    document.getElementById("log-place").textContent = `${chosen + 1} of ${matches.querySelector("[data-count]").dataset.count}`;
     follow.checked = false;
-    read(`offset=${at.dataset.logAt}&limit=${PIECE}`).then(() => { box.scrollTop = 0; box.focus(); });
+    read(`offset=${Math.max(0, offset - CONTEXT)}&limit=${PIECE + CONTEXT}`, { offset, line: Number(logLine) });
+  }
+
+  search?.addEventListener("keydown", (event) => { // Enter again: next match, with Shift: previous match
+    if (event.key !== "Enter" || event.target.name !== "text" || !hits().length) return;
+    if (event.target.value !== matches.querySelector("[data-count]")?.dataset.text) return;
+    event.preventDefault();
+    choose(chosen + (event.shiftKey ? -1 : 1));
+  });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const result = matches?.querySelector("[data-count]");
+    if (!matches?.contains(event.target)) return;
+    if (event.target === matches) {
+      const flags = search.elements.ignore_case.checked ? "gi" : "g";
+      pattern = result ? new RegExp(result.dataset.text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), flags) : null;
+      chosen = -1;
+    }
+    choose(chosen + 1);
   });
   document.addEventListener("htmx:afterSettle", (event) => { // the list of pods may have changed: keep the selected pod
     if (event.target.id !== "log-pods") return;

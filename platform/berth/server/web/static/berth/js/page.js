@@ -15,12 +15,15 @@
     return relative.format(Math.trunc(seconds / size), unit);
   }
 
+  /** Return the time of day, with the date unless it is today. */
+  const moment = (date) => (date.toDateString() === new Date().toDateString() ? clock : short).format(date);
+
   function times(scope) {
     for (const element of scope.querySelectorAll("time[datetime]")) {
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
       element.title = full.format(date);
-      const format = { full: full.format, clock: clock.format }[element.dataset.style] ?? ago;
+      const format = { full: full.format, clock: clock.format, moment }[element.dataset.style] ?? ago;
       const text = format(date);
       if (element.textContent !== text) element.textContent = text;
     }

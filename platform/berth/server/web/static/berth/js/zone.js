@@ -3,11 +3,20 @@
   "use strict";
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (!zone) return;
+  const isFirstPage = !document.cookie.includes("berth_zone=");
   document.cookie = `berth_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
+
+  const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const day = new Intl.DateTimeFormat("en-US", { month: "short", day: "numeric" });
 
   // A page that was rendered before the cookie was set shows the wrong zone, so correct it here.
   function name(scope) {
     for (const element of scope.querySelectorAll("[data-zone]")) element.textContent = zone;
+    if (!isFirstPage) return;
+    for (const label of scope.querySelectorAll(".time-axis [data-at]")) {
+      const at = new Date(Number(label.dataset.at) * 1000), isMidnight = at.getHours() === 0 && at.getMinutes() === 0;
+      label.textContent = (isMidnight ? day : clock).format(at);
+    }
   }
   name(document);
   document.addEventListener("htmx:load", (event) => name(event.target));
