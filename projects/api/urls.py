@@ -20,7 +20,7 @@ from projects.api.services import autoscalers, scaling
 from projects.api.services import views as services
 from projects.api.sessions import calls, workers
 from projects.api.sessions import views as sessions
-from projects.api.workloads import batch, pods, ports
+from projects.api.workloads import batch, dependencies, pods, ports
 from projects.api.workloads import views as workloads
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -61,12 +61,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/<uuid:workload_id>/suspend", workloads.Suspend.as_view()),
     path("workloads/<uuid:workload_id>/resume", workloads.Resume.as_view()),
     path("workloads/<uuid:workload_id>/code", code.WorkloadCode.as_view()),
+    path("workloads/<uuid:workload_id>/dependencies", dependencies.WorkloadDependencies.as_view()),
     path("workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("workloads/<uuid:workload_id>/ports/<str:port>/link", ports.CreatePortLink.as_view()),
     path("workloads/<uuid:workload_id>/events", history.WorkloadEvents.as_view()),
     path("workloads/<uuid:workload_id>/deliveries", subscriptions.WorkloadDeliveries.as_view()),
     path("arrays", arrays.Arrays.as_view()),
     path("arrays/<uuid:array_id>", arrays.ArrayDetail.as_view()),
+    path("arrays/<uuid:array_id>/dependencies", dependencies.ArrayDependencies.as_view()),
     path("arrays/<uuid:array_id>/cancel", arrays.CancelArray.as_view()),
     path("arrays/<uuid:array_id>/retry", arrays.RetryArray.as_view()),
     path("sessions", sessions.Sessions.as_view()),

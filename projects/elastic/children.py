@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 BERTH = Actor.system("services")
 NOT_INHERITED = (
-    "service", "depends_on", "notifications", "need", "topology", "groups", "roles", "submitted", "deadline",
+    "service", "after", "notifications", "need", "topology", "groups", "roles", "submitted", "deadline",
     "max_runtime", "idle_timeout",
 )  # fmt: skip
 NAME_MAX = 63

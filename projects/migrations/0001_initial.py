@@ -806,6 +806,14 @@ class Migration(migrations.Migration):
                         fields=["deadline"],
                         name="workload_deadline",
                     ),
+                    models.Index(
+                        condition=models.Q(
+                            ("spec__has_key", "after"),
+                            models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
+                        ),
+                        fields=["id"],
+                        name="workload_dependents",
+                    ),
                     django.contrib.postgres.indexes.GinIndex(fields=["labels"], name="workload_labels"),
                     models.Index(
                         condition=models.Q(

@@ -13,6 +13,7 @@ from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Se
 from projects.models.secrets import ProjectSecret
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
+from projects.models.templates import Template
 from projects.models.tenants import Department, Project, Quota, RemovedQuota
 from projects.models.workloads import (
     Leftover,
@@ -20,7 +21,6 @@ from projects.models.workloads import (
     Pod,
     PodState,
     RoleNode,
-    Template,
     Workload,
     WorkloadDeletion,
     WorkloadKind,

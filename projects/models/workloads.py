@@ -183,6 +183,11 @@ class Workload(FastRows):
                 name="workload_deadline",
                 condition=Q(deadline__isnull=False) & ~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
+            models.Index(
+                fields=["id"],
+                name="workload_dependents",
+                condition=Q(spec__has_key="after") & ~Q(phase__in=["completed", "failed", "cancelled"]),
+            ),
             GinIndex(fields=["labels"], name="workload_labels"),
             models.Index(
                 fields=["id"],
@@ -346,32 +351,6 @@ class Pod(FastRows):
 
     def __str__(self) -> str:
         return self.name
-
-
-class Template(models.Model):
-    """Named workload document, stored with its comments and formatting."""
-
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="templates")
-    name = models.CharField(max_length=63, validators=[NAME])
-    description = models.CharField(max_length=200, blank=True)
-    text = models.TextField(help_text="Workload document in YAML for this project. Its `name` is optional.")
-    made_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    changed_by = models.CharField(max_length=150)
-    changed_at = models.DateTimeField(auto_now=True)
-    version = models.BigIntegerField(editable=False)
-
-    class Meta:
-        ordering = ["project__name", "name"]
-        constraints = [models.UniqueConstraint(name="template_once_per_project", fields=["project", "name"])]
-
-    @property
-    def handle(self) -> str:
-        return f"{self.project.name}/{self.name}"
-
-    def __str__(self) -> str:
-        return self.handle
 
 
 class Leftover(models.Model):

@@ -11,6 +11,7 @@ from berth.core.spec import Topology as TopologySpec
 from scheduler.engine.model import (
     IMAGES,
     SHARED_GPUS,
+    Dependency,
     Group,
     Request,
     Role,
@@ -36,7 +37,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
         stale_gang_grace=spec.stale_gang_grace,
         endless=is_endless(spec),
         scale_up_adds_nodes=scale_up_adds_nodes(spec),
-        depends_on=spec.depends_on,
+        after=tuple(Dependency(entry.workload, entry.state) for entry in spec.after),
     )
 
 

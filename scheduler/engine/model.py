@@ -291,6 +291,18 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
+class Dependency:
+    """Workload that must end in a state (completed, failed or any) before another one may start.
+
+    `status` describes its current state as a clause, and is empty if it is hidden or obvious.
+    """
+
+    workload: str
+    state: str = "completed"
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     name: str
     project: str
@@ -315,8 +327,7 @@ class Workload:
     scale_up_adds_nodes: bool = True  # whether pools may add nodes to scale it up
     suspended: bool = False
     misconfigured: str = ""  # reason the workload is unschedulable, as a clause; empty if valid
-    depends_on: tuple[str, ...] = ()  # names of workloads that must complete first
-    unsubmitted: tuple[str, ...] = ()  # names in `depends_on` that have not been submitted
+    after: tuple[Dependency, ...] = ()  # workloads that must end first
     pods: tuple[Pod, ...] = ()
 
 

@@ -45,6 +45,7 @@ from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
 from scheduler.loop.dispatch.arrays import advance_arrays
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL, record_checkpoints
 from scheduler.loop.dispatch.cluster_quotas import record_cluster_quotas
+from scheduler.loop.dispatch.dependencies import cancel_dependents
 from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
 from scheduler.loop.dispatch.limits import IdleTracker, end_overdue
@@ -125,6 +126,11 @@ class Loop:
             return None
         view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
         self.is_empty = view is not None and not view.workloads
+        if view is not None and view.never_met:
+            dependents = view.never_met
+            cancelled = self._try("dependencies", lambda: cancel_dependents(dependents, now, self.context))
+            self._changed |= bool(cancelled)
+            self.has_more |= bool(cancelled)  # workloads that wait for the cancelled ones
         crash_point("cycle.observed")
         return view
 

@@ -32,11 +32,11 @@ def test_merge_patch_turns_one_document_into_the_other(
 
 
 def test_differences_name_the_location_of_each_value() -> None:
-    before = {"roles": [{"gpu": 1, "cpu": 2}], "labels": {"team": "a"}, "depends_on": ["x"]}
-    after = {"roles": [{"gpu": 2, "cpu": 2}], "depends_on": ["x", "y"], "command": "a\nb"}
+    before = {"roles": [{"gpu": 1, "cpu": 2}], "labels": {"team": "a"}, "pools": ["x"]}
+    after = {"roles": [{"gpu": 2, "cpu": 2}], "pools": ["x", "y"], "command": "a\nb"}
     assert [format_difference(join_path(path), *values) for path, *values in differences(before, after)] == [
         'command: not set -> "a\\nb"',
-        'depends_on: ["x"] -> ["x", "y"]',
         'labels: {"team": "a"} -> not set',
+        'pools: ["x"] -> ["x", "y"]',
         "roles[0].gpu: 1 -> 2",
     ]

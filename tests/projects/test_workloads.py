@@ -155,7 +155,7 @@ def test_submission_above_quota_or_limit_returns_a_warning(cast: Cast) -> None:
 
 
 def test_missing_dependency_returns_a_warning(cast: Cast) -> None:
-    document = training("second", depends_on=["first", "small"])
+    document = training("second", after=[{"workload": "first"}, {"workload": "small"}])
     workloads.submit(actor=cast.dave, project=cast.vision, document=training("small"))
     dependent = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
     (warning,) = Event.objects.get(workload_id=dependent.pk).data["warnings"]

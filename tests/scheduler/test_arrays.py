@@ -234,7 +234,7 @@ def test_tick_statement_count_does_not_grow_with_tasks_or_arrays(stage: Stage) -
 def test_dependent_workload_waits_until_all_tasks_have_completed(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 2})
-    document = training("report", project="vision", roles=ONE_CPU, depends_on=["sweep"])
+    document = training("report", project="vision", roles=ONE_CPU, after=[{"workload": "sweep"}])
     submitted = workloads.submit_with_warnings(actor=stage.cast.dave, document=document)
     assert submitted.warnings == []
     stage.tick(2)

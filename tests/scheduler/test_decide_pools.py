@@ -49,7 +49,7 @@ def test_broken_pool_is_skipped_and_reported_by_the_health_check(
 ) -> None:
     here, there = stage.submit("here", pools=["local"], roles=ONE), stage.submit("there", pools=["cursed"])
     either = stage.submit("either", pools=["cursed", "local"], roles=ONE)
-    after = stage.submit("after", pools=["local"], roles=ONE, depends_on=["there"])
+    after = stage.submit("after", pools=["local"], roles=ONE, after=[{"workload": "there"}])
     stage.tick(2)
     phases = [stage.phase(row) for row in (here, either, there, after)]
     assert phases == [Phase.RUNNING, Phase.RUNNING, Phase.PENDING, Phase.PENDING]

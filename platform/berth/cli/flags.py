@@ -1,15 +1,15 @@
-"""Options of `berth submit` and `berth list`."""
+"""Options of `berth submit`."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption
-from berth.cli.arrays import merge_rows, parse_array_option
+from berth.cli.arrays import parse_array_option
 from berth.cli.exits import BadInput, invalid_value
-from berth.cli.output import Output, OutputOption, WatchOption
+from berth.cli.output import Output, OutputOption
 from berth.cli.quantities import (
+    parse_dependency,
     parse_duration,
     parse_key_values,
     parse_number,
@@ -18,11 +18,6 @@ from berth.cli.quantities import (
     parse_toleration,
 )
 from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
-
-if TYPE_CHECKING:
-    from berth.cli.arrays import ArrayRow
-    from berth.client import Client
-    from berth.client.models.workloads import Workload
 
 Text = str | None
 Texts = list[str] | None
@@ -180,8 +175,16 @@ class SubmitFlags:
         Text,
         _option("Time for which a gang may run below its minimum, or never for no limit.", metavar="TIME"),
     ] = None
-    depends_on: Annotated[
-        Texts, _option("Workload that must complete first; repeatable.", metavar="WORKLOAD")
+    after: Annotated[
+        Texts,
+        _option(
+            "Workload or array that must end first, as completed (default), failed or any; repeatable.",
+            metavar="WORKLOAD[:STATE]",
+        ),
+    ] = None
+    after_tasks: Annotated[
+        Texts,
+        _option("Array whose task with the same index must end first; repeatable.", metavar="ARRAY[:STATE]"),
     ] = None
     restart: Annotated[
         Text,
@@ -234,7 +237,10 @@ class SubmitFlags:
             if self.stale_gang_grace == "never"
             else _parse_seconds("--stale-gang-grace", self.stale_gang_grace),
             "grace_period_seconds": _parse_seconds("--grace", self.grace),
-            "depends_on": self.depends_on,
+            "after": [
+                *(parse_dependency(entry) for entry in self.after or ()),
+                *({**parse_dependency(entry), "tasks": "same"} for entry in self.after_tasks or ()),
+            ],
             "roles": [self._role()],
             "command": self.shell or self.command,
             "env": parse_key_values("--env", self.env or ()),
@@ -280,7 +286,7 @@ FLAGS_BY_PATH = {
     "max_runtime": "--max-runtime", "burst_after": "--burst-after",
     "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
-    "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "secrets": "--secret",
+    "grace_period_seconds": "--grace", "after": "--after", "env": "--env", "secrets": "--secret",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
     "code": "--code", "working_dir": "--workdir", "restart_policy": "--restart",
     "retry": "--retry", "labels": "--label",
@@ -335,65 +341,3 @@ def _parse_retry(text: str) -> dict[str, Any]:
 
 def _build_notification(to: str, events: Texts) -> dict[str, Any]:
     return {"to": to, "on": events} if events else {"to": to}
-
-
-LIVE_PHASES = ("pending", "reserved", "starting", "running", "stopping", "suspended")
-DEFAULT_LIMIT = 500
-
-
-@dataclass(frozen=True)
-class ListOptions:
-    """Options of `berth list`."""
-
-    project: ProjectOption = None
-    department: DepartmentOption = None
-    pool: PoolOption = None
-    phase: Annotated[list[str] | None, typer.Option(help="Phase; repeatable.")] = None
-    kind: Annotated[str | None, typer.Option(help="Kind: training, elastic, interactive or service.")] = None
-    reason: Annotated[str | None, typer.Option(help="Reason, for example OverFairShare.")] = None
-    label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
-    ] = None
-    by: Annotated[str | None, typer.Option(help="User who submitted the workload.")] = None
-    search: Annotated[str | None, typer.Option(help="Text to search for in the workload name.")] = None
-    array: Annotated[str | None, typer.Option(help="List the tasks of this array.", metavar="ARRAY")] = None
-    tasks: Annotated[
-        bool, typer.Option("--tasks", "-t", help="List the tasks of arrays instead of the arrays.")
-    ] = False
-    sort: Annotated[
-        str,
-        typer.Option(
-            help="Sort key: submitted_at, name, priority, phase or gpus. The prefix - reverses the order."
-        ),
-    ] = "-submitted_at"
-    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = DEFAULT_LIMIT
-    watch: WatchOption = False
-    output: OutputOption = Output.TABLE
-
-    def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
-        """Return the workloads, with one row per array unless tasks are requested.
-
-        Filters that apply only to tasks, such as the phase, select tasks instead.
-        """
-        if self.tasks or self.array or self._selects_tasks:
-            return [*self.workloads(client)]
-        filters = {"project": self.project, "submitted_by": self.by, "search": self.search}
-        state = None if self.show_all else "active"
-        sort = self.sort if self.sort.lstrip("-") in ("submitted_at", "name") else "-submitted_at"
-        arrays = client.arrays.list(limit=self.limit, state=state, sort=sort, **filters)
-        return merge_rows(self.workloads(client, in_array=False), arrays, self.sort)[: self.limit]
-
-    @property
-    def _selects_tasks(self) -> bool:
-        return any((self.department, self.pool, self.phase, self.kind, self.reason, self.label))
-
-    def workloads(self, client: "Client", in_array: bool | None = None) -> list["Workload"]:
-        phases = tuple(self.phase or (() if self.show_all else LIVE_PHASES))
-        filters: dict[str, object] = {
-            "project": self.project, "department": self.department, "pool": self.pool, "phase": phases,
-            "kind": self.kind, "reason": self.reason, "label": tuple(self.label or ()),
-            "submitted_by": self.by, "search": self.search, "sort": self.sort, "in_array": in_array,
-            "array": client.arrays.find(self.array).id if self.array else None,
-        }  # fmt: skip
-        return list(client.workloads.list(limit=self.limit, **filters))

@@ -91,3 +91,9 @@ def parse_toleration(entry: str) -> dict[str, str]:
     key, sign, value = taint.partition("=")
     parsed = {"key": key, "operator": "Equal", "value": value} if sign else {"key": key, "operator": "Exists"}
     return {**parsed, "effect": effect} if effect else parsed
+
+
+def parse_dependency(text: str) -> dict[str, str]:
+    """Parse WORKLOAD or WORKLOAD:STATE."""
+    workload, colon, state = text.partition(":")
+    return {"workload": workload, "state": state} if colon else {"workload": workload}

@@ -34,7 +34,7 @@ _LABELS = {
 # Amounts in the engine's units. The number `resource` names their resource.
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
 _OMITTED = frozenset(
-    {"resource", "refusal", "until", "action", "takes_turns"}
+    {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state"}
 )  # the message already contains them
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 

@@ -20,6 +20,7 @@ from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.services import announce, audit, events
 from projects.services.arrays import progress
 from projects.services.arrays.tasks import check_indexes, store_tasks
+from projects.services.dependencies import refuse_if_awaited
 from projects.services.workloads.control import record_leftovers
 from projects.services.workloads.moves import Move, delete_reservations, move_all
 from projects.services.workloads.submission import collect_warnings, prepare
@@ -119,6 +120,7 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
         locked = _lock(array)
         if locked.state == ArrayState.ACTIVE:
             raise Conflict("This array is active. Cancel it, and wait until its tasks have ended.")
+        refuse_if_awaited(locked)
         tasks = Workload.objects.filter(array=locked)
         last = tasks.select_related("project__department").order_by("pk").last()
         events.record_all(

@@ -25,7 +25,12 @@ from projects.services import audit
 from projects.services.arrays.progress import release
 from projects.services.arrays.tasks import store_tasks
 from projects.services.workloads.prediction import Prediction, predict_draft
-from projects.services.workloads.submission import Draft, collect_warnings, prepare
+from projects.services.workloads.submission import (
+    Draft,
+    collect_warnings,
+    prepare,
+    require_valid_dependencies,
+)
 from projects.services.workloads.submission_view import SubmissionView
 
 STORED_MAX = 256 * 2**20  # maximum total size of an array's documents in bytes
@@ -116,6 +121,7 @@ def prepare_array(
 ) -> ArrayDraft:
     """Check a parsed document, and return the array that `submit` would store."""
     model = prepare(view, document, spec, now=now, is_array=True)
+    require_valid_dependencies(view, model)
     section, workload = spec.array, model.workload
     assert section is not None
     _check_size(section, workload.spec)

@@ -63,9 +63,19 @@ def _build_tasks(array: WorkloadArray, model: Draft, attempts: Attempts) -> Iter
         task = Workload(**{**values, **task_values})
         task.project, task.array = workload.project, array
         task.spec = {**document, "name": name}
+        if section_after := document.get("after"):
+            task.spec["after"] = [_task_dependency(entry, index) for entry in section_after]
         if parameters[index]:
             task.spec["env"] = {**env, **parameters[index]}
         yield task
+
+
+def _task_dependency(entry: Mapping[str, str], index: int) -> Mapping[str, str]:
+    """Return a dependency of the array as the dependency of one of its tasks."""
+    if "tasks" not in entry:
+        return entry
+    values = {key: value for key, value in entry.items() if key != "tasks"}
+    return {**values, "workload": task_name(entry["workload"], index)}
 
 
 def _event(task: Workload, message: str, actor: Actor) -> Event:

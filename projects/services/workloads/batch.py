@@ -15,6 +15,7 @@ from projects.access import with_roles
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
+from projects.services.dependencies import check_dependencies
 from projects.services.workloads.submission import (
     Draft,
     Submission,
@@ -92,10 +93,11 @@ def _prepare(view: SubmissionView, documents: Sequence[Any], at: datetime) -> li
     """Return a draft for each valid document and an error for each of the others."""
     specs = [_parse(document) for document in documents]
     view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
-    return [
+    drafts = [
         spec if isinstance(spec, BerthError) else _draft(view, document, spec, at)
         for document, spec in zip(documents, specs, strict=True)
     ]
+    return _reject_invalid_dependencies(view, drafts)
 
 
 def _parse(document: object) -> WorkloadSpec | BerthError:
@@ -112,6 +114,19 @@ def _draft(
         return prepare(view, document, spec, now=at)
     except BerthError as error:
         return error
+
+
+def _reject_invalid_dependencies(
+    view: SubmissionView, drafts: Sequence[Draft | BerthError]
+) -> list[Draft | BerthError]:
+    """Replace drafts that may not wait for the workloads that they name with errors."""
+    valid = [draft for draft in drafts if isinstance(draft, Draft)]
+    problems = iter(check_dependencies(view, [(draft.workload.project, draft.spec) for draft in valid]))
+    checked: list[Draft | BerthError] = []
+    for draft in drafts:
+        invalid = next(problems) if isinstance(draft, Draft) else []
+        checked.append(Invalid(invalid) if invalid else draft)
+    return checked
 
 
 def _to_item(draft: Draft, submission: Submission | None) -> BatchItem:

@@ -1,4 +1,4 @@
-"""Check a submission's project, pools, deadline, commands and dependencies."""
+"""Check a submission's project, pools, deadline and commands."""
 
 from datetime import datetime
 

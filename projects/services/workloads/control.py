@@ -17,6 +17,7 @@ from projects.engine import lifecycle
 from projects.models import Leftover, Phase, Pod, Workload
 from projects.models.arrays import WAITING_REASON
 from projects.services import announce, audit, events
+from projects.services.dependencies import refuse_if_awaited
 from projects.services.inference import services
 from projects.services.workloads.moves import move
 
@@ -72,6 +73,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
         if locked.phase not in lifecycle.ENDED:
             raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
         services.require_no_live_engines(locked)
+        refuse_if_awaited(locked)
         events.record("deleted", locked, f"Deleted by {actor.name}.", actor=actor.name)
         _audit(actor, "delete", locked)
         announce.workload_changed(locked)

@@ -21,6 +21,7 @@ from berth.core.merge_patch import (
 )
 from berth.core.problems import Problem, format_value, join_path
 from berth.core.spec import SpecError, WorkloadSpec, parse_workload
+from berth.core.spec.after import AwaitedName
 from berth.db.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
@@ -29,7 +30,12 @@ from projects.models import InferenceEngine, Phase, Pod, PodState, Service, Sess
 from projects.services import announce, audit, events
 from projects.services.workloads.control import lock_workload, reload_workload
 from projects.services.workloads.storing import replace_roles
-from projects.services.workloads.submission import Draft, collect_warnings, prepare
+from projects.services.workloads.submission import (
+    Draft,
+    collect_warnings,
+    prepare,
+    require_valid_dependencies,
+)
 from projects.services.workloads.submission_view import SubmissionView
 
 EDITABLE_PHASES = (Phase.PENDING, Phase.SUSPENDED)
@@ -147,6 +153,11 @@ def _prepare(
             Problem(key, "cannot be edited", format_value(patch.get(key)), "a new workload") for key in fixed
         )
     draft = prepare(view, document, spec, project=locked.project, now=at)
+    if draft.spec.after != (() if before is None else before.after):
+        if locked.run:
+            allowed = "the stored value; a workload that has started once no longer waits for others"
+            raise Invalid([Problem("after", "cannot be edited", "", allowed)])
+        require_valid_dependencies(view, draft, edited=AwaitedName(locked.project.name, locked.name))
     draft.workload.pending_since = locked.pending_since
     if set(find_patch(locked.spec, draft.workload.spec)) & {*TREE_KEYS} and _has_completed_replicas(locked):
         raise Conflict("Replicas of this run have completed, so its roles and groups cannot be edited.")

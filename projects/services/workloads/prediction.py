@@ -15,7 +15,13 @@ from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.runtime_support import describe_limits
-from projects.services.workloads.submission import Draft, collect_warnings, name_taken_error, prepare
+from projects.services.workloads.submission import (
+    Draft,
+    collect_warnings,
+    name_taken_error,
+    prepare,
+    require_valid_dependencies,
+)
 from projects.services.workloads.submission_view import SubmissionView
 
 
@@ -82,6 +88,7 @@ def validate(*, actor: Actor, document: Mapping[str, Any]) -> None:
 
 def _prepare_and_check_name(view: SubmissionView, document: Mapping[str, Any], at: datetime) -> Draft:
     draft = prepare(view, document, parse_workload(document), now=at)
+    require_valid_dependencies(view, draft)
     workload = draft.workload
     live = Workload.objects.filter(project=workload.project, name=workload.name).exclude(
         phase__in=ENDED_PHASES

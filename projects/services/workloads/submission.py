@@ -12,6 +12,7 @@ from berth.core.amounts import MILLI, Amounts
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
+from berth.core.spec.after import AwaitedName
 from berth.core.spec.manifest import is_manifest
 from berth.db.new_rows import new_row
 from berth.db.references import join_transaction
@@ -20,6 +21,7 @@ from projects.actor import Actor
 from projects.engine import admission
 from projects.models import Audit, Event, Phase, Project, Workload
 from projects.services import announce, audit, events
+from projects.services.dependencies import check_dependencies, missing_dependencies
 from projects.services.inference import services
 from projects.services.workloads.bursting import burst_sentence
 from projects.services.workloads.checks import (
@@ -88,10 +90,20 @@ def submit_with_warnings(
     with join_transaction():
         view = SubmissionView(actor, locks=True)
         draft = prepare(view, document, spec, project=project, now=now)
+        require_valid_dependencies(view, draft)
         (submission,) = store_drafts(view, [draft])
     if submission is None:
         raise name_taken_error(draft.workload)
     return submission
+
+
+def require_valid_dependencies(
+    view: SubmissionView, draft: Draft, *, edited: AwaitedName | None = None
+) -> None:
+    """Raise Invalid unless the workload may wait for the workloads that its document names."""
+    (problems,) = check_dependencies(view, [(draft.workload.project, draft.spec)], edited=edited)
+    if problems:
+        raise Invalid(problems)
 
 
 def name_taken_error(workload: Workload) -> Conflict:
@@ -204,7 +216,7 @@ def store_drafts(view: SubmissionView, drafts: Sequence[Draft]) -> list[Submissi
 
 def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list[str]]:
     """Return the warnings for the submitter of each accepted document."""
-    missing = view.missing_dependencies([(draft.workload.project, draft.spec) for draft in drafts])
+    missing = missing_dependencies([(draft.workload.project, draft.spec) for draft in drafts])
     return [
         [
             *quota_warnings(view, draft),

@@ -12,14 +12,13 @@ from django.db.models import Model
 
 from berth.core.amounts import UNLIMITED, Bounds
 from berth.core.errors import NotFound
-from berth.core.spec import WorkloadSpec
 from berth.db import prepared
 from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING
 from projects.access import Action, can_see, may, require
 from projects.actor import Actor
 from projects.engine.admission import Allowance, oversold
-from projects.models import CodeTree, Department, Project, ProjectSecret, Workload, WorkloadArray
+from projects.models import CodeTree, Department, Project, ProjectSecret
 from projects.selectors import projects as projects_of
 from projects.services.code import find_tree, touch_tree
 
@@ -95,7 +94,7 @@ class SubmissionView:
 
     def __init__(self, actor: Actor, *, locks: bool = False) -> None:
         self.actor = actor
-        self._locks = locks
+        self.has_locks = locks
         self._projects: dict[str, Project | None] = {}
         self._allowances: dict[int, DepartmentAllowances] = {}
         self._submittable: set[int] = set()
@@ -107,7 +106,7 @@ class SubmissionView:
         if not missing:
             return
         rows: dict[str, Project] = {}
-        for row in prepared.fetch_all(LOCKED_PROJECTS if self._locks else PROJECTS, [missing]):
+        for row in prepared.fetch_all(LOCKED_PROJECTS if self.has_locks else PROJECTS, [missing]):
             *values, quotas, pools = row
             project = _hydrate(Project, PROJECT_FIELDS, values[: len(PROJECT_FIELDS)])
             project.department = _hydrate(Department, DEPARTMENT_FIELDS, values[len(PROJECT_FIELDS) :])
@@ -164,7 +163,9 @@ class SubmissionView:
         """Return the project's tree with this digest, which a view with locks keeps for another day."""
         key = (project.pk, digest)
         if key not in self._code:
-            self._code[key] = touch_tree(project, digest, at) if self._locks else find_tree(project, digest)
+            self._code[key] = (
+                touch_tree(project, digest, at) if self.has_locks else find_tree(project, digest)
+            )
         return self._code[key]
 
     def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
@@ -205,25 +206,6 @@ class SubmissionView:
             for name, report in reports
             if not {"memory", "cpu"} <= set(report["limits"]) and not report["ignores_limits"]
         )
-
-    def missing_dependencies(self, batch: Sequence[tuple[Project, WorkloadSpec]]) -> list[list[str]]:
-        """Return, per document, one warning for each dependency that neither exists nor is in the batch."""
-        named = {(project.pk, name) for project, spec in batch for name in spec.depends_on}
-        existing = {(project.pk, spec.name) for project, spec in batch}
-        if named - existing:
-            projects, names = {pk for pk, _ in named}, {name for _, name in named}
-            filters = {"project__in": projects, "name__in": names}
-            workloads = Workload.objects.filter(**filters).order_by().values_list("project_id", "name")
-            arrays = WorkloadArray.objects.filter(**filters).order_by().values_list("project_id", "name")
-            existing |= set(workloads.union(arrays))
-        return [
-            [
-                f"The dependency {project.name}/{name} does not exist yet."
-                for name in sorted(set(spec.depends_on))
-                if (project.pk, name) not in existing
-            ]
-            for project, spec in batch
-        ]
 
 
 def _pools(rows: Iterable[Sequence[Any]]) -> dict[str, NodePool]:

@@ -23,6 +23,7 @@ from projects.access import Action, may, require
 from projects.models import ArrayState, Workload, WorkloadArray
 from projects.selectors import find_array, workloads
 from projects.services import arrays
+from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.web.arrays.progress import load_progress
 from projects.web.workloads.filters import STATES
 
@@ -116,6 +117,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "tasks": [(task, parameters.get(task.array_index or 0, {})) for task in row_slice.rows],
         "document": dump_workload(array.spec),
         "changes": _possible_changes(request, array),
+        "waits_for": dependency_statuses(request.actor, array),
+        "awaited_by": find_dependents(request.actor, array),
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
 

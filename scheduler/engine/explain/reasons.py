@@ -19,7 +19,7 @@ def dominance(reason: Reason) -> int:
 MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: "Cannot start as specified: {why}.",
     Reason.SUSPENDED: "Suspended by a user.",
-    Reason.DEPENDENCY_NOT_MET: "Waiting for {depends_on} to complete{unsubmitted}.",
+    Reason.DEPENDENCY_NOT_MET: "Waiting for {awaited}.",
     Reason.NO_MATCHING_NODE: "No node in the pool matches role {role}: {obstacles}.",
     Reason.EXCEEDS_NODE_SHAPE: "Each replica of role {role} requests {requested_of}; "
     "{largest_node} {most_of}.",
@@ -108,9 +108,6 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
         case Reason.OVER_FAIR_SHARE:
             turns = bool(numbers.get("takes_turns"))
             yield "until_turn", " until decayed usage makes it the queue's turn" if turns else ""
-        case Reason.DEPENDENCY_NOT_MET:
-            names = numbers.get("unsubmitted")
-            yield "unsubmitted", f"; {names} has not been submitted" if names else ""
         case Reason.EXCEEDS_NODE_SHAPE:
             beside = numbers.get("beside")
             nodes = (

@@ -8,6 +8,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import remaining_preemption_delay
 from scheduler.engine.board.gang import Gang, leaf_roles
 from scheduler.engine.board.ledger import KINDS, fits_within
+from scheduler.engine.explain.dependencies import dependency_numbers
 from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle
 from scheduler.engine.layout.request_shapes import request_key
@@ -77,7 +78,7 @@ class Layout:
             self.notes.append(f"{workload.name}: there is no project {workload.project}")
             self._block_resources(workload.pods)
             return
-        if workload.depends_on:
+        if workload.after:
             self.with_dependencies.add(workload.name)
         is_placed = workload.pods or workload.name in self.reserved
         by_pool = self._pods_by_pool(workload) if is_placed else {}
@@ -181,14 +182,15 @@ class Layout:
             return Reason.MISCONFIGURED, {"why": workload.misconfigured}
         if workload.suspended:
             return Reason.SUSPENDED, {}
-        if workload.depends_on:
+        if workload.after:
             unmet = [
-                name
-                for name in workload.depends_on
-                if name in self.workload_names and name not in self.finished
+                dependency
+                for dependency in workload.after
+                if dependency.workload in self.workload_names
+                and (dependency.workload not in self.finished or dependency.state == "failed")
             ]
             if unmet:
-                return Reason.DEPENDENCY_NOT_MET, _dependency_numbers(workload, unmet)
+                return Reason.DEPENDENCY_NOT_MET, dependency_numbers(unmet)
         if workload.pods and gang.is_stopping:
             return Reason.BACKOFF, {"why": "its previous pods have not stopped", "until": None}
         if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.has_pods:
@@ -242,13 +244,6 @@ def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]
         if reservation.expires is None or reservation.expires > snapshot.now:
             result[reservation.workload].append(reservation)
     return result
-
-
-def _dependency_numbers(workload: Workload, unmet: Sequence[str]) -> Numbers:
-    numbers: dict[str, int | float | str | None] = {"depends_on": ", ".join(unmet), "count": len(unmet)}
-    if unsubmitted := [name for name in unmet if name in workload.unsubmitted]:
-        numbers["unsubmitted"] = ", ".join(unsubmitted)
-    return numbers
 
 
 def is_finished(workload: Workload) -> bool:

@@ -26,7 +26,7 @@ class ChangeKind(StrEnum):
 
     RESUMED = "resumed"
     BACKOFF_OVER = "backoff_over"
-    DEPENDENCY_COMPLETED = "dependency_completed"
+    DEPENDENCY_ENDED = "dependency_ended"
     PREEMPTION_DELAY_OVER = "preemption_delay_over"
     PREEMPTIBLE = "preemptible"
     POOL_ALLOWED = "pool_allowed"
@@ -80,7 +80,7 @@ Named = TypeVar("Named", Node, Pool, Queue, Workload)
 def apply_change(snapshot: Snapshot, name: str, change: Change) -> Snapshot:
     """Return the changed snapshot. The pending workload `name` may start in it."""
     match change.kind:
-        case ChangeKind.WORKLOAD_ENDED | ChangeKind.DEPENDENCY_COMPLETED:
+        case ChangeKind.WORKLOAD_ENDED | ChangeKind.DEPENDENCY_ENDED:
             return _without_workload(snapshot, change.subject)
         case ChangeKind.QUOTA_RAISED | ChangeKind.LIMIT_RAISED:
             queue = _find_by_name(snapshot.queues, change.subject)

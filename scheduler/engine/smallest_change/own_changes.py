@@ -29,7 +29,7 @@ def _wait_end(blocker: Blocker) -> Change | None:
         case Reason.BACKOFF if "seconds" in numbers:
             return Change(ChangeKind.BACKOFF_OVER, before=as_integer(numbers["seconds"]), after=0)
         case Reason.DEPENDENCY_NOT_MET if numbers.get("count") == 1:
-            return Change(ChangeKind.DEPENDENCY_COMPLETED, str(numbers["depends_on"]))
+            return Change(ChangeKind.DEPENDENCY_ENDED, str(numbers["after"]), after=str(numbers["state"]))
         case Reason.IN_PREEMPTION_DELAY:
             return Change(ChangeKind.PREEMPTION_DELAY_OVER, before=as_integer(numbers["seconds"]), after=0)
     return None

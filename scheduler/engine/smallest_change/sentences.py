@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from berth.core.amounts import MILLI
+from berth.core.dependencies import PAST_VERBS
 from berth.core.words import format_amount, format_count, format_number
 from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, as_integer
@@ -39,8 +40,8 @@ def _clause(change: Change, project: str, display_name: Callable[[str], str]) ->
             return "it were resumed"
         case ChangeKind.BACKOFF_OVER:
             return f"its backoff were over ({before} s left)"
-        case ChangeKind.DEPENDENCY_COMPLETED:
-            return f"{display_name(subject)} had completed"
+        case ChangeKind.DEPENDENCY_ENDED:
+            return f"{display_name(subject)} had {PAST_VERBS[str(after)]}"
         case ChangeKind.PREEMPTION_DELAY_OVER:
             return f"its preemption delay were over ({before} s left)"
         case ChangeKind.PREEMPTIBLE:

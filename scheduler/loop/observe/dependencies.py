@@ -1,74 +1,75 @@
-"""Dependencies that have not completed yet."""
+"""Unmet dependencies of workloads that have not started."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q
-
-from projects.models import Phase, Workload, WorkloadArray
+from berth.core.spec import WorkloadSpec
+from berth.core.spec.after import Dependency
+from projects.services.dependencies import find_newest, resolve
+from projects.services.dependencies.resolution import NOT_SUBMITTED
 from scheduler.engine import model
 from scheduler.loop.observe.mirror import WorkloadRow
 from scheduler.loop.observe.queues import Queues
-from scheduler.loop.observe.specs import NOTHING_TO_RUN, ParsedSpec
+from scheduler.loop.observe.specs import NOTHING_TO_RUN
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies by workload ID, and placeholders for dependencies that are not in the snapshot.
+    """Unmet dependencies by workload ID, and placeholders for those that are not in the snapshot.
 
-    `unsubmitted` lists the dependencies that were never submitted, for example because of a typo.
-    A dependency that failed, was cancelled, is suspended or was never submitted cannot complete
-    without intervention, so a suspended placeholder represents it.
+    An awaited workload that is suspended or was never submitted cannot end without intervention, and an array
+    is not in the snapshot, so a suspended placeholder represents each of them. `never_met` contains the
+    workloads with a dependency that can no longer be met.
     """
 
-    unmet: Mapping[uuid.UUID, tuple[str, ...]]
-    unsubmitted: Mapping[uuid.UUID, tuple[str, ...]]
+    unmet: Mapping[uuid.UUID, tuple[model.Dependency, ...]]
     placeholders: tuple[model.Workload, ...]
+    never_met: frozenset[uuid.UUID] = frozenset()
 
 
-NO_DEPENDENCIES = Dependencies({}, {}, ())
+NO_DEPENDENCIES = Dependencies({}, ())
+
+
+def waits_for_others(row: WorkloadRow, spec: WorkloadSpec) -> bool:
+    """Return whether a workload's dependencies apply: they no longer do once it has started."""
+    return bool(spec.after) and row.run == 0
 
 
 def find_dependencies(
-    rows: Collection[WorkloadRow],
-    specs: Mapping[uuid.UUID, ParsedSpec],
-    visible: Collection[str],
-    queues: Queues,
+    dependents: Sequence[tuple[WorkloadRow, tuple[Dependency, ...]]], visible: Container[str], queues: Queues
 ) -> Dependencies:
-    """Return the dependencies of rows that have any.
+    """Return the unmet dependencies of these rows.
 
     `visible` contains the engine's names for workloads in the snapshot.
     """
-    dependents = [(row, spec.depends_on) for row in rows if (spec := specs[row.pk].spec) is not None]
-    newest = _newest_phases(dependents)
-    unmet: dict[uuid.UUID, tuple[str, ...]] = {}
-    unsubmitted: dict[uuid.UUID, tuple[str, ...]] = {}
+    names = queues.project_names
+    newest = find_newest(
+        {entry.awaited(names[row.project_id]) for row, entries in dependents for entry in entries}
+    )
+    unmet: dict[uuid.UUID, tuple[model.Dependency, ...]] = {}
     placeholders: dict[str, model.Workload] = {}
-    for row, names in dependents:
-        project = queues.projects[row.project_id]
-        missing = [name for name in names if newest.get((row.project_id, name)) != Phase.COMPLETED]
-        unmet[row.pk] = tuple(f"{project}/{name}" for name in missing)
-        unsubmitted[row.pk] = tuple(
-            f"{project}/{name}" for name in missing if (row.project_id, name) not in newest
+    never_met = set()
+    for row, entries in dependents:
+        project = names[row.project_id]
+        waiting = [each for each in resolve(project, entries, newest) if not each.is_met]
+        unmet[row.pk] = tuple(
+            # The whole project can read the reason, so it omits the states of other projects' workloads.
+            model.Dependency(
+                str(each.awaited),
+                each.state,
+                (each.phase or NOT_SUBMITTED) if each.awaited.project == project else "",
+            )
+            for each in waiting
         )
-        for handle in unmet[row.pk]:
-            if handle not in visible:
-                placeholders[handle] = _placeholder(handle, project, tuple(row.pools))
-    return Dependencies(unmet, unsubmitted, tuple(placeholders[handle] for handle in sorted(placeholders)))
+        if any(each.is_unreachable for each in waiting):
+            never_met.add(row.pk)
+        for name in (str(each.awaited) for each in waiting):
+            if name not in visible:
+                placeholders[name] = _placeholder(name, queues.projects[row.project_id], tuple(row.pools))
+    ordered = tuple(placeholders[name] for name in sorted(placeholders))
+    return Dependencies(unmet, ordered, frozenset(never_met))
 
 
-def _newest_phases(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:
-    """Return, for each name, the phase of its newest workload or the state of its newest array."""
-    filters = Q()
-    for row, names in dependents:
-        filters |= Q(project_id=row.project_id, name__in=names)
-    columns = ("submitted_at", "pk", "project_id", "name")
-    workloads = Workload.objects.filter(filters).order_by().values_list(*columns, "phase")
-    arrays = WorkloadArray.objects.filter(filters).order_by().values_list(*columns, "state")
-    rows = workloads.union(arrays, all=True).order_by("submitted_at", "pk")
-    return {(project, name): phase for _, _, project, name, phase in rows}
-
-
-def _placeholder(handle: str, project: str, pools: tuple[str, ...]) -> model.Workload:
-    return model.Workload(handle, project, NOTHING_TO_RUN, pools, suspended=True)
+def _placeholder(name: str, project: str, pools: tuple[str, ...]) -> model.Workload:
+    return model.Workload(name, project, NOTHING_TO_RUN, pools, suspended=True)

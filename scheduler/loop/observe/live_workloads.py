@@ -15,7 +15,12 @@ from datetime import datetime
 from berth.core.spec import WorkloadSpec
 from projects.models import Phase, PodState
 from scheduler.engine import model
-from scheduler.loop.observe.dependencies import NO_DEPENDENCIES, Dependencies, find_dependencies
+from scheduler.loop.observe.dependencies import (
+    NO_DEPENDENCIES,
+    Dependencies,
+    find_dependencies,
+    waits_for_others,
+)
 from scheduler.loop.observe.image_policies import NONE, ImagePolicies
 from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
 from scheduler.loop.observe.queues import Queues
@@ -54,6 +59,7 @@ class LiveWorkloads:
     # keyed by the workload's name in the engine
     observed: dict[str, ObservedWorkload] = field(default_factory=dict)
     placeholders: tuple[model.Workload, ...] = ()  # placeholders for dependencies that are not live
+    never_met: frozenset[uuid.UUID] = frozenset()  # workloads with a dependency that can no longer be met
     _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
@@ -87,6 +93,7 @@ class LiveWorkloads:
         around.specs.keep_only(rows)
         dependencies = self._find_dependencies(due_rows, names, parsed, around.queues)
         self.placeholders, self._unsettled = dependencies.placeholders, set()
+        self.never_met = dependencies.never_met
         self._pods, self._nodes = pods, around.nodes
         for row in due_rows:
             spec = parsed[row.pk].spec
@@ -96,14 +103,13 @@ class LiveWorkloads:
                 names[row.pk],
                 around.queues.projects[row.project_id],
                 dependencies.unmet.get(row.pk, ()),
-                dependencies.unsubmitted.get(row.pk, ()),
                 parsed[row.pk],
                 NONE if pending is None else around.policies.refusals(pending.image),
                 None if waiting is None else deferred_pool(row, waiting, around.now),
             )
             own_pods = pods.get(row.pk, ())
             self._convert(row, own_pods, workload_names, around)
-            if not _is_plain(spec) or can_change_with_time(row, own_pods):
+            if not _is_plain(row, spec) or can_change_with_time(row, own_pods):
                 self._unsettled.add(row.pk)
         self._shared = shared
 
@@ -137,11 +143,15 @@ class LiveWorkloads:
         parsed: Mapping[uuid.UUID, ParsedSpec],
         queues: Queues,
     ) -> Dependencies:
-        dependents = [row for row in rows if (spec := parsed[row.pk].spec) is not None and spec.depends_on]
+        dependents = [
+            (row, spec.after)
+            for row in rows
+            if (spec := parsed[row.pk].spec) is not None and waits_for_others(row, spec)
+        ]
         if not dependents:
             return NO_DEPENDENCIES
         settled = {entry.names.name for pk, entry in self._entries.items() if pk not in names}
-        return find_dependencies(dependents, parsed, settled.union(names.values()), queues)
+        return find_dependencies(dependents, settled.union(names.values()), queues)
 
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
@@ -179,6 +189,6 @@ class LiveWorkloads:
         del self._ids[at], self._engine_objects[at]
 
 
-def _is_plain(spec: WorkloadSpec | None) -> bool:
+def _is_plain(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:
     """Return whether a workload has neither dependencies nor pools that it may use only later."""
-    return spec is None or (not spec.depends_on and spec.burst_after is None)
+    return spec is None or (not waits_for_others(row, spec) and spec.burst_after is None)

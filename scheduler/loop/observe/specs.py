@@ -100,7 +100,7 @@ class SpecCache:
             return replace(template, spec=template.spec.model_copy(update={"name": name}))
         document = json.loads(text)
         parsed = parse_spec({**document, "name": name} if isinstance(document, dict) and name else document)
-        if parsed.spec is not None and not parsed.spec.depends_on and parsed.spec.array is None:
+        if parsed.spec is not None and not parsed.spec.after and parsed.spec.array is None:
             if len(self._templates) >= MAX_TEMPLATES:
                 self._templates.clear()
             self._templates[text] = parsed

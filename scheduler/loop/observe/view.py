@@ -40,6 +40,7 @@ class ClusterView:
     below_threshold: Mapping[str, PoolReadiness] = field(
         default_factory=dict
     )  # pools below their ready threshold
+    never_met: frozenset[uuid.UUID] = frozenset()  # workloads with a dependency that can no longer be met
 
 
 @dataclass(slots=True)
@@ -85,6 +86,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
         pools=pools,
         queues=queues,
         below_threshold=below_threshold,
+        never_met=live.never_met,
     )
 
 

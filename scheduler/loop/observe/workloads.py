@@ -72,8 +72,7 @@ class WorkloadNames(NamedTuple):
 
     name: str
     queue: str
-    depends_on: tuple[str, ...]  # dependencies that have not completed
-    unsubmitted: tuple[str, ...]  # dependencies that were never submitted
+    after: tuple[model.Dependency, ...]  # unmet dependencies
     spec: ParsedSpec
     refusals: Refusals = NONE  # pools that do not accept the workload's image, with the reason
     deferred_pool: str | None = None  # pool not used yet because of `burst_after`
@@ -133,8 +132,7 @@ def convert(
         scale_up_adds_nodes=spec is None or scale_up_adds_nodes(spec),
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=parsed.error or refusal,
-        depends_on=names.depends_on,
-        unsubmitted=names.unsubmitted,
+        after=names.after,
         pods=tuple(_pod(now, pod, node, row, parsed) for pod, node in zip(pods, nodes, strict=True)),
     )
     return WorkloadEntry(

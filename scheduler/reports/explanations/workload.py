@@ -14,7 +14,9 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota, Workload
 from projects.services.arrays.waiting import explain_held_task
+from projects.services.dependencies import current_waiting_message
 from projects.services.workloads.bursting import burst_sentence
+from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
@@ -57,16 +59,20 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         (workload.explanation or {}) if workload.phase in PENDING_PHASES else {},
         now or timezone.now(),
     )
+    message = workload.message
     if workload.held:
         waiting = explain_held_task(workload)
-        stored = {
-            "blockers": [{"reason": workload.reason, "message": waiting.message, "numbers": waiting.numbers}]
-        }
+        message = waiting.message
+        stored = {"blockers": [{"reason": workload.reason, "message": message, "numbers": waiting.numbers}]}
+    elif awaited := _awaited_message(actor, workload, stored):
+        message = awaited
+        first, *others = stored["blockers"]
+        stored = {**stored, "blockers": [{**first, "message": message}, *others]}
     starts = stored.get("expected_start")
     return Explanation(
         phase=workload.phase,
         reason=workload.reason,
-        message=stored["blockers"][0]["message"] if workload.held else workload.message,
+        message=message,
         queue_position=stored.get("queue_position"),
         ordering=stored.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
@@ -83,6 +89,13 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         cycle=stored.get("cycle"),
         pending_history=pending_history(workload),
     )
+
+
+def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
+    """Return the reason of a workload that waits for others, with their states and queue positions now."""
+    if not stored or workload.reason != Reason.DEPENDENCY_NOT_MET:
+        return None
+    return current_waiting_message(actor, workload)
 
 
 def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:

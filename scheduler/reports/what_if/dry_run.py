@@ -41,7 +41,7 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
             project=view.queues.projects[workload.project_id],
             pools=tuple(pool for pool in workload.pools if pool != spec.burst_pool) or tuple(workload.pools),
             submitted=to_timestamp(now),
-            depends_on=(),
+            after=(),
         )
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
         plan = decide_pools(snapshot, cache.layouts)

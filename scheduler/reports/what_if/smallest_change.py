@@ -134,7 +134,7 @@ def _render_answer(result: SmallestChange, workload: Workload, viewer: Viewer) -
 
 
 def _change_as_document(change: Change, display_name: Callable[[str], str]) -> Mapping[str, Any]:
-    names_workload = change.kind in (ChangeKind.WORKLOAD_ENDED, ChangeKind.DEPENDENCY_COMPLETED)
+    names_workload = change.kind in (ChangeKind.WORKLOAD_ENDED, ChangeKind.DEPENDENCY_ENDED)
     return {
         "kind": str(change.kind),
         "subject": display_name(change.subject) if names_workload else change.subject,

@@ -109,7 +109,8 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
     }
     if any(IMAGES in role.requires for role in leaf_roles(workload.tree)):
         document["image"] = ANY_IMAGE
-    if workload.suspended:
+    # No simulated workload fails, so a workload that waits for a failure never starts.
+    if workload.suspended or any(dependency.state == "failed" for dependency in workload.after):
         document["suspended"] = True
     if workload.endless:
         document["kind"] = "service" if workload.scale_up_adds_nodes else "interactive"
@@ -125,7 +126,11 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),
         stale_since=_format_optional_time(workload.stale_since),
         misconfigured=workload.misconfigured,
-        depends_on=[name for name in workload.depends_on if name in workload_names],
+        after=[
+            drop_empty(workload=dependency.workload, state="any" if dependency.state == "any" else None)
+            for dependency in workload.after
+            if dependency.workload in workload_names and dependency.state != "failed"
+        ],
         pods=[_pod(pod) for pod in workload.pods] if workload.tree.children else None,
     )
 

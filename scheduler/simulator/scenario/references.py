@@ -74,8 +74,11 @@ def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iter
             yield from _check_exists(f"{at}.pools[{place}]", "pool", pool, pools)
             if pool in workload.pools[:place]:
                 yield Problem(f"{at}.pools[{place}]", "is listed twice", format_value(pool))
-        for place, other in enumerate(workload.depends_on):
-            yield from _check_exists(f"{at}.depends_on[{place}]", "workload", other, names)
+        for place, dependency in enumerate(workload.after):
+            path = f"{at}.after[{place}]"
+            yield from _check_exists(f"{path}.workload", "workload", dependency.workload, names)
+            if dependency.state == "failed":
+                yield Problem(f"{path}.state", "is not simulated", "'failed'", "completed or any")
         yield from _check_topology_levels(at, workload, levels)
     yield from _dependency_cycles(document.workloads)
 
@@ -101,13 +104,14 @@ def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Proble
 
     Workloads without unmet dependencies are removed until only cycles remain.
     """
-    unresolved = {workload.name: set(workload.depends_on) for workload in workloads}
+    awaited = {workload.name: {entry.workload for entry in workload.after} for workload in workloads}
+    unresolved = dict(awaited)
     while resolved := {name for name, others in unresolved.items() if not others & unresolved.keys()}:
         unresolved = {name: others for name, others in unresolved.items() if name not in resolved}
     for number, workload in enumerate(workloads):
-        if workload.name in unresolved and workload.name not in workload.depends_on:
+        if workload.name in unresolved and workload.name not in awaited[workload.name]:
             yield Problem(
-                f"workloads[{number}].depends_on",
+                f"workloads[{number}].after",
                 "is part of a dependency cycle",
                 format_value(workload.name),
             )

@@ -22,6 +22,7 @@ from projects.idle_gpus import idle_since
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services.code import describe_code
+from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import is_editable, ports
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
@@ -127,6 +128,8 @@ def _overview(request: Request, workload: Workload) -> Context:
         "backoff_until": _active_backoff(workload, now),
         "image": _image(workload),
         "code": describe_code(workload),
+        "waits_for": dependency_statuses(actor, workload),
+        "awaited_by": find_dependents(actor, workload),
     }
 
 

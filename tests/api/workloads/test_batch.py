@@ -67,12 +67,13 @@ def test_batch_query_count_is_independent_of_services_secrets_limits_and_errors(
     for prefix, count in (("few", 2), ("many", 20)):
         items = [
             *documents(numbered(count, f"{prefix}-l"), roles=limited),
-            *documents(numbered(count, f"{prefix}-d"), depends_on=["missing"]),
+            *documents(numbered(count, f"{prefix}-d"), after=[{"workload": "missing"}]),
             *documents(numbered(count, f"{prefix}-s"), secrets=[{"name": "token", "env": "TOKEN"}]),
             *(training(name) for name in numbered(count, f"{prefix}-p")),
             *(training(name, project="ads") for name in numbered(count, f"{prefix}-a")),
         ]
-        with django_assert_num_queries(STATEMENTS + 5):  # nodes, dependencies, secrets twice, projects
+        # nodes, five statements for dependencies, secrets twice, projects
+        with django_assert_num_queries(STATEMENTS + 9):
             answer = dave.post(PATH, {"items": items}, Idempotency_Key=prefix)
         assert (answer.json()["stored"], answer.json()["refused"]) == (3 * count, 2 * count)
 
@@ -127,7 +128,11 @@ def test_dry_run_checks_without_storing(cast: Cast, dave: Caller) -> None:
 
 
 def test_dependency_within_the_batch_causes_no_warning(dave: Caller) -> None:
-    items = [*documents("a", depends_on=["b"]), *documents("b"), *documents("c", depends_on=["gone"])]
+    items = [
+        *documents("a", after=[{"workload": "b"}]),
+        *documents("b"),
+        *documents("c", after=[{"workload": "gone"}]),
+    ]
     warnings = [item["warnings"] for item in dave.post(PATH, {"items": items}).json()["items"]]
     assert warnings == [[], [], ["The dependency vision/gone does not exist yet."]]
 

@@ -51,7 +51,9 @@ def test_every_document_key_is_documented(whole: type[BaseModel]) -> None:
 
 def test_workload_examples_on_the_page_are_valid() -> None:
     workloads = [example for example in EXAMPLES if "command" in example]
-    assert [parse_workload(example).name for example in workloads] == ["train", "split", "sweep", "pretrain"]
+    assert [parse_workload(example).name for example in workloads] == [
+        "train", "split", "sweep", "evaluate", "pretrain",
+    ]  # fmt: skip
 
 
 @pytest.mark.django_db

@@ -62,6 +62,19 @@ def secret_options() -> ArgumentsAndDocument:
     return st.builds(drawn, variables, st.lists(NAMES, max_size=2, unique=True))
 
 
+def dependency_options() -> ArgumentsAndDocument:
+    states = st.sampled_from([None, "failed", "any"])
+    dependencies = st.dictionaries(NAMES, states, max_size=3)
+    return dependencies.map(
+        lambda drawn: (
+            [f"--after={name}{f':{state}' if state else ''}" for name, state in drawn.items()],
+            {"after": [{"workload": n, **({"state": s} if s else {})} for n, s in drawn.items()]}
+            if drawn
+            else {},
+        )
+    )
+
+
 TOP_LEVEL_OPTIONS = st.tuples(
     option("--project", NAMES, "project"),
     option("--kind", st.sampled_from(["training", "elastic", "interactive", "service"]), "kind"),
@@ -79,7 +92,7 @@ TOP_LEVEL_OPTIONS = st.tuples(
                       {"image": "localhost/a:1", "image_pull_policy": "always"})]),
     option("--workdir", NAMES, "working_dir"),
     repeated_options("--pool", "pools") | st.just(BURST),
-    repeated_options("--depends-on", "depends_on"),
+    dependency_options(),
     pair_options("--env", "env"),
     secret_options(),
     pair_options("--label", "labels"),
@@ -141,7 +154,7 @@ def test_options_and_file_produce_the_same_workload(name: str, top: Any, role: A
     for _, part in (*top, command):
         written |= part
     written["roles"] = [{key: value for _, part in role for key, value in part.items()}]
-    if name in written.get("depends_on", ()):
+    if name in (entry["workload"] for entry in written.get("after", ())):
         return
     printed = CliRunner().invoke(app, ["submit", "--print", *typed])
     assert printed.exit_code == 0, printed.output

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from berth.core.words import format_amount, format_count, format_number
+from scheduler.engine.explain.dependencies import dependency_numbers
 from scheduler.engine.explain.reasons import MESSAGE_TEMPLATES, blocker
+from scheduler.engine.model import Dependency
 from scheduler.engine.plan import Reason
 
 COUNTS = (0, 1, 2)
@@ -42,7 +44,7 @@ def test_sentence_uses_singular_and_plural_correctly(reason: Reason, count: int,
             "queue",
             "level",
             "behind",
-            "depends_on",
+            "awaited",
             "why",
             "obstacles",
             "cluster_quota",
@@ -71,12 +73,20 @@ def test_verb_agrees_with_missing_replicas(count: int, message: str) -> None:
     assert blocker(Reason.WAITING_FOR_GANG, {"missing": count}).message == message
 
 
-@pytest.mark.parametrize(("unsubmitted", "message"), [
-    ({}, "Waiting for p/a, p/b to complete."),
-    ({"unsubmitted": "p/b"}, "Waiting for p/a, p/b to complete; p/b has not been submitted."),
+@pytest.mark.parametrize(("dependencies", "message"), [
+    ([Dependency("p/a")], "Waiting for p/a to complete."),
+    ([Dependency("p/a", "failed", "running")], "Waiting for p/a to fail (running)."),
+    (
+        [Dependency("p/a", status="running"), Dependency("p/b", "any", "not submitted")],
+        "Waiting for p/a to complete (running) and p/b to end (not submitted).",
+    ),
+    (
+        [Dependency(f"p/{number}", "any") for number in range(7)],
+        "Waiting for p/0 to end, p/1 to end, p/2 to end, p/3 to end, p/4 to end and 2 more.",
+    ),
 ])  # fmt: skip
-def test_sentence_names_an_unsubmitted_dependency(unsubmitted: dict[str, str], message: str) -> None:
-    assert blocker(Reason.DEPENDENCY_NOT_MET, {"depends_on": "p/a, p/b", **unsubmitted}).message == message
+def test_sentence_names_the_unmet_dependencies(dependencies: list[Dependency], message: str) -> None:
+    assert blocker(Reason.DEPENDENCY_NOT_MET, dependency_numbers(dependencies)).message == message
 
 
 @pytest.mark.parametrize(("reclaimable", "missing", "message"), [

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.engine.decide import decide
 from scheduler.engine.forecast import ASSUMPTIONS, CAPACITY_FREE, Forecast, forecasts
-from scheduler.engine.model import Snapshot
+from scheduler.engine.model import Dependency, Snapshot
 from tests.engine.world import NOON, World
 
 
@@ -57,7 +57,7 @@ def test_start_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None
     [
         ({"gpus": 16}, "the workload can never start as specified"),
         ({"suspended": True}, "a user has to resume the workload"),
-        ({"depends_on": ("p/first",)}, "the workload's dependencies have to complete first"),
+        ({"after": (Dependency("p/first"),)}, "the workloads that it waits for have to end first"),
     ],
 )
 def test_explanation_without_a_start_estimate_suggests_a_remedy(

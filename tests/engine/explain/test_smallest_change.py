@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.engine.model import (
     Consolidation,
+    Dependency,
     NodeShape,
     NodeState,
     PodState,
@@ -64,13 +65,15 @@ def test_end_of_the_backoff_is_not_suggested_if_the_workload_would_not_fit() -> 
 
 
 def test_completion_of_the_only_unmet_dependency_is_suggested() -> None:
-    world = one_project(n=4).running("first", "p", "n", 4).queued("w", "p", gpus=4, depends_on=("first",))
+    world = (
+        one_project(n=4).running("first", "p", "n", 4).queued("w", "p", gpus=4, after=(Dependency("first"),))
+    )
     assert sentence(world) == would_start("first had completed")
 
 
 def test_no_change_is_suggested_for_two_unmet_dependencies() -> None:
     world = one_project(n=4).running("first", "p", "n").running("second", "p", "n")
-    assert sentence(world.queued("w", "p", depends_on=("first", "second"))) == NONE
+    assert sentence(world.queued("w", "p", after=(Dependency("first"), Dependency("second")))) == NONE
 
 
 def test_end_of_the_preemption_delay_is_suggested_if_the_workload_can_reclaim() -> None:

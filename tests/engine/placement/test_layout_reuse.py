@@ -10,6 +10,7 @@ from scheduler.engine.decide import decide, decide_with_layout
 from scheduler.engine.layout.difference import MAX_LOOKAHEAD, find_differences
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import (
+    Dependency,
     NodeState,
     PodState,
     Queue,
@@ -68,7 +69,7 @@ def edit_workload(workload: Workload, what: int, now: int) -> Workload:
         return replace(workload, pods=tuple(replace(p, state=PodState.STOPPING) for p in workload.pods[:1]))
     if what == 7:
         return replace(workload, preemption_delay=100, submitted=now)
-    return replace(workload, depends_on=("w0", "w1"))
+    return replace(workload, after=(Dependency("w0"), Dependency("w1")))
 
 
 def with_more_usage(queue: Queue) -> Queue:

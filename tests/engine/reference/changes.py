@@ -40,10 +40,10 @@ def _preemption_delay_over(document: Document, workload: Document, change: Chang
 def _workload_ended(document: Document, workload: Document, change: Change) -> None:
     document["workloads"].remove(_named(document["workloads"], change.subject))
     for other in document["workloads"]:
-        other["depends_on"] = [name for name in other.get("depends_on", ()) if name != change.subject]
+        other["after"] = [entry for entry in other.get("after", ()) if entry["workload"] != change.subject]
 
 
-_dependency_completed = _workload_ended
+_dependency_ended = _workload_ended
 
 
 def _preemptible(document: Document, workload: Document, change: Change) -> None:

@@ -145,7 +145,7 @@ def _add_odd_properties(draw: Draw, workload: Document, number: int) -> None:
     if odd == 1:
         workload["suspended"] = True
     elif odd == 2 and number:
-        workload["depends_on"] = ["w0"]
+        workload["after"] = [{"workload": "w0"}]
     elif odd == 3:
         workload["backoff_until"] = NOW + 60
     elif odd == 4:

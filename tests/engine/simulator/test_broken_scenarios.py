@@ -42,7 +42,7 @@ VALID_SCENARIO: dict[str, Any] = {
                    "started": "2025-12-31T00:30:00Z"}]},
         {"name": "b", "project": "q", "topology": {"required": "rack"},
          "groups": [{"name": "g", "need": 1, "roles": [{"name": "x", "replicas": 2, "gpu": 0.5}]}]},
-        {"name": "c", "project": "q", "depends_on": ["a"], "roles": [{"gpu": 8}]},
+        {"name": "c", "project": "q", "after": [{"workload": "a"}], "roles": [{"gpu": 8}]},
     ],
     "reservations": [{"workload": "b", "role": "x", "index": 0, "node": "n0", "devices": [1]}],
 }  # fmt: skip
@@ -124,7 +124,7 @@ def test_unmutated_scenario_is_valid() -> None:
         (("workloads", 0, "pods", 0, "devices"), [7], "workloads[0].pods[0].devices"),
         (("workloads", 0, "roles", 0, "gpu"), "two", "workloads[0].roles[0].gpu"),
         (("workloads", 1, "groups", 0, "roles", 0, "gpu"), -0.5, "workloads[1].groups[0].roles[0].gpu"),
-        (("workloads", 0, "depends_on"), ["c"], "workloads[0].depends_on"),
+        (("workloads", 0, "after"), [{"workload": "c"}], "workloads[0].after"),
         (("workloads", 2, "project"), "nobody", "workloads[2].project"),
         (("pools", 0, "fairshare", "k"), -1, "pools[0].fairshare.k"),
         (("pools", 0, "fairshare", "half_life"), 0, "pools[0].fairshare.half_life"),

@@ -79,7 +79,7 @@ def test_empty_scenario_has_one_pool_and_a_fixed_date() -> None:
         ({**FORMAT, "projects": [{"name": "p", "department": "no"}]}, "projects[0].department"),
         (work({"project": "no"}), "workloads[0].project"),
         (work({"pools": ["no"]}), "workloads[0].pools[0]"),
-        (work({"depends_on": ["no"]}), "workloads[0].depends_on[0]"),
+        (work({"after": [{"workload": "no"}]}), "workloads[0].after[0].workload"),
         (work({"roles": [{"topology": {"required": "rak"}}]}), "workloads[0].roles[0].topology.required"),
         (work({"roles": [{"gpu": 1.5}]}), "workloads[0].roles[0].gpu"),
         (work({"roles": [{"min": 2, "max": 1}]}), "workloads[0].roles[0].min"),
@@ -108,7 +108,9 @@ def test_error_names_the_offending_key(data: object, path: str) -> None:
 
 def test_circular_dependencies_are_rejected() -> None:
     line = rejection_message(
-        scenario_with_workload({"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]})
+        scenario_with_workload(
+            {"name": "a", "after": [{"workload": "b"}]}, {"name": "b", "after": [{"workload": "a"}]}
+        )
     )
     assert "is part of a dependency cycle" in line
 

@@ -60,7 +60,7 @@ def test_victim_stops_before_the_preemptor_starts_and_restarts_from_scratch() ->
 def test_backoff_doubles_with_each_eviction() -> None:
     guest = job("g", "guest", pods=[{"node": "n", "started": "2025-12-31T00:00:00Z"}])
     owners = [job(f"o{n}", runtime_seconds=1) for n in range(2)]
-    owners[1]["depends_on"] = ["o0"]
+    owners[1]["after"] = [{"workload": "o0"}]
     played = play(load(cluster(guest, *owners, cycle_seconds=1)), cycles=30)
     waits = {}
     for snapshot, _ in played.cycles:

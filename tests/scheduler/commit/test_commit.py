@@ -126,7 +126,7 @@ def test_statement_count_of_an_observation_does_not_grow_with_workloads(
     stage.submit("first")
     observe(stage.clock.now(), SpecCache())
     for number in range(5):
-        stage.submit(f"w{number}", depends_on=["first"])
+        stage.submit(f"w{number}", after=[{"workload": "first"}])
     stage.tick(2)
     with django_assert_num_queries(12):
         observe(stage.clock.now(), SpecCache())

@@ -288,8 +288,8 @@ def test_broken_runtime_does_not_block_other_pools(stage: Stage) -> None:
 
 def test_dependent_workload_starts_after_its_dependency_has_completed(stage: Stage) -> None:
     first = running(stage, "first", roles=ONE)
-    second = stage.submit("second", roles=ONE, depends_on=["first"])
-    third = stage.submit("third", roles=ONE, depends_on=["nobody"])
+    second = stage.submit("second", roles=ONE, after=[{"workload": "first"}])
+    third = stage.submit("third", roles=ONE, after=[{"workload": "nobody"}])
     stage.tick(2)
     assert stage.phase(second) == Phase.PENDING
     assert second.reason == "DependencyNotMet"
@@ -301,18 +301,17 @@ def test_dependent_workload_starts_after_its_dependency_has_completed(stage: Sta
 
 
 def test_missing_dependency_is_reported_until_it_is_submitted(stage: Stage) -> None:
-    waits = stage.submit("second", roles=ONE, depends_on=["first"])
+    waits = stage.submit("second", roles=ONE, after=[{"workload": "first"}])
     stage.tick()
     waits.refresh_from_db()
     assert waits.reason == "DependencyNotMet"
-    assert waits.message == "Waiting for vision/first to complete; vision/first has not been submitted."
+    assert waits.message == "Waiting for vision/first to complete (not submitted)."
     (blocker,) = explain(actor=stage.cast.dave, workload=waits).blockers
     assert blocker["message"] == waits.message
-    assert blocker["numbers"]["unsubmitted"] == "vision/first"
     running(stage, "first", roles=ONE)
     stage.tick()
     waits.refresh_from_db()
-    assert waits.message == "Waiting for vision/first to complete."
+    assert waits.message == "Waiting for vision/first to complete (running)."
 
 
 def test_stray_and_ended_pods_are_removed_from_the_runtime(stage: Stage) -> None:

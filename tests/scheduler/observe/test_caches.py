@@ -56,14 +56,15 @@ class Day:
         self.submitted += 1
         cast, more = self.stage.cast, {}
         if self.submitted > 1 and self.chance.random() < 0.2:
-            more["depends_on"] = [f"w{self.chance.randrange(1, self.submitted)}"]
+            more["after"] = [{"workload": f"w{self.chance.randrange(1, self.submitted)}"}]
         if self.chance.random() < 0.3:
             more["preemption_delay"] = 30
-        self.stage.submit(
-            f"w{self.submitted}", project=self.chance.choice([cast.vision, cast.speech, cast.ads]),
-            roles=self.chance.choice(SHAPES), priority=self.chance.choice([50, 60, 70]),
-            preemptible=self.chance.random() < 0.7, **more,
-        )  # fmt: skip
+        with contextlib.suppress(BerthError):  # the awaited workload may have failed
+            self.stage.submit(
+                f"w{self.submitted}", project=self.chance.choice([cast.vision, cast.speech, cast.ads]),
+                roles=self.chance.choice(SHAPES), priority=self.chance.choice([50, 60, 70]),
+                preemptible=self.chance.random() < 0.7, **more,
+            )  # fmt: skip
 
     do_submit_another = do_submit_a_third = do_submit
 

@@ -48,10 +48,10 @@ def test_document_of_another_type_is_unreadable(stage: Stage, document: object) 
 
 
 def test_workload_may_depend_on_another_with_the_same_document(stage: Stage) -> None:
-    stage.submit("first", depends_on=["second"])
-    stage.submit("second", depends_on=["second-of-all"])
+    stage.submit("first", after=[{"workload": "second"}])
+    stage.submit("second", after=[{"workload": "second-of-all"}])
     row = Workload.objects.get(name="second")
-    Workload.objects.filter(pk=row.pk).update(spec={**row.spec, "depends_on": ["second"]})
+    Workload.objects.filter(pk=row.pk).update(spec={**row.spec, "after": [{"workload": "second"}]})
     by_name = read_all(SpecCache())
     assert by_name["first"].spec is not None
     assert by_name["second"].spec is None

@@ -50,7 +50,7 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
     stage.submit("half", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5}])
     stage.submit("elastic", cast.speech, roles=[{"name": "w", "min": 1, "max": 3, "gpu": 1}])
     stage.tick(3, seconds=20)
-    stage.submit("later", depends_on=["whole"])
+    stage.submit("later", after=[{"workload": "whole"}])
     stage.submit("rank", cast.ads, roles=[{"name": "worker", "replicas": 2, "gpu": 1}], max_runtime=300)
     stage.tick(2, seconds=20)
     broken = stage.submit("broken", cast.search)

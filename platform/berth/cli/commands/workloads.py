@@ -8,9 +8,10 @@ import typer
 from berth.cli.arguments import WorkloadArgument, open_client, with_options_from
 from berth.cli.arrays import find_target, print_array
 from berth.cli.columns import event_columns, pod_columns, workload_columns
+from berth.cli.dependencies import print_dependencies
 from berth.cli.explain import format_blocker_numbers, format_expected_start, queue_lines
-from berth.cli.flags import ListOptions
 from berth.cli.following import print_listing
+from berth.cli.listing import ListOptions
 from berth.cli.output import (
     Output,
     OutputOption,
@@ -27,6 +28,7 @@ from berth.core.words import format_count
 if TYPE_CHECKING:
     from berth.cli.arrays import ArrayRow
     from berth.client import Client
+    from berth.client.models.arrays import ArrayDetail
     from berth.client.models.scheduling import Eviction
     from berth.client.models.workloads import (
         Explanation,
@@ -87,11 +89,12 @@ def describe(
         elif target.workload is not None:
             show_one(target.workload, output, lambda shown: _print_workload(client, shown))
         else:
-            show_one(selected, output, print_array)
+            show_one(selected, output, lambda shown: _print_array(client, shown))
 
 
 def _print_workload(client: "Client", workload: "WorkloadDetail") -> None:
     print_fields(_workload_fields(workload))
+    print_dependencies(client.workloads.dependencies(workload.id))
     pods = client.workloads.pods(workload.id)
     if pods:
         print_section("Pods")
@@ -100,6 +103,11 @@ def _print_workload(client: "Client", workload: "WorkloadDetail") -> None:
     if events:
         print_section("Latest events")
         print_items(events, event_columns())
+
+
+def _print_array(client: "Client", array: "ArrayDetail") -> None:
+    print_array(array)
+    print_dependencies(client.arrays.dependencies(array.id))
 
 
 def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.columns import phase_style
-from berth.cli.flags import LIVE_PHASES
+from berth.cli.listing import LIVE_PHASES
 from berth.cli.output import Column
 from berth.cli.text import format_age, now, number
 from berth.core.backports import StrEnum

@@ -11,7 +11,7 @@ from berth.client.models.arrays import (
     ArrayDryRun,
     ArraySubmission,
 )
-from berth.client.models.workloads import Workload
+from berth.client.models.workloads import Dependencies, Workload
 
 Index = int | str  # an index such as 7, or a range such as "0-99:10"
 
@@ -46,6 +46,10 @@ class AsyncArrays(AsyncResource):
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         matching = [array async for array in listed] if name else []
         return await self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
+
+    async def dependencies(self, array_id: str) -> Dependencies:
+        """Return the workloads and arrays that this one waits for, and those that wait for it."""
+        return await self._get(Dependencies, f"arrays/{array_id}/dependencies")
 
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object

@@ -14,6 +14,7 @@ from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
     Batch,
+    Dependencies,
     DryRun,
     Edit,
     Event,
@@ -109,6 +110,10 @@ class AsyncWorkloads(AsyncResource):
 
     async def delete(self, workload_id: str) -> None:
         await self._delete(f"workloads/{workload_id}")
+
+    async def dependencies(self, workload_id: str) -> Dependencies:
+        """Return the workloads and arrays that this one waits for, and those that wait for it."""
+        return await self._get(Dependencies, f"workloads/{workload_id}/dependencies")
 
     async def explain(self, workload_id: str) -> Explanation:
         return await self._get(Explanation, f"workloads/{workload_id}/explain")

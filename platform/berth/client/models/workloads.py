@@ -142,6 +142,41 @@ class Batch(Model):
     items: list[BatchItem] = []
 
 
+class Dependency(Model):
+    """Workload or array that must end first. Its state is hidden if you cannot see its project."""
+
+    project: str = ""
+    name: str
+    state: str = ""
+    """Required state."""
+    tasks: str | None = None
+    outcome: str = ""
+    id: str | None = None
+    """None if it is hidden or was not submitted."""
+    is_array: bool = False
+    phase: str | None = None
+    """Its phase or, for an array, its state now."""
+    queue_position: int | None = None
+
+
+class Dependent(Model):
+    """Workload or array that has not started, and the state that it waits for."""
+
+    project: str = ""
+    name: str
+    state: str = ""
+    tasks: str | None = None
+    id: str
+    is_array: bool = False
+    phase: str = ""
+
+
+class Dependencies(Model):
+    waits_for: list[Dependency] = []
+    awaited_by: list[Dependent] = []
+    """The first 100 that you can see, by name."""
+
+
 class WorkloadCode(Model):
     """Code that the workload was submitted with. `commit`, `branch` and `dirty` come from the submitter."""
 

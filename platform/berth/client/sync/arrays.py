@@ -10,7 +10,7 @@ from berth.client.models.arrays import (
     ArrayDryRun,
     ArraySubmission,
 )
-from berth.client.models.workloads import Workload
+from berth.client.models.workloads import Dependencies, Workload
 from berth.client.sync.resource import Resource
 from berth.client.sync.workloads import POLL_SECONDS, Document, is_id, require_unique_match, select_candidates
 
@@ -47,6 +47,10 @@ class Arrays(Resource):
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         matching = list(listed) if name else []
         return self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
+
+    def dependencies(self, array_id: str) -> Dependencies:
+        """Return the workloads and arrays that this one waits for, and those that wait for it."""
+        return self._get(Dependencies, f"arrays/{array_id}/dependencies")
 
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object

@@ -14,6 +14,7 @@ from berth.client.models.logs import LogChunk
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
     Batch,
+    Dependencies,
     DryRun,
     Edit,
     Event,
@@ -110,6 +111,10 @@ class Workloads(Resource):
 
     def delete(self, workload_id: str) -> None:
         self._delete(f"workloads/{workload_id}")
+
+    def dependencies(self, workload_id: str) -> Dependencies:
+        """Return the workloads and arrays that this one waits for, and those that wait for it."""
+        return self._get(Dependencies, f"workloads/{workload_id}/dependencies")
 
     def explain(self, workload_id: str) -> Explanation:
         return self._get(Explanation, f"workloads/{workload_id}/explain")

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from berth.core.problems import Problem, format_value, join_path, suggest
+from berth.core.spec.after import OLD_KEY, replacement_for_old_key
 from berth.core.spec.arrays import PARAMETER_MAPPING, PARAMETER_TEXT, TASK_COUNT, TASK_LIST
 from berth.core.spec.roles import ONE_LINE, WORD_LIST
 
@@ -45,6 +46,8 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
     path, kind = join_path(location), details["type"]
     context = details.get("ctx") or {}
     if kind == "extra_forbidden":
+        if location[-1] == OLD_KEY:
+            return Problem(path, "was replaced by after", "", replacement_for_old_key(details["input"]))
         return _unknown_key(path, location, root_model)
     if kind == "missing":
         return Problem(path, "missing", "", "a value")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from berth.core.images import check_pull_policy
 from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, detect_channel
+from berth.core.spec.after import check_after
 from berth.core.spec.array_rules import check_array
 from berth.core.spec.ports import check_ports
 from berth.core.spec.quantities import cpu_limit_problem, memory_limit_problem
@@ -57,10 +58,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
             "burst_after", "needs a pool to wait for and a pool to burst to", f"{len(spec.pools)} in pools",
             "two or more pools; only the last one waits for this time",
         )  # fmt: skip
-    if spec.name in spec.depends_on:
-        yield Problem(
-            "depends_on", "refers to the workload itself", format_value(spec.name), "names of other workloads"
-        )
+    yield from check_after(spec.after, name=spec.name, project=spec.project, is_array=spec.array is not None)
 
 
 def check_role(path: str, role: RoleSpec) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from berth.core.images import Image, PullPolicy
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
+from berth.core.spec.after import Dependencies
 from berth.core.spec.arrays import ArraySpec
 from berth.core.spec.code import Code
 from berth.core.spec.ports import Ports
@@ -86,7 +87,7 @@ class WorkloadSpec(Document):
     preemption_delay: Seconds | None = None
     stale_gang_grace: Annotated[Duration, Field(ge=-(10**9), le=10**9)] | None = None  # negative: disabled
     grace_period_seconds: Annotated[Duration, Field(ge=0, le=86_400)] = GRACE_DEFAULT
-    depends_on: Names = ()
+    after: Dependencies = ()
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
     topology: Topology | None = None
     roles: Roles | None = None

@@ -1,0 +1,27 @@
+"""Wording of dependencies between workloads, shared by the engine and the pages."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SHOWN = 5  # dependencies that a sentence names
+VERBS = {"completed": "complete", "failed": "fail", "any": "end"}
+PAST_VERBS = {"completed": "completed", "failed": "failed", "any": "ended"}
+
+
+class Awaited(NamedTuple):
+    """Awaited workload, the state that it must reach, and its current status as a clause or ""."""
+
+    workload: str
+    state: str
+    status: str = ""
+
+
+def describe_awaited(awaited: Sequence[Awaited]) -> str:
+    """Return a phrase such as "vision/first to complete (running) and vision/second to end"."""
+    parts = [
+        f"{each.workload} to {VERBS[each.state]}{f' ({each.status})' if each.status else ''}"
+        for each in awaited[:SHOWN]
+    ]
+    if len(awaited) > SHOWN:
+        parts.append(f"{len(awaited) - SHOWN} more")
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

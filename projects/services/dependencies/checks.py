@@ -1,0 +1,132 @@
+"""Check the `after` sections of submitted and edited documents."""
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from django.db import connection
+
+from berth.core.dependencies import VERBS
+from berth.core.problems import Problem, format_value
+from berth.core.spec import WorkloadSpec
+from berth.core.spec.after import AwaitedName
+from berth.core.spec.arrays import compress
+from projects.models import Phase, Project, Workload
+from projects.services.dependencies.cycles import DependencyGraph
+from projects.services.dependencies.resolution import Newest, Resolved, find_newest, resolve
+
+Document = tuple[Project, WorkloadSpec]
+HIDDEN_WORKLOAD = "a workload of another project"
+# Submissions with dependencies are checked one after the other, because two of them could form a cycle.
+LOCK = "SELECT pg_advisory_xact_lock(1650811491)"
+
+
+class ProjectView(Protocol):
+    """Projects as seen by one request. With locks, they cannot be deleted during the transaction."""
+
+    has_locks: bool
+
+    def load_projects(self, names: Iterable[str]) -> None: ...
+
+    def visible_project(self, name: str) -> Project | None: ...
+
+
+def check_dependencies(
+    view: ProjectView, documents: Sequence[Document], *, edited: AwaitedName | None = None
+) -> list[list[Problem]]:
+    """Return the problems of each document. Documents may refer to each other.
+
+    `edited` is the name of the stored workload that the only document replaces. A view with locks must be
+    used in the transaction that stores the documents. The number of queries does not depend on the number
+    of documents.
+    """
+    names = _awaited_names(documents)
+    if not names:
+        return [[] for _ in documents]
+    if view.has_locks:
+        with connection.cursor() as cursor:
+            cursor.execute(LOCK)
+    view.load_projects({name.project for name in names})
+    newest = find_newest(names)
+    graph = DependencyGraph.load(names, without=edited)
+    own = {AwaitedName(project.name, spec.name) for project, spec in documents}
+    problems = []
+    for project, spec in documents:
+        invalid = [*_check_document(view, project, spec, newest, own)]
+        cycle = [] if invalid else graph.add(AwaitedName(project.name, spec.name), spec)
+        if cycle:
+            path = " -> ".join(_display_name(view, name) for name in cycle)
+            invalid.append(Problem("after", "forms a cycle", path, "workloads that do not wait for this one"))
+        problems.append(invalid)
+    return problems
+
+
+def missing_dependencies(documents: Sequence[Document]) -> list[list[str]]:
+    """Return, for each document, a warning for each dependency that neither exists nor is a document."""
+    names = _awaited_names(documents)
+    existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
+    if names - existing:
+        existing |= find_newest(names).keys()
+    return [
+        [
+            f"The dependency {name} does not exist yet."
+            for name in sorted({dependency.awaited(project.name) for dependency in spec.after})
+            if name not in existing
+        ]
+        for project, spec in documents
+    ]
+
+
+def _awaited_names(documents: Sequence[Document]) -> set[AwaitedName]:
+    return {dependency.awaited(project.name) for project, spec in documents for dependency in spec.after}
+
+
+def _check_document(
+    view: ProjectView,
+    project: Project,
+    spec: WorkloadSpec,
+    newest: Mapping[AwaitedName, Newest],
+    batch: Collection[AwaitedName],
+) -> Iterator[Problem]:
+    for number, each in enumerate(resolve(project.name, spec.after, newest)):
+        path, dependency = f"after[{number}]", spec.after[number]
+        received = format_value(dependency.workload)
+        if each.awaited.project != project.name and view.visible_project(each.awaited.project) is None:
+            allowed = "a workload of this project, or of another project that you can see"
+            yield Problem(f"{path}.workload", "names a project that does not exist", received, allowed)
+        elif each.awaited in batch:
+            continue  # the new workload is not yet stored
+        elif dependency.tasks is not None:
+            yield from _check_tasks(path, spec, each)
+        elif each.is_unreachable:
+            was = "was " if each.phase == Phase.CANCELLED else ""
+            message = f"{was}{each.phase}, so it can no longer {VERBS[each.state]}"
+            states = "any" if each.phase == Phase.CANCELLED else f"{each.phase} or any"
+            allowed = f"a workload that has not ended, or state {states}"
+            yield Problem(f"{path}.workload", message, received, allowed)
+
+
+def _check_tasks(path: str, spec: WorkloadSpec, each: Resolved) -> Iterator[Problem]:
+    """Check that the awaited array has the same tasks. An array that does not exist yet is accepted."""
+    if each.newest is None or spec.array is None:
+        return
+    if not each.newest.is_array:
+        yield Problem(
+            f"{path}.tasks", "needs an array", format_value(str(each.awaited)), "the name of an array"
+        )
+        return
+    missing = set(spec.array.indexes) - _indexes(each.newest.pk)
+    if missing:
+        yield Problem(
+            f"{path}.tasks", f"refers to tasks that {each.awaited} does not have", compress(missing),
+            "an array with the same indexes",
+        )  # fmt: skip
+
+
+def _indexes(array: uuid.UUID) -> set[int]:
+    tasks = Workload.objects.filter(array=array, superseded=False).order_by()
+    return {index for index in tasks.values_list("array_index", flat=True) if index is not None}
+
+
+def _display_name(view: ProjectView, name: AwaitedName) -> str:
+    return HIDDEN_WORKLOAD if view.visible_project(name.project) is None else str(name)

@@ -1,0 +1,99 @@
+"""Find cycles among the dependencies of workloads that have not started."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from django.db.models import Q
+
+from berth.core.spec import WorkloadSpec
+from berth.core.spec.after import AwaitedName
+from berth.core.spec.array_rules import task_name
+from projects.models import ArrayState, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES
+
+
+class DependencyGraph:
+    """Names that each waiting workload or array waits for. A task stands for its array."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[AwaitedName, list[AwaitedName]] = {}
+        self._arrays: dict[AwaitedName, AwaitedName] = {}  # array of each task that is referred to
+
+    @classmethod
+    def load(
+        cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
+    ) -> "DependencyGraph":
+        """Read the live dependents, except `without`. `referred` lists names that new documents refer to."""
+        graph = cls()
+        workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
+        arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
+        columns = ("project__name", "name", "spec__after")
+        waiting, active = (
+            rows.filter(spec__has_key="after").order_by().values_list(*columns)
+            for rows in (workloads, arrays)
+        )
+        for project, name, section in waiting.union(active, all=True):
+            if (project, name) != without:
+                graph._awaited[AwaitedName(project, name)] = list(_references(project, section))
+        graph._load_tasks({*referred, *(name for names in graph._awaited.values() for name in names)})
+        return graph
+
+    def _load_tasks(self, names: Collection[AwaitedName]) -> None:
+        filters = Q()
+        for project in {name.project for name in names}:
+            own = [name.name for name in names if name.project == project]
+            filters |= Q(project__name=project, name__in=own)
+        tasks = Workload.objects.filter(filters, array__isnull=False).exclude(phase__in=ENDED_PHASES)
+        for project, name, array in tasks.order_by().values_list("project__name", "name", "array__name"):
+            self._arrays[AwaitedName(project, name)] = AwaitedName(project, array)
+
+    def add(self, name: AwaitedName, spec: WorkloadSpec) -> list[AwaitedName]:
+        """Add a document. Return the names of a cycle that it would close, and add nothing then."""
+        if spec.array is not None:
+            tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
+            self._arrays |= dict.fromkeys(tasks, name)
+        awaited = [dependency.awaited(name.project) for dependency in spec.after]
+        cycle = self._path_to(name, awaited)
+        if not cycle:
+            self._awaited[name] = awaited
+        return cycle
+
+    def _path_to(self, target: AwaitedName, starts: Iterable[AwaitedName]) -> list[AwaitedName]:
+        """Return the shortest cycle from `target` through one of `starts`, or an empty list."""
+        previous: dict[AwaitedName, AwaitedName] = {}
+        level = self._new_steps(target, starts, previous)
+        while level:
+            if target in level:
+                path = [target]
+                while (step := previous[path[-1]]) != target:
+                    path.append(step)
+                return [target, *reversed(path)]
+            level = [
+                step
+                for name in level
+                for step in self._new_steps(name, self._awaited.get(name, ()), previous)
+            ]
+        return []
+
+    def _new_steps(
+        self,
+        source: AwaitedName,
+        names: Iterable[AwaitedName],
+        previous: dict[AwaitedName, AwaitedName],
+    ) -> list[AwaitedName]:
+        steps = []
+        for name in names:
+            step = self._arrays.get(name, name)
+            if step not in previous:
+                previous[step] = source
+                steps.append(step)
+        return steps
+
+
+def _references(project: str, section: Any) -> Iterable[AwaitedName]:
+    """Yield the names in a stored `after` section, which may be invalid."""
+    for entry in section if isinstance(section, Sequence) else ():
+        reference = entry.get("workload") if isinstance(entry, Mapping) else None
+        if isinstance(reference, str):
+            other, slash, name = reference.rpartition("/")
+            yield AwaitedName(other if slash else project, name)

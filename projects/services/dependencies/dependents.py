@@ -1,0 +1,80 @@
+"""Workloads and arrays that wait for a workload or array."""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from django.db.models import Q, QuerySet
+
+from berth.core.errors import Conflict
+from projects import selectors
+from projects.actor import Actor
+from projects.models import ArrayState, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES
+
+SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Dependent:
+    """Workload or array that has not started, and the state that it waits for."""
+
+    id: uuid.UUID
+    project: str
+    name: str
+    is_array: bool
+    phase: str
+    state: str
+    tasks: str | None
+
+
+def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Dependent]:
+    """Return the visible workloads and arrays that wait for this one, at most SHOWN, by project and name."""
+    return list(islice(_dependents(owner, selectors.workloads(actor), selectors.arrays(actor)), SHOWN))
+
+
+def refuse_if_awaited(owner: Workload | WorkloadArray) -> None:
+    """Raise Conflict if a workload waits for this one, which has ended: deleting it would block the other."""
+    waiting = next(_dependents(owner, Workload.objects.all(), WorkloadArray.objects.all()), None)
+    if waiting is not None:
+        is_own = waiting.project == owner.project.name
+        shown = f"{waiting.project}/{waiting.name}" if is_own else "A workload of another project"
+        raise Conflict(f"{shown} waits for {owner.handle} and has not started. Delete {owner.name} later.")
+
+
+def _dependents(
+    owner: Workload | WorkloadArray, workloads: QuerySet[Workload], arrays: QuerySet[WorkloadArray]
+) -> Iterator[Dependent]:
+    rows = workloads.filter(_waits_for(owner), run=0).exclude(phase__in=ENDED_PHASES)
+    if isinstance(owner, WorkloadArray) or owner.array_id is None:
+        rows = rows.filter(array__isnull=True)  # an array is listed instead of its tasks
+        active = arrays.filter(_waits_for(owner), state=ArrayState.ACTIVE)
+    else:
+        active = arrays.none()
+    columns = ("pk", "project__name", "name")
+    order = ("project__name", "name", "pk")
+    for pk, project, name, phase, spec in rows.order_by(*order).values_list(*columns, "phase", "spec")[
+        :SHOWN
+    ]:
+        state, tasks = _requirement(owner, project, spec["after"])
+        yield Dependent(pk, project, name, False, phase, state, tasks)
+    for pk, project, name, phase, spec in active.order_by(*order).values_list(*columns, "state", "spec")[
+        :SHOWN
+    ]:
+        state, tasks = _requirement(owner, project, spec["after"])
+        yield Dependent(pk, project, name, True, phase, state, tasks)
+
+
+def _waits_for(owner: Workload | WorkloadArray) -> Q:
+    short = Q(project=owner.project_id, spec__after__contains=[{"workload": owner.name}])
+    return Q(spec__has_key="after") & (short | Q(spec__after__contains=[{"workload": owner.handle}]))
+
+
+def _requirement(
+    owner: Workload | WorkloadArray, project: str, section: Iterable[dict[str, str]]
+) -> tuple[str, str | None]:
+    """Return the state and `tasks` of the entry that refers to the owner."""
+    names = {owner.handle} | ({owner.name} if project == owner.project.name else set())
+    entry = next(entry for entry in section if entry["workload"] in names)
+    return entry.get("state", "completed"), entry.get("tasks")

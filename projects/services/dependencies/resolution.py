@@ -1,0 +1,100 @@
+"""The workloads and arrays that dependencies refer to, and whether they have reached the required state.
+
+A name stands for the newest workload or array that has it. A dependency is met once that one is in the
+required state. It can never be met if that one has ended in another state.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import BooleanField, Q, Value
+
+from berth.core.dependencies import VERBS
+from berth.core.spec.after import AwaitedName, Dependency
+from projects.models import Phase, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES
+
+NOT_SUBMITTED = "not submitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """Newest workload or array with a name. An array's phase is its state."""
+
+    pk: uuid.UUID
+    phase: str
+    is_array: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Dependency with the workload or array that it refers to, or None if none was submitted."""
+
+    awaited: AwaitedName
+    state: str
+    newest: Newest | None
+
+    @property
+    def phase(self) -> str | None:
+        return None if self.newest is None else self.newest.phase
+
+    @property
+    def is_met(self) -> bool:
+        return self.phase in ENDED_PHASES if self.state == "any" else self.phase == self.state
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Return whether the awaited workload has ended in another state than the required one."""
+        return self.phase in ENDED_PHASES and not self.is_met
+
+
+def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, Newest]:
+    """Return the newest workload or array with each of these names, using one query."""
+    if not names:
+        return {}
+    by_project: dict[str, list[str]] = defaultdict(list)
+    for project, name in names:
+        by_project[project].append(name)
+    filters = Q()
+    for project, own in by_project.items():
+        filters |= Q(project__name=project, name__in=own)
+    columns = ("submitted_at", "pk", "project__name", "name")
+    flag = BooleanField()
+    workloads = Workload.objects.filter(filters).order_by()
+    arrays = WorkloadArray.objects.filter(filters).order_by()
+    rows = workloads.values_list(*columns, "phase", Value(False, flag)).union(
+        arrays.values_list(*columns, "state", Value(True, flag)), all=True
+    )
+    return {
+        AwaitedName(project, name): Newest(pk, phase, is_array)
+        for _, pk, project, name, phase, is_array in rows.order_by("submitted_at", "pk")
+    }
+
+
+def resolve(
+    project: str, dependencies: Iterable[Dependency], newest: Mapping[AwaitedName, Newest]
+) -> list[Resolved]:
+    """Return the dependencies of a workload of `project`."""
+    resolved = []
+    for dependency in dependencies:
+        awaited = dependency.awaited(project)
+        resolved.append(Resolved(awaited, dependency.state, newest.get(awaited)))
+    return resolved
+
+
+def never_met_message(project: str, resolved: Collection[Resolved]) -> str | None:
+    """Return why a workload of `project` can never start, or None if its dependencies can still be met.
+
+    The phases of other projects' workloads are left out.
+    """
+    for each in resolved:
+        if each.is_unreachable:
+            if each.awaited.project != project:
+                return f"Cancelled because {each.awaited} can no longer {VERBS[each.state]}."
+            was = "was " if each.phase == Phase.CANCELLED else ""
+            return (
+                f"Cancelled because {each.awaited} {was}{each.phase} and can no longer {VERBS[each.state]}."
+            )
+    return None

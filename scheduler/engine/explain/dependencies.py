@@ -1,0 +1,21 @@
+"""Numbers of the pending reason of a workload that waits for others."""
+
+from collections.abc import Sequence
+
+from berth.core.dependencies import Awaited, describe_awaited
+from scheduler.engine.model import Dependency
+from scheduler.engine.plan import Numbers
+
+
+def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
+    """Return the numbers for at least one unmet dependency. `state` is given for a single one only."""
+    numbers: dict[str, int | float | str | None] = {
+        "after": ", ".join(dependency.workload for dependency in unmet),
+        "count": len(unmet),
+        "awaited": describe_awaited(
+            [Awaited(dependency.workload, dependency.state, dependency.status) for dependency in unmet]
+        ),
+    }
+    if len(unmet) == 1:
+        numbers["state"] = unmet[0].state
+    return numbers

@@ -1,0 +1,55 @@
+"""Cancel workloads whose dependencies can no longer be met."""
+
+import uuid
+from collections.abc import Collection
+from datetime import datetime
+
+from berth.core.spec import SpecError, parse_workload
+from berth.db.crash_points import crash_point
+from berth.db.lease import fenced_transaction
+from projects.models import Phase, Workload
+from projects.services.arrays.progress import lock_task_arrays
+from projects.services.dependencies import find_newest, never_met_message, resolve
+from projects.services.workloads.moves import Move, move_all
+from scheduler.loop.context import SchedulerContext
+
+ACTOR = "scheduler"
+REASON = "DependencyNeverMet"
+PHASES = (Phase.PENDING, Phase.RESERVED)
+
+
+def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: SchedulerContext) -> int:
+    """Cancel those workloads whose dependencies can still not be met. Return their number.
+
+    The dependencies are read again under locks, because a user may have edited `after` or submitted the
+    awaited workload again.
+    """
+    with fenced_transaction(context.held_lease):
+        lock_task_arrays(workloads)
+        rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
+        locked = list(rows.filter(pk__in=workloads, phase__in=PHASES, run=0).order_by("pk"))
+        moves = [
+            Move(row, [row.phase], Phase.CANCELLED, REASON, message, columns={"explanation": None})
+            for row, message in _never_met(locked)
+        ]
+        cancelled = move_all(moves, actor=ACTOR, now=now) if moves else []
+        crash_point("dependencies.cancelled")
+    return len(cancelled)
+
+
+def _never_met(rows: Collection[Workload]) -> list[tuple[Workload, str]]:
+    """Return the workloads with a dependency that can no longer be met, and the message for each."""
+    dependencies = []
+    for row in rows:
+        try:
+            dependencies.append((row, parse_workload(row.spec).after))
+        except SpecError:  # the reason of a workload that cannot be read is that it is misconfigured
+            continue
+    newest = find_newest(
+        {entry.awaited(row.project.name) for row, entries in dependencies for entry in entries}
+    )
+    messages = [
+        (row, never_met_message(row.project.name, resolve(row.project.name, entries, newest)))
+        for row, entries in dependencies
+    ]
+    return [(row, message) for row, message in messages if message is not None]

@@ -1,0 +1,53 @@
+"""Tests of dependencies on the command line."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from projects.models import Workload
+from tests.cast import Cast
+from tests.cli.conftest import Berth, token_of
+from tests.cli.terminal import Terminal
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_after_options_write_the_section(terminal: Terminal) -> None:
+    options = ["--after", "prepare", "--after", "data/export:any", "--after-tasks", "sweep:failed"]
+    result = terminal.run("submit", "-n", "eval", "--array", "0-3", *options, "--print", "--", "true")
+    assert yaml.safe_load(result.stdout)["after"] == [
+        {"workload": "prepare"},
+        {"workload": "data/export", "state": "any"},
+        {"workload": "sweep", "state": "failed", "tasks": "same"},
+    ]
+
+
+def test_unknown_state_is_reported_for_the_option(terminal: Terminal) -> None:
+    result = terminal.run("submit", "-n", "eval", "--after", "prepare:done", "--print", "--", "true")
+    assert result.exit_code == 2
+    assert "--after: is not an allowed value; received 'done'" in result.stderr
+    assert "'completed', 'failed' or 'any'" in result.stderr
+
+
+def test_example_in_the_guide_runs_as_it_is_written(berth: Berth, cast: Cast) -> None:
+    guide = (ROOT / "docs" / "researchers.md").read_text()
+    example = guide.partition("## Run workloads one after another")[2].split("```")[1]
+    lines = [line.partition("  #")[0] for line in example.strip().splitlines()]
+    token = token_of(cast.dave)
+    outputs = [berth(*words(line), BERTH_TOKEN=token) for line in lines]
+    assert [output.returncode for output in outputs] == [0, 0, 0, 0], outputs
+    described = outputs[-1].stdout
+    assert "Waits for" in described
+    assert "vision/prepare" in described
+    assert "Awaited by" in described
+    assert "vision/cleanup" in described
+    assert Workload.objects.get(name="cleanup").spec["after"] == [{"workload": "train", "state": "any"}]
+
+
+def words(line: str) -> list[str]:
+    program, *arguments = shlex.split(line)
+    assert program == "berth"
+    return arguments
