@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime
 
+from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from projects.elastic import autoscale, routes, weights
 from projects.elastic.moves import apply_probes
@@ -19,6 +20,17 @@ log = logging.getLogger(__name__)
 
 TRANSIENT_STATES = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING", "REMOVING")
 
+LIVE_SERVICES = compiled_once(
+    lambda: (
+        Service.objects.filter(ended_at__isnull=True)
+        .select_related("workload__project__department")
+        .order_by("pk")
+    )
+)
+SERVICE = compiled_once(
+    lambda key: Service.objects.select_related("workload__project__department").filter(pk=key)
+)
+
 
 def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
     """Run one pass. Return whether the service is still changing and needs another pass soon."""
@@ -30,7 +42,8 @@ def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
     view, any_moved = _apply_probes(service, probes, router, ports, now)
     crash_point("services.settled")
     if any_moved:
-        view = load_view(_reload(service))
+        [current] = SERVICE(service.pk)
+        view = load_view(current)
     if _comparison_is_due(service, now):
         routes.find_lost_engines(view, router, ports.fence)
         with ports.fence():
@@ -45,8 +58,7 @@ def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
 
 def live_services() -> list[Service]:
     """Return all services that have not ended or are still being cleaned up."""
-    rows = Service.objects.filter(ended_at__isnull=True).select_related("workload__project__department")
-    return list(rows.order_by("pk"))
+    return list(LIVE_SERVICES())
 
 
 def _apply_probes(
@@ -72,7 +84,3 @@ def _comparison_is_due(service: Service, now: datetime) -> bool:
 
 def _is_changing(view: View) -> bool:
     return view.request is not None or any(engine.state in TRANSIENT_STATES for engine in view.engines)
-
-
-def _reload(service: Service) -> Service:
-    return Service.objects.select_related("workload__project__department").get(pk=service.pk)

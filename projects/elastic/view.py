@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from berth.core.spec.service import ServiceSpec
+from berth.db.compiled import compiled_once
 from projects.engine.inference_engines import ProcessState
 from projects.engine.scaling import FINAL
 from projects.models import InferenceEngine, Phase, Pod, PodState, ScaleRequest, Service, Workload
@@ -14,6 +15,23 @@ from projects.models.workloads import ENDED_PHASES
 from projects.services.inference.rules import service_settings
 
 Pods = Mapping[tuple[uuid.UUID | None, int], Pod]
+
+# A pass over a service runs these queries up to three times.
+ENGINES = compiled_once(
+    lambda service: (
+        InferenceEngine.objects.filter(Q(ended_at__isnull=True) | ~Q(router_url=""), service_id=service)
+        .select_related("workload")
+        .order_by("number")
+    )
+)
+ACTIVE_REQUEST = compiled_once(
+    lambda service: ScaleRequest.objects.filter(service_id=service).exclude(status__in=FINAL).order_by()
+)
+LIVE_PODS = compiled_once(
+    lambda workloads, role: Pod.objects.filter(
+        workload_id__any=workloads, role=role, state__in=(PodState.STARTING, PodState.RUNNING)
+    ).select_related("node")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +60,18 @@ class View:
 
 def load_view(service: Service) -> View:
     """Load the view of a service in a few queries."""
-    rows = service.engines.filter(Q(ended_at__isnull=True) | ~Q(router_url="")).select_related("workload")
-    engines = list(rows.order_by("number"))
+    engines = list(ENGINES(service.pk))
     for engine in engines:
         engine.service = service
-    request = service.requests.exclude(status__in=FINAL).first()
+    request = next(iter(ACTIVE_REQUEST(service.pk)), None)
     if request is not None:
         request.service = service
     return View(service, service_settings(service.workload), engines, request, _processes(service, engines))
 
 
 def _processes(service: Service, engines: Sequence[InferenceEngine]) -> dict[uuid.UUID, Process]:
-    owners = {engine.workload_id for engine in engines if engine.workload_id}
-    live = (PodState.STARTING, PodState.RUNNING)
-    pods = Pod.objects.filter(workload_id__in=owners, role=service.role, state__in=live)
-    by_engine: Pods = {(pod.workload_id, pod.index): pod for pod in pods.select_related("node")}
+    owners = [engine.workload_id for engine in engines if engine.workload_id]
+    by_engine: Pods = {(pod.workload_id, pod.index): pod for pod in LIVE_PODS(owners, service.role)}
     return {engine.pk: _process(engine, by_engine) for engine in engines}
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, NotFound
 from berth.core.problems import Problem
+from berth.db.compiled import compiled_once
 from berth.db.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
@@ -31,6 +32,13 @@ from projects.services.inference.rules import (
 )
 
 SERVICE_LOOP = "services"
+LOCKED_SERVICE = compiled_once(
+    lambda key: (
+        Service.objects.select_for_update(of=("self",))
+        .select_related("workload__project__department")
+        .filter(pk=key)
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +53,7 @@ class AcceptedRequest:
 
 def lock_service(service: Service) -> Service:
     """Lock the service's row, which serializes all changes to its engines. Raises NotFound."""
-    rows = Service.objects.select_for_update(of=("self",)).select_related("workload__project__department")
-    row = rows.filter(pk=service.pk).first()
+    row = next(iter(LOCKED_SERVICE(service.pk)), None)
     if row is None:
         raise NotFound("This service was deleted.")
     return row
