@@ -3,12 +3,14 @@
 import re
 from typing import Any
 
+import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import get_resolver
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
+from berth.client import generate, model_generator
 from berth.server.api.requests import Body
 from berth.server.api.responses import ResponseModel
 
@@ -29,6 +31,20 @@ def test_every_operation_has_a_summary_and_a_unique_id(openapi_description: dict
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all(operation["summary"] for operation in operations)
     assert all("default" in operation["responses"] for operation in operations)
+
+
+def test_models_of_the_client_match_the_description(
+    openapi_description: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Update the models with `python -m berth.client.generate`."""
+    components = openapi_description["components"]["schemas"]
+    monkeypatch.setattr(model_generator, "read_components", lambda: components)
+    current = {
+        file.name: file.read_text()
+        for file in (generate.FOLDER / "models").glob("*.py")
+        if file.name not in model_generator.HAND_WRITTEN
+    }
+    assert current == generate.generate_models()
 
 
 def test_fake_providers_and_runtimes_are_not_listed(openapi_description: dict[str, Any]) -> None:

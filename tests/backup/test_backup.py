@@ -1,18 +1,24 @@
 """Tests for backup and restore."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from berth.server.backup import archive
 from berth.server.backup.errors import BackupError
 from berth.server.backup.take import take_backup
 from tests import factories
 from tests.backup.conftest import Berth, contents
+from tests.backup.test_refusals import current_migrations, write_backup
 from tests.cast import make_cast
 
 pytestmark = pytest.mark.timeout(600)  # seconds; a restore starts a dozen processes
+
+
+KEYS = ("secret_key", "webhook_secret")
 
 
 @pytest.fixture
@@ -33,18 +39,24 @@ def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
 
 
 def test_restored_database_equals_the_original_and_is_replaced_only_with_force(
-    admin: Berth, backup_file: Path, database_url: str, empty_url: str
+    admin: Berth, backup_file: Path, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:
-    """The open transaction neither blocked the backup nor is part of it."""
+    """The open transaction neither blocked the backup nor is part of it.
+
+    Keys are included on request and never overwritten. A restore that fails is rolled back.
+    """
     assert oct(backup_file.stat().st_mode & 0o777) == "0o600"
     assert [path.name for path in backup_file.parent.iterdir() if "backup" in path.name] == [backup_file.name]
-    done = admin("restore", str(backup_file), url=empty_url)
+    with_keys = backup_with_keys(admin, tmp_path, backup_file)
+    done = admin("restore", str(with_keys), url=empty_url, home="fresh")
     assert done.returncode == 0, done.stderr
     original = contents(database_url)
     assert contents(empty_url) == original
     assert original["scheduler_eviction"][0] == 1
     with psycopg.connect(empty_url) as connection, pytest.raises(psycopg.errors.RestrictViolation):
         connection.execute("DELETE FROM scheduler_eviction")  # the triggers are restored, too
+    assert_keys_are_restored(done, tmp_path)
+
     with psycopg.connect(empty_url) as connection:
         connection.execute("UPDATE projects_project SET title = 'changed meanwhile'")
         connection.execute("CREATE TABLE unrelated_table (id int)")
@@ -53,40 +65,50 @@ def test_restored_database_equals_the_original_and_is_replaced_only_with_force(
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("berth: this database is not empty (")
     assert "--force" in refused.stderr
-    assert contents(empty_url) == changed
     without_confirmation = admin("restore", str(backup_file), "--force", url=empty_url)
     assert without_confirmation.returncode == 2
     assert "--yes" in without_confirmation.stderr
-    assert admin("restore", str(backup_file), "--force", "--yes", url=empty_url).returncode == 0
-    assert contents(empty_url) == original
+    failed = admin("restore", str(truncated_copy(backup_file, tmp_path)), "--force", "--yes", url=empty_url)
+    assert (failed.returncode, len(failed.stderr.splitlines())) == (1, 1), failed.stderr
+    assert failed.stderr.startswith("berth: nothing was restored: ")
+    assert contents(empty_url) == changed
 
-
-def test_encryption_keys_are_backed_up_on_request_and_never_overwritten(
-    admin: Berth, backup_file: Path, empty_url: str, tmp_path: Path
-) -> None:
-    keys = ("secret_key", "webhook_secret")
-    with_keys = tmp_path / "with-keys.backup"
-    assert admin("backup", str(with_keys), "--with-keys").returncode == 0
-    manifest = json.loads(admin("verify", str(with_keys), "-o", "json").stdout)
-    assert manifest["files"] == list(keys)
-    for name in keys:
-        secret = (tmp_path / "home" / name).read_bytes()
-        assert secret in with_keys.read_bytes()
-        assert secret not in backup_file.read_bytes()
-
-    fresh = admin("restore", str(with_keys), url=empty_url, home="fresh")
-    assert "restored to BERTH_HOME: secret_key, webhook_secret" in fresh.stderr
-    assert "the secret key differs" not in fresh.stderr
-    for name in keys:
-        assert (tmp_path / "fresh" / name).read_bytes() == (tmp_path / "home" / name).read_bytes()
-        assert oct((tmp_path / "fresh" / name).stat().st_mode & 0o777) == "0o600"
-
-    for name in keys:
+    for name in KEYS:
         (tmp_path / "fresh" / name).write_text("another\n")
     other = admin("restore", str(with_keys), "--force", "--yes", url=empty_url, home="fresh")
+    assert other.returncode == 0, other.stderr
+    assert contents(empty_url) == original
     assert "not changed in BERTH_HOME: secret_key, webhook_secret" in other.stderr
     assert "the secret key differs from the backup's key" in other.stderr
     assert (tmp_path / "fresh" / "secret_key").read_text() == "another\n"
+
+
+def backup_with_keys(admin: Berth, tmp_path: Path, without_keys: Path) -> Path:
+    with_keys = tmp_path / "with-keys.backup"
+    assert admin("backup", str(with_keys), "--with-keys").returncode == 0
+    manifest = json.loads(admin("verify", str(with_keys), "-o", "json").stdout)
+    assert manifest["files"] == list(KEYS)
+    for name in KEYS:
+        secret = (tmp_path / "home" / name).read_bytes()
+        assert secret in with_keys.read_bytes()
+        assert secret not in without_keys.read_bytes()
+    return with_keys
+
+
+def assert_keys_are_restored(done: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
+    assert "restored to BERTH_HOME: secret_key, webhook_secret" in done.stderr
+    assert "the secret key differs" not in done.stderr
+    for name in KEYS:
+        assert (tmp_path / "fresh" / name).read_bytes() == (tmp_path / "home" / name).read_bytes()
+        assert oct((tmp_path / "fresh" / name).stat().st_mode & 0o777) == "0o600"
+
+
+def truncated_copy(file: Path, tmp_path: Path) -> Path:
+    """Return a backup that ends early. Its checksum matches, so a restore starts in the database."""
+    with archive.open_archive(file) as backup:
+        content = backup.dump().read()
+    half = content[: len(content) * 3 // 4]
+    return write_backup(tmp_path, half, migrations=current_migrations())
 
 
 def test_failed_backup_prints_a_one_line_error(admin: Berth, empty_url: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from berth.server.backup import archive, restore
 from berth.server.backup.errors import BackupError
 from berth.server.backup.manifest import Manifest
-from tests.backup.conftest import Berth, contents
+from tests.backup.conftest import contents
 
 MANIFEST = Manifest(
     made_at="2026-01-01T00:00:00+00:00", version="9.9", server=180_004, migrations=(), size=0,
@@ -117,20 +117,3 @@ def test_restore_is_rejected_while_berth_runs(tmp_path: Path) -> None:
         assert restore_error(write_backup(tmp_path, b"", migrations=current_migrations())).endswith(
             ": stop it first"
         )
-
-
-def test_truncated_dump_is_rolled_back(
-    admin: Berth, database_url: str, empty_url: str, tmp_path: Path
-) -> None:
-    """The checksum matches, so the restore starts in the database and is rolled back."""
-    file = tmp_path / "berth.backup"
-    assert admin("backup", str(file)).returncode == 0
-    assert admin("restore", str(file), url=empty_url).returncode == 0
-    before = contents(empty_url)
-    with archive.open_archive(file) as backup:
-        content = backup.dump().read()
-    half = write_backup(tmp_path, content[: len(content) * 3 // 4], migrations=current_migrations())
-    done = admin("restore", str(half), "--force", "--yes", url=empty_url)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    assert done.stderr.startswith("berth: nothing was restored: ")
-    assert contents(empty_url) == before

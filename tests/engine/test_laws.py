@@ -49,19 +49,19 @@ def load_snapshot(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
     return snapshot, decide(snapshot)
 
 
-@on_random_clusters(50)
+@on_random_clusters(25)
 @given(document=clusters())
 def test_plan_satisfies_every_invariant(document: dict[str, Any]) -> None:
     assert broken_laws(*load_snapshot(document)) == []
 
 
-@on_random_clusters(30)
+@on_random_clusters(15)
 @given(document=clusters(time_based=True))
 def test_time_based_plan_satisfies_every_invariant(document: dict[str, Any]) -> None:
     assert broken_laws(*load_snapshot(document)) == []
 
 
-@on_random_clusters(30)
+@on_random_clusters(15)
 @given(document=clusters(), order=st.randoms(use_true_random=False))
 def test_plan_does_not_depend_on_the_order_of_snapshot_entries(document: dict[str, Any], order: Any) -> None:
     snapshot, plan = load_snapshot(document)
@@ -74,7 +74,7 @@ def test_plan_does_not_depend_on_the_order_of_snapshot_entries(document: dict[st
     assert decide(replace(snapshot, **shuffled)) == plan
 
 
-@on_random_clusters(20)
+@on_random_clusters(10)
 @given(document=clusters())
 def test_only_the_order_of_node_names_affects_the_plan(document: dict[str, Any]) -> None:
     _, plan = load_snapshot(document)
@@ -89,7 +89,7 @@ def test_only_the_order_of_node_names_affects_the_plan(document: dict[str, Any])
     assert [[(s.workload, s.role, s.index, s.node) for s in b.steps] for b in again.bundles] == steps
 
 
-@on_random_clusters(30)
+@on_random_clusters(15)
 @given(document=clusters(quiet=True))
 def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) -> None:
     snapshot, plan = load_snapshot(document)
@@ -98,7 +98,7 @@ def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) 
     assert decide(world.snapshot()).bundles == ()
 
 
-@on_random_clusters(30)
+@on_random_clusters(15)
 @given(document=clusters(quiet=True, time_based=True))
 def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
     """Turns change only with time, not with current allocations."""
@@ -109,7 +109,7 @@ def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str
 
 
 @pytest.mark.shows("PAD-32")
-@on_random_clusters(20)
+@on_random_clusters(10)
 @given(document=clusters(quiet=True), limit=st.sampled_from([300, 500, 800]))
 def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
     snapshot, plan = load_snapshot(document)
@@ -123,7 +123,7 @@ def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any
     assert decide(world.snapshot()).bundles == ()
 
 
-@on_random_clusters(8)
+@on_random_clusters(4)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_evictions_in_an_unchanged_cluster_stop(document: dict[str, Any]) -> None:
     """Workloads do not keep evicting each other: after a while, there are no more evictions."""
@@ -137,7 +137,7 @@ def test_evictions_in_an_unchanged_cluster_stop(document: dict[str, Any]) -> Non
     assert evictions[-10:] == [0] * 10
 
 
-@on_random_clusters(30)
+@on_random_clusters(15)
 @given(document=clusters())
 def test_stored_cycle_replays_to_the_same_plan(document: dict[str, Any]) -> None:
     snapshot, plan = load_snapshot(document)
@@ -145,7 +145,7 @@ def test_stored_cycle_replays_to_the_same_plan(document: dict[str, Any]) -> None
     assert load(snapshot_to_scenario(snapshot)).snapshot == snapshot
 
 
-@on_random_clusters(20)
+@on_random_clusters(10)
 @given(document=clusters())
 def test_decide_does_not_change_the_snapshot(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
@@ -171,7 +171,7 @@ def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
     )
 
 
-@on_random_clusters(30)
+@on_random_clusters(15)
 @given(document=st.one_of(clusters(), clusters(time_based=True)))
 def test_fair_shares_equal_the_reference_calculation(document: dict[str, Any]) -> None:
     snapshot, plan = load_snapshot(document)
@@ -224,7 +224,7 @@ claims = st.builds(
 )
 
 
-@on_random_clusters(50)
+@on_random_clusters(25)
 @given(
     drawn=st.lists(claims, min_size=1, max_size=4),
     total=st.integers(0, 20).map(lambda n: n * 500),
@@ -247,7 +247,7 @@ def test_higher_weight_rank_or_quota_never_lowers_a_fair_share(
     assert fair_shares(total, [improved, *claimants[1:]], unit=MILLI, k=k)[first.name] >= before
 
 
-@on_random_clusters(50)
+@on_random_clusters(25)
 @given(drawn=st.lists(claims, min_size=1, max_size=4), total=st.integers(0, 20).map(lambda n: n * 500))
 def test_fair_shares_sum_to_the_capacity_if_demand_is_sufficient(drawn: list[Claimant], total: int) -> None:
     claimants = [

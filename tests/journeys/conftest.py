@@ -77,9 +77,17 @@ def berth(installing: InstallContext) -> Iterator[Installation]:
 
 
 @pytest.fixture(scope="package")
-def shared_berth(installing: InstallContext) -> Iterator[Installation]:
+def workspaces() -> Iterator[Path]:
+    """Return the directory of the shared installation's workspaces."""
+    with tempfile.TemporaryDirectory(prefix="berth-workspaces-") as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+@pytest.fixture(scope="package")
+def shared_berth(installing: InstallContext, workspaces: Path) -> Iterator[Installation]:
     """Run an installation shared by all journeys that end their own workloads and change no quotas."""
-    with installing() as installation:
+    with installing(BERTH_WORKSPACE_ROOT=str(workspaces)) as installation:
         yield installation
 
 

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from berth.db.embedded import EmbeddedCluster
-from tests.journeys.command import sign_in
+from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, Visitor, until
 
 # Saves its work on SIGTERM, as a trainer does.
@@ -43,9 +43,15 @@ def berth() -> Iterator[Installation]:
 
 
 @pytest.fixture(scope="module")
-def _pods(berth: Installation) -> None:
+def dave(berth: Installation) -> Terminal:
+    """Sign in as a member of one project."""
+    berth.running()
+    return sign_in(berth, "dave", berth.home.parent / "dave")
+
+
+@pytest.fixture(scope="module")
+def _pods(dave: Terminal) -> None:
     """Start two pods of a workload that runs until a stop request, even if Berth restarts."""
-    dave = sign_in(berth, "dave", berth.home.parent / "dave")
     dave.berth(
         "submit", "-n", "work", "-p", "vision", "--replicas", "2", "--gpu", "1", "--cpu", "0.1",
         "--memory", "64", "--grace", "20s", "--", "sh", "-c", SAVE_ON_SIGTERM,
@@ -70,6 +76,14 @@ def test_first_start_prints_its_address_and_the_admin_can_sign_in(berth: Install
     assert status == 200
     assert "/admin/logout/" in page
     assert ("Warning: " in berth.output) == (shutil.which("bwrap") is None), "pods are isolated"
+
+
+def test_workload_without_gpus_starts_in_a_pool_that_has_no_nodes(dave: Terminal) -> None:
+    assert not dave.json("node", "list")
+    dave.berth("submit", "-n", "no-gpu", "--gpu", "0", "--shell", "echo done")
+    client = dave.client()
+    until(lambda: client.workloads.find("no-gpu").phase == "completed", 300)
+    assert len(dave.json("node", "list")) == 1
 
 
 def test_metrics_require_the_token_in_the_home_directory(berth: Installation) -> None:

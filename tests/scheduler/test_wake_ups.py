@@ -24,7 +24,7 @@ from tests.second_connection import run_on_second_connection
 LONGEST_PAUSE = 10 * QUIET_SECONDS  # a longer pause is a sleep until a timed tick
 MAX_ROUNDS = 1_000_000  # rounds are repeated without a pause while a retry is due in some milliseconds
 MIN_STATEMENTS, MAX_STATEMENTS = 40, 240  # bounds on the statements until the scheduler rests
-STRIDE = 12
+STRIDE = 24
 ONE_GPU = [{"name": "worker", "replicas": 1, "gpu": 1}]
 ALL_GPUS = [{"name": "worker", "replicas": 4, "gpu": 1}]
 

@@ -13,7 +13,7 @@ from berth.db import lease
 from berth.db.lease import HeldLease, fenced_transaction
 from pools.runtimes.base import PodCause
 from projects.elastic.ports import Ports
-from projects.elastic.step import run_pass
+from projects.elastic.step import live_services, run_pass
 from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 from projects.services import workloads
 from projects.services.inference import requests
@@ -160,12 +160,8 @@ class ServiceStage:
             return False
 
     def step_services(self) -> None:
-        for service in self.running_services():
+        for service in live_services():
             run_pass(service, self.ports, self.stage.clock.now())
-
-    def running_services(self) -> list[Service]:
-        rows = Service.objects.filter(ended_at__isnull=True).select_related("workload__project__department")
-        return list(rows.order_by("pk"))
 
     def sync_engines(self) -> None:
         """Start and stop simulated engines so that an engine responds wherever a pod runs."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from projects.elastic.step import live_services
 from projects.models import InferenceEngine, ScaleRequest
 from projects.services import workloads
 from tests.api.conftest import Caller
@@ -32,42 +33,37 @@ def test_scale_in_removes_newest_engines_and_their_workloads(stage: ServiceStage
     stage.assert_no_orphans()
 
 
-@pytest.mark.shows("RLX-09", "RLX-50")
-def test_engine_drains_before_it_is_removed(stage: ServiceStage) -> None:
-    service = scaled_out_service(stage, 3)
-    last = InferenceEngine.objects.get(service=service, number=2).url
-    stage.engines.run(last, 5)
-    request = stage.scale_in(service, num_replicas=2)
+@pytest.mark.shows("RLX-09", "RLX-45", "RLX-50", "RLX-54")
+def test_engine_drains_before_its_removal_unless_it_is_forced_or_times_out(stage: ServiceStage) -> None:
+    service = scaled_out_service(stage, 5, scale_in_drain_timeout=20)
+    drained, slow, forced = (InferenceEngine.objects.get(service=service, number=n).url for n in (4, 3, 2))
+
+    stage.engines.run(drained, 5)
+    request = stage.scale_in(service, num_replicas=4)
     stage.tick(8)
     assert stage.reload(request).status == "DRAINING"
-    assert last not in stage.routed(), "the engine gets no new requests"
-    stage.engines.run(last, 0)
+    assert drained not in stage.routed(), "the engine gets no new requests"
+    stage.engines.run(drained, 0)
     assert stage.finish(request).status == "COMPLETED"
     assert stage.engines.count("abort") == 0
 
-
-@pytest.mark.shows("RLX-54")
-def test_running_requests_are_aborted_after_the_drain_timeout(stage: ServiceStage) -> None:
-    service = scaled_out_service(stage, 3, scale_in_drain_timeout=20)
-    stage.engines.run(InferenceEngine.objects.get(service=service, number=2).url, 5)
-    request = stage.scale_in(service, num_replicas=2)
+    stage.engines.run(slow, 5)
+    request = stage.scale_in(service, num_replicas=3)
     stage.tick(10, seconds=1)
     assert stage.reload(request).status == "DRAINING"
     assert stage.finish(request, seconds=4).status == "COMPLETED"
     assert stage.engines.count("abort") == 1
 
-
-@pytest.mark.shows("RLX-45")
-def test_forced_scale_in_does_not_drain(stage: ServiceStage) -> None:
-    service = scaled_out_service(stage, 3)
-    stage.engines.run(InferenceEngine.objects.get(service=service, number=2).url, 5)
+    stage.engines.run(forced, 5)
     request = stage.finish(stage.scale_in(service, num_replicas=2, force=True))
     assert (request.status, stage.statuses(request)) == ("COMPLETED", STATUSES)
     assert (request.ended_at - request.created_at).total_seconds() < 10  # type: ignore[operator]
 
 
-@pytest.mark.shows("RLX-42", "RLX-46", "RLX-58")
-def test_dry_run_lists_engines_and_changes_nothing(stage: ServiceStage, dave: Caller) -> None:
+@pytest.mark.shows("RLX-10", "RLX-42", "RLX-44", "RLX-46", "RLX-58")
+def test_dry_run_changes_nothing_and_given_urls_are_removed_except_initial_engines(
+    stage: ServiceStage, dave: Caller
+) -> None:
     service = scaled_out_service(stage)
     body = {"num_replicas": 2, "dry_run": True}
     answer = dave.post("services/chat/scale_in", body).json()
@@ -77,42 +73,12 @@ def test_dry_run_lists_engines_and_changes_nothing(stage: ServiceStage, dave: Ca
     assert stage.states(service) == ["ACTIVE"] * 4
     assert dave.post("services/chat/scale_in", {"num_replicas": 4}).json()["status"] == "NOOP"
 
-
-@pytest.mark.shows("RLX-10", "RLX-44")
-def test_scale_in_by_url_removes_the_given_engines_and_rejects_initial_ones(
-    stage: ServiceStage, dave: Caller
-) -> None:
-    service = scaled_out_service(stage)
     first, third = (InferenceEngine.objects.get(service=service, number=n).url for n in (0, 2))
     refused = dave.post("services/chat/scale_in", {"engine_urls": [first]})
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (400, "engine_urls[0]")
     answer = dave.post("services/chat/scale_in", {"engine_urls": [third]}).json()
     stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "REMOVED", "ACTIVE"]
-
-
-@pytest.mark.shows("RLX-53")
-def test_scale_in_waits_for_weight_updates(stage: ServiceStage, dave: Caller) -> None:
-    service = scaled_out_service(stage, 3)
-    assert dave.post("services/chat/weights", {"updating": True}).json()["updating"] is True
-    late = stage.finish(stage.scale_in(service, num_replicas=2, timeout_secs=20), seconds=5)
-    assert (late.status, stage.states(service)) == ("FAILED", ["ACTIVE"] * 3)
-    request = stage.scale_in(service, num_replicas=2)
-    stage.tick(3)
-    assert stage.reload(request).status == "PENDING"
-    dave.post("services/chat/weights", {"updating": False})
-    assert stage.finish(request).status == "COMPLETED"
-
-
-@pytest.mark.shows("RLX-41")
-def test_scale_in_fails_while_the_router_is_down(stage: ServiceStage) -> None:
-    service = scaled_out_service(stage, 3)
-    stage.router.always("mark_unhealthy", Fail(message="it is down"))
-    stage.router.always("workers", Fail(message="it is down"))
-    request = stage.finish(stage.scale_in(service, num_replicas=2, timeout_secs=20), seconds=5)
-    assert (request.status, request.failure) == ("FAILED", "router")
-    assert [one["engine_id"] for one in request.failed_engines] == ["engine_2"]
-    assert stage.states(service) == ["ACTIVE"] * 3
 
 
 @pytest.mark.shows("RLX-51", "RLX-52", "RLX-55")
@@ -128,6 +94,33 @@ def test_partial_scale_in_names_the_engines_that_failed(stage: ServiceStage) -> 
     stage.router.always("mark_unhealthy", None, engine=stuck.url)
     assert stage.finish(stage.scale_in(service, num_replicas=2)).status == "COMPLETED"
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "REMOVED", "REMOVED"]
+
+
+@pytest.mark.shows("RLX-41", "RLX-53")
+def test_scale_in_waits_for_weight_updates_and_fails_while_the_router_is_down(
+    stage: ServiceStage, dave: Caller
+) -> None:
+    service = scaled_out_service(stage, 3)
+    assert dave.post("services/chat/weights", {"updating": True}).json()["updating"] is True
+    late = stage.finish(stage.scale_in(service, num_replicas=2, timeout_secs=20), seconds=5)
+    assert (late.status, stage.states(service)) == ("FAILED", ["ACTIVE"] * 3)
+
+    dave.post("services/chat/weights", {"updating": False})
+    for call in ("mark_unhealthy", "workers"):
+        stage.router.always(call, Fail(message="it is down"))
+    request = stage.finish(stage.scale_in(service, num_replicas=2, timeout_secs=20), seconds=5)
+    assert (request.status, request.failure) == ("FAILED", "router")
+    assert [one["engine_id"] for one in request.failed_engines] == ["engine_2"]
+    assert stage.states(service) == ["ACTIVE"] * 3
+
+    for call in ("mark_unhealthy", "workers"):
+        stage.router.always(call, None)
+    dave.post("services/chat/weights", {"updating": True})
+    request = stage.scale_in(service, num_replicas=2)
+    stage.tick(3)
+    assert stage.reload(request).status == "PENDING"
+    dave.post("services/chat/weights", {"updating": False})
+    assert stage.finish(request).status == "COMPLETED"
 
 
 @pytest.mark.heavy
@@ -147,7 +140,7 @@ def test_router_entry_is_removed_once_the_router_is_reachable_again(stage: Servi
 def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
     service = scaled_out_service(stage, 3)
     workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
-    stage.until(lambda: not stage.running_services())
+    stage.until(lambda: not live_services())
     assert stage.states(service) == ["REMOVED"] * 3
     assert not stage.router.registered
     assert not stage.stage.runtime.running()
@@ -158,6 +151,6 @@ def test_service_ends_even_if_its_router_stays_unreachable(stage: ServiceStage) 
     stage.router.always("unregister", Fail(message="it is gone"))
     workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
     stage.tick(10, seconds=10)
-    assert (stage.states(service), len(stage.running_services())) == (["REMOVED"], 1)
+    assert (stage.states(service), len(live_services())) == (["REMOVED"], 1)
     stage.tick(2, seconds=3600)
-    assert not stage.running_services()
+    assert not live_services()

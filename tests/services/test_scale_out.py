@@ -8,10 +8,12 @@ from tests.services.stage import ServiceStage
 ALL_STATUSES = ["PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"]
 
 
-@pytest.mark.shows("RLX-03", "RLX-11", "RLX-14", "RLX-31")
+@pytest.mark.shows("RLX-03", "RLX-05", "RLX-11", "RLX-14", "RLX-19", "RLX-31")
 def test_scale_out_passes_through_every_status_until_its_engines_serve(stage: ServiceStage) -> None:
     service = stage.serve(engines=2)
-    request = stage.finish(stage.scale_out(service, num_replicas=4))
+    request = stage.scale_out(service, num_replicas=4)
+    assert (request.status, stage.states(service)) == ("PENDING", ["ACTIVE"] * 2)
+    request = stage.finish(request)
     assert (request.status, stage.statuses(request)) == ("ACTIVE", ALL_STATUSES)
     assert stage.states(service) == ["ACTIVE"] * 4
     assert stage.routed() == sorted(engine.url for engine in stage.live(service))
@@ -19,27 +21,14 @@ def test_scale_out_passes_through_every_status_until_its_engines_serve(stage: Se
     stage.assert_no_orphans()
 
 
-@pytest.mark.shows("RLX-05", "RLX-19")
-def test_scale_out_request_is_accepted_before_it_starts(stage: ServiceStage) -> None:
-    service = stage.serve()
-    request = stage.scale_out(service, num_replicas=2)
-    assert (request.status, stage.states(service)) == ("PENDING", ["ACTIVE"])
-
-
-def test_scale_out_keeps_status_creating_while_engines_are_pending(stage: ServiceStage) -> None:
-    service = stage.serve(engines=7)
-    request = stage.scale_out(service, num_replicas=10)
-    stage.tick(5)
-    waiting = [child for child in stage.children() if child.phase == Phase.PENDING]
-    assert stage.reload(request).status == "CREATING"
-    assert len(waiting) == 2
-    assert {child.reason for child in waiting} == {"OverFairShare"}
-
-
 @pytest.mark.shows("RLX-12", "RLX-18", "RLX-38", "RLX-40")
-def test_timed_out_scale_out_is_rolled_back(stage: ServiceStage) -> None:
+def test_scale_out_is_rolled_back_if_its_engines_stay_pending_until_its_timeout(stage: ServiceStage) -> None:
     service = stage.serve(engines=7, scale_out_timeout=60)
-    request = stage.finish(stage.scale_out(service, num_replicas=9), seconds=5)
+    request = stage.scale_out(service, num_replicas=9)
+    stage.tick(5)
+    [waiting] = [child for child in stage.children() if child.phase == Phase.PENDING]
+    assert (stage.reload(request).status, waiting.reason) == ("CREATING", "OverFairShare")
+    request = stage.finish(request, seconds=5)
     assert (request.status, request.failure) == ("FAILED", "provision")
     assert "Timed out: engine_8 is still CREATING" in request.error_message
     assert stage.states(service) == ["ACTIVE"] * 7 + ["REMOVED"] * 2
@@ -74,11 +63,15 @@ def test_engine_that_exits_while_starting_fails_the_request(stage: ServiceStage)
 
 
 @pytest.mark.shows("RLX-12")
-def test_engine_that_never_becomes_healthy_fails_the_request(stage: ServiceStage) -> None:
+def test_scale_out_fails_if_an_engine_stays_unhealthy_or_the_router_rejects_it(stage: ServiceStage) -> None:
     service = stage.serve(scale_out_timeout=30)
     stage.answers = False
     request = stage.finish(stage.scale_out(service, num_replicas=2), seconds=5)
     assert (request.status, request.failure) == ("FAILED", "health")
+    stage.answers = True
+    stage.refuse_registrations()
+    request = stage.finish(stage.scale_out(service, num_replicas=2), seconds=5)
+    assert (request.status, request.failure) == ("FAILED", "router")
 
 
 CANCELLED_IN = [
@@ -108,14 +101,6 @@ def test_scale_out_can_be_cancelled_in_every_status_before_active(stage: Service
     stage.assert_no_orphans()
 
 
-@pytest.mark.shows("RLX-12")
-def test_scale_out_fails_if_the_router_rejects_the_engine(stage: ServiceStage) -> None:
-    service = stage.serve(scale_out_timeout=30)
-    stage.refuse_registrations()
-    request = stage.finish(stage.scale_out(service, num_replicas=2), seconds=5)
-    assert (request.status, request.failure) == ("FAILED", "router")
-
-
 def test_engine_that_loses_its_node_restarts_and_is_routed_again(
     stage: ServiceStage,
 ) -> None:
@@ -131,16 +116,14 @@ def test_engine_that_loses_its_node_restarts_and_is_routed_again(
     stage.assert_no_orphans()
 
 
-def test_restarted_router_gets_all_engines_again(stage: ServiceStage) -> None:
+def test_restarted_router_gets_all_engines_again_and_no_request_reaches_an_unhealthy_engine(
+    stage: ServiceStage,
+) -> None:
     service = stage.serve(engines=2)
     for engine in stage.live(service):
         stage.router.forget(engine.url)
     stage.tick(4, seconds=3)
     assert stage.routed() == sorted(engine.url for engine in stage.live(service))
-
-
-def test_unhealthy_engine_receives_no_requests_until_it_recovers(stage: ServiceStage) -> None:
-    service = stage.serve(engines=2)
     unhealthy = stage.live(service)[0].url
     stage.engines.make_unhealthy(unhealthy)
     stage.tick(5, seconds=6)

@@ -11,8 +11,10 @@ from tests.services.stage import ServiceStage, document
 EXTERNAL_ENGINES = ("http://198.51.100.10:30000", "http://198.51.100.11:30000")
 
 
-@pytest.mark.shows("RLX-15", "RLX-16", "RLX-19", "RLX-20", "RLX-47", "RLX-61")
-def test_scale_out_from_four_to_eight_engines_is_reported(stage: ServiceStage, dave: Caller) -> None:
+@pytest.mark.shows("RLX-15", "RLX-16", "RLX-19", "RLX-20", "RLX-22", "RLX-47", "RLX-61")
+def test_scale_out_from_four_to_eight_engines_is_reported_and_listed(
+    stage: ServiceStage, dave: Caller
+) -> None:
     service = stage.serve(engines=4)
     answer = dave.post("services/chat/scale_out", {"num_replicas": 8, "timeout_secs": 300})
     accepted = answer.json()
@@ -35,13 +37,27 @@ def test_scale_out_from_four_to_eight_engines_is_reported(stage: ServiceStage, d
     assert dave.get("services/chat/engines").json()["total_engines"] == 8
     assert stage.states(service) == ["ACTIVE"] * 8
 
+    def listed(**query: str) -> list[str]:
+        return [one["status"] for one in dave.get("services/chat/scale_out", **query).json()["items"]]
+
+    dave.post("services/chat/scale_out", {"num_replicas": 9})
+    assert listed() == ["PENDING", "ACTIVE"]
+    assert listed(status="ACTIVE") == ["ACTIVE"]
+    assert listed(status="ACTIVE", model_name="default") == ["ACTIVE"]
+    assert listed(model_name="other") == []
+    assert dave.get("services/chat/scale_out", status="SLEEPING").status_code == 400
+
 
 @pytest.mark.shows("RLX-06", "RLX-07", "RLX-26", "RLX-60")
 def test_repeated_scale_request_returns_its_first_id_and_a_different_request_returns_409(
     stage: ServiceStage, dave: Caller
 ) -> None:
     stage.serve()
-    first = dave.post("services/chat/scale_out", {"num_replicas": 3}).json()
+    first, replayed = (
+        dave.post("services/chat/scale_out", {"num_replicas": 3}, Idempotency_Key="k") for _ in range(2)
+    )
+    assert (replayed.json(), replayed["Idempotency-Replayed"]) == (first.json(), "true")
+    first = first.json()
     again = dave.post("services/chat/scale_out", {"num_replicas": 3})
     assert (again.status_code, again.json()["request_id"]) == (200, first["request_id"])
     fewer = dave.post("services/chat/scale_out", {"num_replicas": 2})
@@ -52,16 +68,6 @@ def test_repeated_scale_request_returns_its_first_id_and_a_different_request_ret
     ):
         assert (refused.status_code, refused.json()["code"]) == (409, "scale-operation-running")
         assert refused.json()["running"] == first["request_id"]
-
-
-@pytest.mark.shows("RLX-06")
-def test_repeated_idempotency_key_returns_the_first_response(stage: ServiceStage, dave: Caller) -> None:
-    stage.serve()
-    first, again = (
-        dave.post("services/chat/scale_out", {"num_replicas": 2}, Idempotency_Key="k") for _ in range(2)
-    )
-    assert first.json() == again.json()
-    assert again["Idempotency-Replayed"] == "true"
 
 
 @pytest.mark.shows("RLX-04", "RLX-14", "RLX-17", "RLX-27", "RLX-28")
@@ -82,33 +88,31 @@ def test_external_engines_are_not_connected_twice(stage: ServiceStage, dave: Cal
     assert stage.states(service) == ["ACTIVE"] * 3
 
 
+INVALID_PARAMETERS: list[tuple[str, dict[str, object], str]] = [
+    ("scale_in", {"num_replicas": 1}, "num_replicas"),
+    ("scale_in", {}, "num_replicas"),
+    ("scale_out", {}, "num_replicas"),
+    ("scale_out", {"num_replicas": 3, "engine_urls": ["http://198.51.100.1:1"]}, "engine_urls"),
+    ("scale_out", {"num_replicas": -1}, "num_replicas"),
+    ("scale_out", {"num_replicas": "four"}, "num_replicas"),
+    ("scale_out", {"num_replicas": 3, "timeout_secs": 0}, "timeout_secs"),
+    ("scale_out", {"num_replicas": 3, "model_name": "other"}, "model_name"),
+    ("scale_out", {"num_replicas": 3, "replicas": 3}, "replicas"),
+    ("scale_out", {"engine_urls": ["file:///etc/passwd"]}, "engine_urls[0]"),
+    ("scale_out", {"engine_urls": ["http://169.254.169.254/latest"]}, "engine_urls[0]"),
+    ("scale_out", {"engine_urls": ["http://127.0.0.1:8000"]}, "engine_urls[0]"),
+    ("scale_out", {"num_replicas": 3, "mode": "external"}, "mode"),
+    ("scale_in", {"engine_urls": ["http://198.51.100.1:1"]}, "engine_urls[0]"),
+]
+
+
 @pytest.mark.shows("RLX-49", "RLX-60")
-@pytest.mark.parametrize(
-    ("path", "body", "field"),
-    [
-        ("scale_in", {"num_replicas": 1}, "num_replicas"),
-        ("scale_in", {}, "num_replicas"),
-        ("scale_out", {}, "num_replicas"),
-        ("scale_out", {"num_replicas": 3, "engine_urls": ["http://198.51.100.1:1"]}, "engine_urls"),
-        ("scale_out", {"num_replicas": -1}, "num_replicas"),
-        ("scale_out", {"num_replicas": "four"}, "num_replicas"),
-        ("scale_out", {"num_replicas": 3, "timeout_secs": 0}, "timeout_secs"),
-        ("scale_out", {"num_replicas": 3, "model_name": "other"}, "model_name"),
-        ("scale_out", {"num_replicas": 3, "replicas": 3}, "replicas"),
-        ("scale_out", {"engine_urls": ["file:///etc/passwd"]}, "engine_urls[0]"),
-        ("scale_out", {"engine_urls": ["http://169.254.169.254/latest"]}, "engine_urls[0]"),
-        ("scale_out", {"engine_urls": ["http://127.0.0.1:8000"]}, "engine_urls[0]"),
-        ("scale_out", {"num_replicas": 3, "mode": "external"}, "mode"),
-        ("scale_in", {"engine_urls": ["http://198.51.100.1:1"]}, "engine_urls[0]"),
-    ],
-)
-def test_invalid_parameters_return_400_with_their_path(
-    stage: ServiceStage, dave: Caller, path: str, body: dict[str, object], field: str
-) -> None:
+def test_invalid_parameters_return_400_with_their_path(stage: ServiceStage, dave: Caller) -> None:
     stage.submit(engines=2)
-    answer = dave.post(f"services/chat/{path}", body)
-    assert answer.status_code == 400
-    assert answer.json()["errors"][0]["path"] == field
+    for path, body, field in INVALID_PARAMETERS:
+        answer = dave.post(f"services/chat/{path}", body)
+        assert answer.status_code == 400, body
+        assert answer.json()["errors"][0]["path"] == field
     assert not ScaleRequest.objects.exists()
 
 
@@ -120,22 +124,6 @@ def test_unknown_services_and_requests_return_404(stage: ServiceStage, dave: Cal
         "services/chat/scale_in/nonsense",
     ):  # fmt: skip
         assert dave.get(path).status_code == 404
-
-
-@pytest.mark.shows("RLX-22")
-def test_scale_requests_are_filtered_by_status_and_model(stage: ServiceStage, dave: Caller) -> None:
-    service = stage.serve(model_name="llama")
-    done = stage.finish(stage.scale_out(service, num_replicas=2))
-    stage.scale_out(service, num_replicas=3)
-
-    def listed(**query: str) -> list[str]:
-        return [one["status"] for one in dave.get("services/chat/scale_out", **query).json()["items"]]
-
-    assert listed() == ["PENDING", "ACTIVE"]
-    assert listed(status="ACTIVE") == [done.status]
-    assert listed(status="ACTIVE", model_name="llama") == ["ACTIVE"]
-    assert listed(model_name="other") == []
-    assert dave.get("services/chat/scale_out", status="SLEEPING").status_code == 400
 
 
 @pytest.mark.shows("RLX-23", "RLX-24", "RLX-25")
@@ -174,20 +162,18 @@ def test_services_of_other_projects_return_404(stage: ServiceStage, caller: Call
     assert erin.post("services/chat/scale_out", {"num_replicas": 2}).status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("section", "field"),
-    [
-        ({"router": {"kind": "sglang"}}, "service.router.url"),
-        ({"router": {"kind": "sglang", "url": "ftp://router"}}, "service.router.url"),
-        ({"role": "nobody"}, "service.role"),
-        ({"engine": "openai", "weight_sync": True}, "service.weight_sync"),
-        ({"autoscaler": {"max_engines": 0}}, "service.autoscaler.max_engines"),
-        ({"scale_out_timeout": 0}, "service.scale_out_timeout"),
-    ],
-)
-def test_invalid_service_document_returns_422_and_names_the_field(
-    stage: ServiceStage, dave: Caller, section: dict[str, object], field: str
-) -> None:
-    answer = dave.post("workloads", {**document(**section), "project": "vision"})
-    assert answer.status_code == 422
-    assert field in [error["path"] for error in answer.json()["errors"]]
+INVALID_SECTIONS: list[tuple[dict[str, object], str]] = [
+    ({"router": {"kind": "sglang"}}, "service.router.url"),
+    ({"router": {"kind": "sglang", "url": "ftp://router"}}, "service.router.url"),
+    ({"role": "nobody"}, "service.role"),
+    ({"engine": "openai", "weight_sync": True}, "service.weight_sync"),
+    ({"autoscaler": {"max_engines": 0}}, "service.autoscaler.max_engines"),
+    ({"scale_out_timeout": 0}, "service.scale_out_timeout"),
+]
+
+
+def test_invalid_service_document_returns_422_and_names_the_field(dave: Caller) -> None:
+    for section, field in INVALID_SECTIONS:
+        answer = dave.post("workloads", {**document(**section), "project": "vision"})
+        assert answer.status_code == 422, section
+        assert field in [error["path"] for error in answer.json()["errors"]]

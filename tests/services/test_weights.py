@@ -51,7 +51,9 @@ def test_eventual_consistency_routes_to_engines_with_old_weights(stage: ServiceS
 
 
 @pytest.mark.shows("RLX-30", "RLX-32", "RLX-35")
-def test_added_engines_receive_a_weight_update(stage: ServiceStage, dave: Caller) -> None:
+def test_added_engines_receive_a_weight_update_and_resume_if_its_process_crashed(
+    stage: ServiceStage, dave: Caller
+) -> None:
     service = stage.serve(weight_sync=True)
     stage.finish(stage.scale_out(service, num_replicas=3))
     initial = stage.live(service)[0].url
@@ -64,6 +66,12 @@ def test_added_engines_receive_a_weight_update(stage: ServiceStage, dave: Caller
     assert versions(stage, service) == ["2", "2", "2"]
     assert not [call for call in stage.engines.calls if call == ("copy_weights", initial)]
     assert not [call for call in stage.engines.calls if call == ("pause", initial)]
+
+    added = stage.live(service)[1]  # left paused by a process that crashed while it copied
+    stage.engines.pause(added.url)
+    InferenceEngine.objects.filter(pk=added.pk).update(sync="copying")
+    stage.tick(2)
+    assert not stage.engines.engines[added.url].paused
 
 
 @pytest.mark.shows("RLX-37")
@@ -86,13 +94,3 @@ def test_weight_update_returns_409_while_weights_are_copied(stage: ServiceStage,
     service = stage.serve(weight_sync=True)
     Service.objects.filter(pk=service.pk).update(syncing_since=stage.stage.clock.now())
     assert dave.post("services/chat/weights", {"updating": True}).status_code == 409
-
-
-def test_engine_left_paused_by_a_crashed_process_is_resumed(stage: ServiceStage) -> None:
-    service = stage.serve(weight_sync=True)
-    stage.finish(stage.scale_out(service, num_replicas=2))
-    added = stage.live(service)[1]
-    stage.engines.pause(added.url)
-    InferenceEngine.objects.filter(pk=added.pk).update(sync="copying")
-    stage.tick(2)
-    assert not stage.engines.engines[added.url].paused

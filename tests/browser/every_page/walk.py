@@ -1,4 +1,4 @@
-"""A walk through every page as an admin. Each page is loaded only once for all checks."""
+"""A walk through pages as an admin. Each page is loaded only once for all checks."""
 
 from dataclasses import dataclass, field
 
@@ -55,7 +55,6 @@ class Visit:
 @dataclass
 class Walk:
     pages: list[Visit]
-    forms: list[Visit]
     faults: Faults
 
 

@@ -34,19 +34,19 @@ def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
         world.apply_plan(plan)
 
 
-@on_random_clusters(8)
+@on_random_clusters(4)
 @given(document=clusters(quiet=True, time_based=True))
 def test_blocker_numbers_equal_a_reference_calculation_in_time_based_pools(document: dict[str, Any]) -> None:
     assert [wrong for snapshot, plan in plans(document) for wrong in wrong_numbers(snapshot, plan)] == []
 
 
-@on_random_clusters(15)
+@on_random_clusters(7)
 @given(document=clusters(quiet=True))
 def test_blocker_numbers_equal_a_reference_calculation(document: dict[str, Any]) -> None:
     assert [wrong for snapshot, plan in plans(document) for wrong in wrong_numbers(snapshot, plan)] == []
 
 
-@on_random_clusters(15)
+@on_random_clusters(7)
 @given(document=clusters(quiet=True))
 def test_removing_the_first_blocker_starts_the_workload_or_reveals_the_next(document: dict[str, Any]) -> None:
     *_, (snapshot, plan) = plans(document)

@@ -39,7 +39,7 @@ def _allocated_nodes(snapshot: Snapshot, name: str) -> set[str]:
     return {step.node for step in steps if isinstance(step, Place) and step.workload == name}
 
 
-@on_random_clusters(6)
+@on_random_clusters(4)
 @given(document=clusters())
 def test_suggested_change_starts_the_workload(document: Document) -> None:
     snapshot = load(document).snapshot
@@ -53,7 +53,7 @@ def test_suggested_change_starts_the_workload(document: Document) -> None:
             assert starts(changed, workload.name), (workload.name, result.change)
 
 
-@on_random_clusters(6)
+@on_random_clusters(4)
 @given(document=clusters())
 def test_every_sufficient_single_change_is_considered(document: Document) -> None:
     snapshot = load(document).snapshot

@@ -97,7 +97,7 @@ def reference_order(snapshot: Snapshot, plan: Plan) -> OneNodeScheduler:
 
 
 @pytest.mark.shows("RAI-01", "RAI-02", "RAI-03", "RAI-12", "RAI-49")
-@on_random_clusters(50)
+@on_random_clusters(25)
 @given(document=busy_cluster())
 def test_engine_starts_workloads_in_the_reference_order(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot

@@ -84,7 +84,7 @@ def with_more_usage(queue: Queue) -> Queue:
     )
 
 
-@on_random_clusters(15)
+@on_random_clusters(7)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
 def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Any, other: Any, data: Any) -> None:
     snapshot = load(document).snapshot

@@ -89,7 +89,7 @@ def reference_input(snapshot: Snapshot, plan: Plan) -> tuple[Cluster, PendingGan
 
 
 @pytest.mark.shows("RAI-20", "RAI-22", "RAI-24", "RAI-36")
-@on_random_clusters(60)
+@on_random_clusters(30)
 @given(document=full_cluster_with_pending_gang())
 def test_gang_is_placed_if_and_only_if_an_allowed_set_of_victims_exists(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot

@@ -198,7 +198,7 @@ def test_release_is_deterministic(enabled: bool) -> None:
     assert release_from(made) == release_from(made)
 
 
-@on_random_clusters(40)
+@on_random_clusters(20)
 @given(document=clusters())
 def test_plan_after_a_release_is_empty(document: dict[str, Any]) -> None:
     snapshot = _without_pending(load(document).snapshot)

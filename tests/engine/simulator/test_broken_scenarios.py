@@ -93,7 +93,7 @@ def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
     return document
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(document=broken_scenarios())
 def test_mutated_scenario_is_simulated_or_rejected_with_a_one_line_error(document: dict[str, Any]) -> None:
     try:
@@ -158,7 +158,7 @@ def test_error_names_the_invalid_value_and_the_allowed_values(pods: list[Any], e
     assert expected in str(refused.value)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(0, 10**6), junk=st.binary(max_size=4), cut=st.booleans())
 def test_damaged_file_is_simulated_or_rejected_with_status_2(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes, cut: bool

@@ -24,7 +24,7 @@ BOUND = {
 }  # fmt: skip
 
 
-@on_random_clusters(5)
+@on_random_clusters(4)
 @given(document=clusters())
 def test_simulation_settles_and_places_every_workload_that_fits(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=CYCLES)
@@ -32,7 +32,7 @@ def test_simulation_settles_and_places_every_workload_that_fits(document: Docume
     assert list(_pending_but_fitting(document, answer)) == []
 
 
-@on_random_clusters(8)
+@on_random_clusters(4)
 @given(document=clusters())
 def test_no_device_is_oversubscribed_or_allocated_both_whole_and_shared(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=3)
@@ -41,7 +41,7 @@ def test_no_device_is_oversubscribed_or_allocated_both_whole_and_shared(document
         assert 1 not in parts or len(parts) == 1, (device, parts)
 
 
-@on_random_clusters(8)
+@on_random_clusters(4)
 @given(document=clusters())
 def test_reported_free_gpus_are_not_allocated_to_any_pod(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=3)
@@ -53,7 +53,7 @@ def test_reported_free_gpus_are_not_allocated_to_any_pod(document: Document) -> 
         assert abs(free - (node["gpus"] - held[node["name"]])) < 1e-6
 
 
-@on_random_clusters(8)
+@on_random_clusters(4)
 @given(document=clusters())
 def test_pending_workload_without_quota_adds_no_evictions(document: Document) -> None:
     """The workload is last in the queue because its project has neither quota nor weight.
