@@ -35,7 +35,7 @@ def _laws(documents: list[dict[str, Any]]) -> list[str]:
         try:
             snapshot = load(document).snapshot
             broken |= {line.partition(":")[0] for line in broken_laws(snapshot, decide(snapshot))}
-            agree.hypothesis.inner_test(document=document)  # type: ignore[attr-defined]
+            agree.hypothesis.inner_test(document=document)
         except AssertionError:
             broken.add(SHARES)
         except Exception as error:

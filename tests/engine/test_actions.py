@@ -8,7 +8,12 @@ from tests.engine.world import World, evicted, find_bundle, placed, reasons, sto
 
 
 def two_projects(quota_a: float, quota_b: float, **nodes: int) -> World:
-    return World(**nodes).department("d", quota=None).project("a", "d", quota_a).project("b", "d", quota_b)
+    return (
+        World(pool=None, **nodes)
+        .department("d", quota=None)
+        .project("a", "d", quota_a)
+        .project("b", "d", quota_b)
+    )
 
 
 @pytest.mark.shows("RAI-36", "RAI-22")

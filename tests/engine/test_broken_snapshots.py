@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,17 +20,17 @@ def cluster() -> Snapshot:
     return world.queued("new", "p", replicas=2, cpu=2).queued("wide", "p", gpus=4, cpu=2).snapshot()
 
 
-def node(**change: object) -> Break:
+def node(**change: Any) -> Break:
     def broken(snapshot: Snapshot) -> Snapshot:
-        nodes = tuple(replace(n, **change) if n.name == "n1" else n for n in snapshot.nodes)  # type: ignore[arg-type]
+        nodes = tuple(replace(n, **change) if n.name == "n1" else n for n in snapshot.nodes)
         return replace(snapshot, nodes=nodes)
 
     return broken
 
 
-def workload(name: str, **change: object) -> Break:
+def workload(name: str, **change: Any) -> Break:
     def broken(snapshot: Snapshot) -> Snapshot:
-        changed = (replace(w, **change) if w.name == name else w for w in snapshot.workloads)  # type: ignore[arg-type]
+        changed = (replace(w, **change) if w.name == name else w for w in snapshot.workloads)
         return replace(snapshot, workloads=tuple(changed))
 
     return broken
@@ -43,8 +44,8 @@ def pods(change: Callable[[tuple[Pod, ...]], tuple[Pod, ...]]) -> Break:
     return broken
 
 
-def with_reservation(**change: object) -> Break:
-    made = replace(Reservation("new", "worker", 0, "n2", (0,)), **change)  # type: ignore[arg-type]
+def with_reservation(**change: Any) -> Break:
+    made = replace(Reservation("new", "worker", 0, "n2", (0,)), **change)
     return lambda snapshot: replace(snapshot, reservations=(made,))
 
 

@@ -92,7 +92,7 @@ class World:
         def entitlement(gpus: float | None) -> Entitlement:
             weights = (float(weight),) * 3
             top = Bounds(None if limit is None else milli(limit), None, None)
-            decayed = Usage((usage,) * 3, (1.0,) * 3)  # type: ignore[arg-type]
+            decayed = Usage((usage,) * 3, (1.0,) * 3)
             return Entitlement(bounds(gpus), top, weights, over_quota, rank, decayed, cluster_quotas)
 
         quotas = pools if pools is not None else {self.pools[0].name: quota}
@@ -133,7 +133,7 @@ class World:
     def _pod(self, of: Role, index: int, node: str, started: int, state: PodState) -> Pod:
         ask, memory = of.request, next(n.gpu_memory_mib for n in self.nodes if n.name == node)
         share = -(-MILLI * ask.gpu_memory_mib // memory) if ask.gpu_memory_mib else ask.gpu
-        devices = []
+        devices: list[int] = []
         for device in range(next(n.gpus for n in self.nodes if n.name == node)):
             if len(devices) < ask.devices and self._held.get((node, device), 0) + share <= MILLI:
                 self._held[node, device] = self._held.get((node, device), 0) + share

@@ -22,6 +22,7 @@ from pools.runtimes.base import (
 from pools.runtimes.enclosure.levels import Isolation, Level
 from pools.runtimes.local_log import last_lines_start
 from tests.fakes.clock import FixedClock
+from tests.present import present
 
 SIGTERM, SIGKILL = 15, 9
 
@@ -119,8 +120,13 @@ class FakeRuntime:
     def write(self, pod_id: str, data: bytes) -> None:
         self._pods[pod_id].log += data
 
-    def order(self, pod_id: str) -> PodOrder | None:
-        return self._pods[pod_id].order
+    def was_started(self, pod_id: str) -> bool:
+        """Return whether the pod exists and was started. A pod that was only stopped also exists."""
+        return pod_id in self._pods and self._pods[pod_id].order is not None
+
+    def order(self, pod_id: str) -> PodOrder:
+        """Return the order with which the pod was started."""
+        return present(self._pods[pod_id].order)
 
     def running(self) -> tuple[str, ...]:
         return tuple(sorted(i for i, pod in self._pods.items() if pod.report.state == PodState.RUNNING))

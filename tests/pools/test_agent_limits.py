@@ -1,6 +1,7 @@
 """Tests for the time limits of a machine's agent, which does not report while it stops or upgrades a node."""
 
 import io
+import subprocess
 import time
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_hanging_stop_script_times_out(
 
 def test_node_upgrade_times_out_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     answer: dict[str, object] = {"node": "metal-0", "ordinal": 0}
-    with pytest.raises(upgrade.subprocess.TimeoutExpired):
+    with pytest.raises(subprocess.TimeoutExpired):
         Upgrade(Server(""))._upgrade_node("exec sleep 60", answer, time.monotonic())
 
 

@@ -44,7 +44,7 @@ def test_unpriced_pool_reports_hours_without_cost(priced_pool: NodePool) -> None
 
 def test_pool_without_nodes_costs_nothing(db: None) -> None:
     costs = pool_costs(make.pool("empty", price_per_gpu_hour=Decimal(1)), NOW)
-    assert (costs.per_hour, costs.month.cost, costs.month.node_hours) == (0, Decimal("0.00"), 0.0)
+    assert (costs.per_hour, costs.month.cost, costs.month.node_hours) == (Decimal(0), Decimal("0.00"), 0.0)
 
 
 def test_past_hours_keep_their_price(priced_pool: NodePool) -> None:

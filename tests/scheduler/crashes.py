@@ -54,7 +54,6 @@ class CrashingScheduler:
         seen: set[tuple[str, str]] = set()
         for pod_id in self.stage.runtime.running():
             order = self.stage.runtime.order(pod_id)
-            assert order is not None
             held = {(order.instance_id, device) for device in order.devices}
             assert not held & seen
             seen |= held

@@ -12,6 +12,7 @@ from scheduler.loop.dispatch import pods, reports
 from scheduler.models import Cycle
 from scheduler.reports.explanations import writer
 from scheduler.reports.replay import replay
+from tests.present import present
 from tests.scheduler.stage import NOON, Stage
 from tests.scheduler.statements import phases, submit_copies
 
@@ -45,7 +46,7 @@ def test_stale_bundles_do_not_block_later_bundles(stage: Stage, monkeypatch: pyt
     workloads = submit_copies(stage, COUNT)
     now = stage.clock.now()
     view = stage.loop.observe(now)
-    first = {bundle.workload for bundle in stage.loop.decide(view).bundles[:MOST]}
+    first = {bundle.workload for bundle in present(stage.loop.decide(view)).bundles[:MOST]}
     stale = [row.pk for row in workloads if row.handle in first]
 
     def change_first(*arguments: object) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """Tests for dependencies between workloads in the scheduler's loop."""
 
+from typing import Any
+
 import pytest
 
 from berth.core.errors import Conflict
@@ -18,7 +20,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]  # all GPUs of both nodes
 
 
-def running(stage: Stage, name: str, **changes: object) -> Workload:
+def running(stage: Stage, name: str, **changes: Any) -> Workload:
     workload = stage.submit(name, **{"roles": ONE, **changes})
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING

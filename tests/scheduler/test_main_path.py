@@ -3,6 +3,7 @@
 from projects.models import Event, Phase
 from projects.services.workloads import control
 from scheduler.models import Allocation, Cycle, DeviceClaim
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 
@@ -44,8 +45,9 @@ def test_workload_that_does_not_fit_is_pending_with_reasons(stage: Stage) -> Non
     assert stage.phase(first) == Phase.RUNNING
     assert stage.phase(second) == Phase.PENDING
     assert second.reason and second.message
-    assert second.explanation["blockers"][0]["reason"] == second.reason
-    assert second.explanation["queue_position"] == 1
+    explanation = present(second.explanation)
+    assert explanation["blockers"][0]["reason"] == second.reason
+    assert explanation["queue_position"] == 1
 
 
 def test_cancelled_workload_releases_all_resources(stage: Stage) -> None:
@@ -73,8 +75,7 @@ def test_elastic_pod_receives_the_size_range_of_its_gang(stage: Stage) -> None:
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=roles)
     stage.tick(4)
-    orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(elastic, "running")]
-    environments = [order.env for order in orders if order is not None]
+    environments = [stage.runtime.order(str(pod.pk)).env for pod in stage.pods(elastic, "running")]
     assert len(environments) == 3
     assert {(env["BERTH_WORLD_MIN"], env["BERTH_WORLD_MAX"]) for env in environments} == {("1", "3")}
     assert all(1 <= int(env["WORLD_SIZE"]) <= 3 for env in environments)

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from pools.joining.secrets import for_port
 from projects.models import Phase, Pod, PortLink, Workload
 from projects.services.workloads import ports
+from tests.present import present
 from tests.scheduler.stage import Stage
 
-INTERACTIVE_DOCUMENT = {
+INTERACTIVE_DOCUMENT: dict[str, Any] = {
     "kind": "interactive",
     "ports": [{"name": "lab"}, {"name": "board", "port": 6006}],
     "roles": [{"name": "desk", "replicas": 2, "gpu": 1}],
@@ -18,11 +22,10 @@ INTERACTIVE_DOCUMENT = {
 def pod_env(stage: Stage, pod: Pod) -> Mapping[str, str]:
     """Return the environment of a started pod, with its secrets."""
     order = stage.runtime.order(str(pod.pk))
-    assert order is not None
     return {**order.env, **order.secret_env}
 
 
-def submit_interactive(stage: Stage, **changes: object) -> Workload:
+def submit_interactive(stage: Stage, **changes: Any) -> Workload:
     workload = stage.submit("desk", **{**INTERACTIVE_DOCUMENT, **changes})
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
@@ -49,11 +52,10 @@ def test_replacement_pod_is_assigned_different_ports(stage: Stage) -> None:
     stage.tick(4, seconds=120)
     again = stage.pods(workload, "running", "starting")[0]
     assert again.pk != first.pk
-    assert again.ports is not None
-    assert again.ports["lab"] != first.ports["lab"]  # type: ignore[index]
+    assert present(again.ports)["lab"] != present(first.ports)["lab"]
 
 
-def test_pod_without_a_free_port_does_not_block_others(stage: Stage, monkeypatch) -> None:
+def test_pod_without_a_free_port_does_not_block_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = stage.submit("desk", **{**INTERACTIVE_DOCUMENT, "roles": [{"name": "desk", "gpu": 1}]})
     other = stage.submit("other", roles=[{"name": "worker", "gpu": 1}])
     monkeypatch.setattr("scheduler.loop.dispatch.pods.assign_ports", lambda pods, context: None)

@@ -7,6 +7,7 @@ sleep until a timed tick although every notification has arrived.
 import select
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from projects.models import Phase, Pod, Quota, Workload
 from scheduler.loop import tick
 from scheduler.loop.dispatch.sweep import MIN_ENDED_AGE
 from scheduler.loop.leader import EMPTY_SECONDS, IDLE_SECONDS, QUIET_SECONDS, Scheduler
+from tests.present import present
 from tests.scheduler.stage import Stage
 from tests.second_connection import run_on_second_connection
 
@@ -150,7 +152,7 @@ def test_gpus_freed_between_any_two_queries_are_allocated_before_the_scheduler_i
     rounds.run_until_rest()
     for statement in range(first, MAX_STATEMENTS, STRIDE):
         pending = rounds.stage.submit(f"next-{statement}", roles=ALL_GPUS)
-        ran = rounds.run_with(lambda workload=running: rounds.stage.finish(workload), statement)
+        ran = rounds.run_with(partial(rounds.stage.finish, running), statement)
         if not ran:
             assert statement > MIN_STATEMENTS
             return
@@ -176,7 +178,8 @@ def test_submission_is_scheduled_during_a_long_cleanup(
     def forget_slowly(pod_id: str) -> None:
         if urgent.workload is None:
             urgent.submit()
-            assert select.select([rounds.waiter._connection], [], [], 20)[0], "the notification has arrived"
+            connection = present(rounds.waiter._connection)
+            assert select.select([connection], [], [], 20)[0], "the notification has arrived"
         elif not Pod.objects.filter(workload=urgent.workload, state="running").exists():
             forgotten_before_start.append(pod_id)
         forget(pod_id)
@@ -203,7 +206,7 @@ def test_scheduler_reloads_its_state_on_a_new_database_connection(rounds: Rounds
 
 
 def test_stale_bundle_is_replanned_before_the_scheduler_idles(rounds: Rounds) -> None:
-    edits = []
+    edits: list[str] = []
 
     def edit_quota(name: str) -> None:
         if name == "cycle.decided" and not edits:

@@ -95,7 +95,7 @@ def test_sentence_names_the_unmet_dependencies(dependencies: list[Dependency], m
     (2000, 0, "Reclaiming up to 2 GPUs would not make the workload fit."),
 ])  # fmt: skip
 def test_sentence_states_the_reclaimable_amount(reclaimable: int, missing: int, message: str) -> None:
-    numbers = {"resource": "gpu", "reclaimable": reclaimable, "missing": missing}
+    numbers: dict[str, int | str] = {"resource": "gpu", "reclaimable": reclaimable, "missing": missing}
     assert blocker(Reason.NO_RECLAIMABLE_RESOURCES, numbers).message == message
 
 

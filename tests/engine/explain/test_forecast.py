@@ -1,19 +1,21 @@
 """Tests for estimated start times and their limits."""
 
+from typing import Any
+
 import pytest
 
 from scheduler.engine.decide import decide
 from scheduler.engine.forecast import ASSUMPTIONS, CAPACITY_FREE, Forecast, forecasts
-from scheduler.engine.model import Dependency, Snapshot
+from scheduler.engine.model import Dependency
 from tests.engine.world import NOON, World
 
 
 def expected_start(world: World) -> dict[str, Forecast]:
-    snapshot = world.snapshot if isinstance(world.snapshot, Snapshot) else world.snapshot()
+    snapshot = world.snapshot()
     return dict(forecasts(snapshot, decide(snapshot)))
 
 
-def full_cluster(**more: int) -> World:
+def full_cluster(**more: Any) -> World:
     """Return a full cluster of eight GPUs. Four become free in 600 s and four in 1200 s."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/first", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
@@ -60,9 +62,7 @@ def test_start_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None
         ({"after": (Dependency("p/first"),)}, "the workloads that it waits for have to end first"),
     ],
 )
-def test_explanation_without_a_start_estimate_suggests_a_remedy(
-    more: dict[str, object], because: str
-) -> None:
+def test_explanation_without_a_start_estimate_suggests_a_remedy(more: dict[str, Any], because: str) -> None:
     assert expected_start(full_cluster().queued("p/a", "p", 1, **more))["p/a"] == Forecast(None, because)
 
 

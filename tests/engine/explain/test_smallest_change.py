@@ -3,6 +3,8 @@
 Each test expects one kind of change, because smaller kinds do not suffice.
 """
 
+from typing import Any
+
 import pytest
 
 from scheduler.engine.model import (
@@ -38,13 +40,13 @@ def one_project(*, quota: float | None = 8, pool: Pool | None = None, **nodes: i
     return World(pool=pool, **nodes).department("d", 8).project("p", "d", quota)
 
 
-def full_node(**settings: object) -> World:
+def full_node(**settings: Any) -> World:
     """Return a full node.
 
     Its workload has the same priority as the pending one and belongs to another project within
     its quota.
     """
-    world = World(pool=Pool("default", **settings), n=4).department("d", 8)  # type: ignore[arg-type]
+    world = World(pool=Pool("default", **settings), n=4).department("d", 8)
     return world.project("p", "d", 4).project("other", "d", 4).running("theirs", "other", "n", 4)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth.core.amounts import MILLI
 from scheduler.engine.decide import decide
-from scheduler.engine.model import Snapshot
+from scheduler.engine.model import Role, Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.simulator import load
 from tests.engine.reference.order import OneNodeScheduler, Pending, QueueState
@@ -79,7 +79,9 @@ def reference_order(snapshot: Snapshot, plan: Plan) -> OneNodeScheduler:
     node = OneNodeScheduler(snapshot.nodes[0].gpus, entries, [], {})
     size = snapshot.nodes[0].gpus
     for workload in snapshot.workloads:
-        path, gpus = PATHS[workload.project], workload.tree.children[0].request.devices  # type: ignore[union-attr]
+        (role,) = workload.tree.children
+        assert isinstance(role, Role)
+        path, gpus = PATHS[workload.project], role.request.devices
         if not workload.pods and gpus > size:
             continue  # unschedulable and therefore not queued
         if not workload.pods:

@@ -1,6 +1,7 @@
 """Tests for usage decay by half-life, window and calendar."""
 
 import math
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
@@ -67,7 +68,7 @@ Sizes = tuple[int, ...]  # GPUs requested by a queue's workloads, in order
 
 
 def allocation_by_cycle(
-    sizes: dict[str, Sizes],
+    sizes: Mapping[str, Sizes],
     weights: dict[str, float] | None = None,
     departments: dict[str, str] | None = None,
     half_lives: int = 8,

@@ -104,8 +104,8 @@ def mixed_cluster(
     cluster = world()
     for number, (gpus, cpu, model) in enumerate(nodes):
         cluster.node(f"n{number}", gpus, cpu=cpu, gpu_model=model)
-    for number, (gpus, cpu, models) in enumerate(requests):
-        ask = role("r", ask=request(gpus, cpu=cpu), gpu_models=models)
+    for number, (requested_gpus, cpu, models) in enumerate(requests):
+        ask = role("r", ask=request(requested_gpus, cpu=cpu), gpu_models=models)
         cluster.queued(f"w{number:02}", "a", roles=(ask,))
     return cluster
 

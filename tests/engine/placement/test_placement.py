@@ -8,7 +8,7 @@ from tests.engine.world import World, find_bundle, placed, reasons, request, rol
 
 
 def one_project(**nodes: int) -> World:
-    return World(**nodes).department("d", None).project("a", "d", None)
+    return World(pool=None, **nodes).department("d", None).project("a", "d", None)
 
 
 def test_binpack_fills_the_tightest_node() -> None:

@@ -2,13 +2,16 @@
 
 import pytest
 
+from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from tests.engine.world import World
 
 
 def queues_at_their_limits(count: int) -> World:
     """Return a half-full cluster whose queues are at their limits, each with a pending workload."""
-    world = World(**{f"n{i}": 8 for i in range(count // 4)}).department("d", count)
+    world = World().department("d", count)
+    for i in range(count // 4):
+        world.node(f"n{i}")
     for i in range(count):
         world.project(f"p{i}", "d", 1, limit=1)
         world.running(f"r{i}", f"p{i}", f"n{i // 4}").queued(f"w{i}", f"p{i}")
@@ -20,10 +23,10 @@ def queues_examined(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
     examined = 0
     original = VictimSelection._is_queue_allowed
 
-    def counting(selection: VictimSelection, account: object) -> bool:
+    def counting(selection: VictimSelection, account: QueueAccount) -> bool:
         nonlocal examined
         examined += 1
-        return original(selection, account)  # type: ignore[arg-type]
+        return original(selection, account)
 
     with monkeypatch.context() as patch:
         patch.setattr(VictimSelection, "_is_queue_allowed", counting)

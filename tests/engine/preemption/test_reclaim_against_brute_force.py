@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth.core.amounts import MILLI
 from scheduler.engine.decide import decide
-from scheduler.engine.model import Snapshot
+from scheduler.engine.model import Role, Snapshot
 from scheduler.engine.plan import Evict, Plan
 from scheduler.simulator import load
 from tests.engine.reference.reclaim import Cluster, PendingGang, QueueShare, RunningGang, allowed_victim_sets
@@ -84,7 +84,8 @@ def reference_input(snapshot: Snapshot, plan: Plan) -> tuple[Cluster, PendingGan
     ]
     new = snapshot.workloads[-1]
     (role,) = new.tree.children
-    newcomer = PendingGang(PATHS[new.project], role.request.devices, role.min)  # type: ignore[union-attr]
+    assert isinstance(role, Role)
+    newcomer = PendingGang(PATHS[new.project], role.request.devices, role.min)
     return Cluster({node.name: node.gpus for node in snapshot.nodes}, queue_shares, gangs), newcomer
 
 

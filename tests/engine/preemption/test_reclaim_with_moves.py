@@ -17,7 +17,8 @@ SHAPES = {"3x4": (3, 4), "2x8": (2, 8), "4x8": (4, 8)}
 def crowded_cluster(random: Random, nodes: int, gpus: int, *, has_quotas: bool = True) -> dict[str, Any]:
     """Return a nearly full cluster, with a pending gang inside its quota that needs most of a node."""
     free = {f"n{i}": gpus for i in range(nodes)}
-    leave, work = random.choice([0, 0, 1, 1, 2, 3]), []
+    leave = random.choice([0, 0, 1, 1, 2, 3])
+    work: list[dict[str, Any]] = []
     held = dict.fromkeys(PATHS, 0)
     while sum(free.values()) > leave:
         size, pods = random.choice([1, 1, 1, 1, 2, 2, gpus // 2]), random.choice([1, 1, 1, 1, 2])

@@ -3,12 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeAlias
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.matching import matches
 from scheduler.engine.model import Group, Node, Role
 
 LEVELS = ("zone", "rack")
+# Groups and roles that share a domain, each with its topology level, from the outside in.
+Scopes: TypeAlias = tuple[tuple[str, str], ...]
+# Replicas placed so far, by role and node.
+PerNode: TypeAlias = dict[tuple[str, str], int]
 
 
 @dataclass(slots=True)
@@ -27,7 +32,7 @@ def has_arrangement(nodes: Sequence[Node], tree: Group) -> bool:
     return _fit(left, replicas, 0, {}, {})
 
 
-def _replicas(group: Group, around: tuple[tuple[str, str], ...]) -> Iterator[tuple[Role, tuple]]:  # type: ignore[type-arg]
+def _replicas(group: Group, around: Scopes) -> Iterator[tuple[Role, Scopes]]:
     scopes = (*around, *_scope(group))
     for child in group.children:
         if isinstance(child, Role):
@@ -37,12 +42,18 @@ def _replicas(group: Group, around: tuple[tuple[str, str], ...]) -> Iterator[tup
             yield from _replicas(child, scopes)
 
 
-def _scope(node: Group | Role) -> tuple[tuple[str, str], ...]:
+def _scope(node: Group | Role) -> Scopes:
     level = node.topology.required if node.topology else None
     return ((f"{type(node).__name__}:{node.name}", level),) if level else ()
 
 
-def _fit(left: list[_FreeNode], replicas: list, which: int, domains: dict, on: dict) -> bool:  # type: ignore[type-arg]
+def _fit(
+    left: list[_FreeNode],
+    replicas: list[tuple[Role, Scopes]],
+    which: int,
+    domains: dict[str, tuple[str, ...] | None],
+    on: PerNode,
+) -> bool:
     if which == len(replicas):
         return True
     role, scopes = replicas[which]
@@ -62,7 +73,7 @@ def _fit(left: list[_FreeNode], replicas: list, which: int, domains: dict, on: d
     return False
 
 
-def _can_run(place: _FreeNode, role: Role, on: dict) -> bool:  # type: ignore[type-arg]
+def _can_run(place: _FreeNode, role: Role, on: PerNode) -> bool:
     apart = role.spread_per_node
     return (
         matches(role, place.node)
@@ -85,13 +96,13 @@ def _choices(place: _FreeNode, role: Role) -> list[tuple[int, ...]]:
     """Return device combinations. Of several devices with equal free shares, only one is tried."""
     count, milli = role.request.devices, _milli(place.node, role) if role.request.devices else 0
     able = [device for device, has in enumerate(place.free) if has >= milli]
-    choices = {}
+    choices: dict[tuple[int, ...], tuple[int, ...]] = {}
     for chosen in combinations(able, count):
         choices.setdefault(tuple(sorted(place.free[device] for device in chosen)), chosen)
     return list(choices.values())
 
 
-def _take(place: _FreeNode, role: Role, devices: tuple[int, ...], sign: int, on: dict) -> None:  # type: ignore[type-arg]
+def _take(place: _FreeNode, role: Role, devices: tuple[int, ...], sign: int, on: PerNode) -> None:
     place.cpu += sign * role.request.cpu
     on[role.name, place.node.name] = on.get((role.name, place.node.name), 0) - sign
     for device in devices:

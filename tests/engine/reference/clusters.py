@@ -1,10 +1,10 @@
 """Random small clusters as scenario data."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-Draw = st.DrawFn
+Draw: TypeAlias = st.DrawFn
 Document = dict[str, Any]
 
 NOW = 1_800_000_000

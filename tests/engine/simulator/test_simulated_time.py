@@ -62,7 +62,7 @@ def test_backoff_doubles_with_each_eviction() -> None:
     owners = [job(f"o{n}", runtime_seconds=1) for n in range(2)]
     owners[1]["after"] = [{"workload": "o0"}]
     played = play(load(cluster(guest, *owners, cycle_seconds=1)), cycles=30)
-    waits = {}
+    waits: dict[int, int] = {}
     for snapshot, _ in played.cycles:
         workload = next(w for w in snapshot.workloads if w.name == "g")
         if workload.backoff_until is not None:

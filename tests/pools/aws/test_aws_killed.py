@@ -23,6 +23,7 @@ shows = pytest.mark.shows
 class Ec2Stage(Stage):
     """Stage whose provider is EC2, with the stage's clock and kill points."""
 
+    provider: Any = None  # an AwsProvider, which is no FakeProvider
     place: Any = None
 
     def join(self) -> None:

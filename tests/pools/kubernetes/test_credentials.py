@@ -31,7 +31,7 @@ def problems(text: str, context: str = "") -> list[tuple[str, str]]:
 
 
 def test_kubeconfig_context_selects_the_server_and_the_token() -> None:
-    connection = parse_kubeconfig(kubeconfig(**{"certificate-authority-data": PEM}))
+    connection = parse_kubeconfig(kubeconfig(None, **{"certificate-authority-data": PEM}))
     assert (connection.server, connection.token) == ("https://10.0.0.1:6443", "t")
     assert connection.ca.startswith("-----BEGIN")
     assert "'t'" not in repr(connection)
@@ -51,7 +51,7 @@ def test_kubeconfig_cannot_make_the_server_run_programs_or_read_files(user: dict
 
 
 def test_certificate_authority_in_a_file_is_rejected() -> None:
-    path, message = problems(kubeconfig(**{"certificate-authority": "/etc/hostname"}))[0]
+    path, message = problems(kubeconfig(None, **{"certificate-authority": "/etc/hostname"}))[0]
     assert (path, message) == ("kubeconfig.clusters.certificate-authority", "refers to a file")
 
 

@@ -1,6 +1,6 @@
 """Tests for a pool on Kubernetes: its rows follow the cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -52,7 +52,8 @@ class Fleet:
 
         def look() -> dict[str, Any]:
             self.reconcile(pool)
-            row = pool.nodes.exclude(state="ended").order_by("ordinal").values().first() or {}
+            rows = pool.nodes.exclude(state="ended").order_by("ordinal").values()
+            row: Mapping[str, Any] = rows.first() or {}
             return {name: row.get(name) for name in expected}
 
         return poll_until(look, lambda values: values == expected)
@@ -218,7 +219,7 @@ def test_unusable_kubeconfig_is_rejected(
 def test_unusable_stored_kubeconfig_does_not_affect_other_pools(fleet: Fleet) -> None:
     fleet.create()
     pool = fleet.create("second")
-    pool.kubeconfig_sealed = seal(kubeconfig(**{"certificate-authority-data": PEM}))
+    pool.kubeconfig_sealed = seal(kubeconfig(None, **{"certificate-authority-data": PEM}))
     pool.save()
     pools = fleet.access.all_pools()
     assert isinstance(pools["prod"], PoolAccess)

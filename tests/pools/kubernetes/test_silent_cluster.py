@@ -6,6 +6,7 @@ Calls have no time limit here, so a test that waits for one does not end.
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_lat
     assert k8s.runtime.list_pods() == ("old", *names)
     k8s.respond()
     for name in names:
-        repeat(lambda name=name: k8s.runtime.start(k8s.long(name)))
+        repeat(partial(k8s.runtime.start, k8s.long(name)))
         running(k8s.runtime, name)
     repeat(lambda: k8s.runtime.stop("old", 0))
     ended(k8s.runtime, "old")
@@ -127,7 +128,7 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
     assert calls.all == [("POST", "pods")] * THREADS
     k8s.respond()
     for order in orders:
-        repeat(lambda order=order: k8s.runtime.start(order))
+        repeat(partial(k8s.runtime.start, order))
         running(k8s.runtime, order.pod_id)
     assert calls.most_unfinished == THREADS
     assert sorted(calls.all) == [*[("POST", "pods")] * 40, *[("POST", "secrets")] * 40]

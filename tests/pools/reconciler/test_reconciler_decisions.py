@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.engine.reconciler import Drain, Fleet, Order, Phase, UndoDrain, next_step
+from pools.engine.reconciler import Command, Drain, Fleet, Order, Phase, UndoDrain, next_step
 from pools.engine.victims import Work
 from tests.pools.fleets import (
     after_drain,
@@ -37,7 +37,7 @@ def fleet(
     )
 
 
-def commands(state: Fleet) -> tuple[Order | Drain | UndoDrain, ...]:
+def commands(state: Fleet) -> tuple[Command, ...]:
     return next_step(state).commands
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -27,6 +28,10 @@ from tests.contracts.pods import alive, ended, order, poll_until, running
 from tests.pools.stage import SYSTEM, pool
 
 PATIENCE = 240.0
+
+
+def has_no_obstacles(runtime: RayRuntime, instance_id: str) -> bool:
+    return not runtime.obstacles([instance_id])
 
 
 class LocalRayPool:
@@ -115,7 +120,7 @@ def test_local_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_processes(
     local_pool.until(lambda: local_pool.states() == ["ready", "ready"])
     head = local_pool.node(0)
     for number, node in enumerate((head, again)):
-        local_pool.until(lambda node=node: not local_pool.runtime.obstacles([node.instance_id]))
+        local_pool.until(partial(has_no_obstacles, local_pool.runtime, node.instance_id))
         pod = order(f"p-4-{number}", "true", instance_id=node.instance_id)
         local_pool.runtime.start(pod)
         assert ended(local_pool.runtime, pod.pod_id).exit_code == 0

@@ -74,6 +74,13 @@ class RealPool:
             assert time.monotonic() < deadline, self.story()
             time.sleep(0.2)
 
+    def reconcile_until(self, reached: Callable[[], object]) -> None:
+        def step() -> object:
+            self.reconcile()
+            return reached()
+
+        self.wait(step)
+
     def wait_for(self, *states: str) -> None:
         self.wait(lambda: self.states() == list(states))
 
@@ -179,7 +186,7 @@ def test_node_on_a_failed_machine_is_lost(stage: RealPool, slurm: SlurmCluster) 
     job = stage.find_job(1)
     machine = slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip()
     slurm.run("scontrol", "update", f"NodeName={machine}", "State=DOWN", "Reason=power")
-    stage.wait(lambda: stage.states() and ScalingEvent.objects.filter(kind="lost").exists())
+    stage.reconcile_until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
     reason = ScalingEvent.objects.filter(kind="lost").latest("pk").reason
     assert reason == f"Slurm job {job} has ended on {machine}: its machine failed"
     stage.wait_for("ready", "ready")
@@ -188,7 +195,7 @@ def test_node_on_a_failed_machine_is_lost(stage: RealPool, slurm: SlurmCluster) 
 def test_job_with_a_failed_setup_counts_as_a_failed_boot(stage: RealPool) -> None:
     stage.provider.settings = slurm_settings({**stage.settings, "setup": ["false"]})
     stage.resize(1)
-    stage.wait(lambda: stage.reconcile() or NodePool.objects.filter(boot_failures__gt=0).exists())
+    stage.reconcile_until(lambda: NodePool.objects.filter(boot_failures__gt=0).exists())
     stage.pool.refresh_from_db()
     assert "provider_settings.setup failed" in stage.pool.boot_error
     stage.resize(0)

@@ -80,6 +80,13 @@ class SshPool:
             assert time.monotonic() < deadline, story()
             time.sleep(0.05)
 
+    def reconcile_until(self, reached: Callable[[], object]) -> None:
+        def step() -> object:
+            self.reconcile()
+            return reached()
+
+        self.wait(step)
+
     def agent_pids(self) -> list[int]:
         """Return the processes of all agents and of their supervisors."""
         return [pid for pid, command in _processes() if str(self.directory).encode() in command]
@@ -97,6 +104,15 @@ class SshPool:
         for pid, command in _processes():
             if str(self.directory).encode() in command and b"berth-machine" in command:
                 os.kill(pid, signal.SIGKILL)
+
+    def kill_all_agents(self) -> None:
+        """Kill agents and supervisors until none is left, even if one has just started another."""
+
+        def step() -> bool:
+            self.kill_agents()
+            return not self.agent_pids()
+
+        self.wait(step)
 
 
 def host_entry(server: SshServer, name: str, directory: Path, **more: Any) -> dict[str, Any]:

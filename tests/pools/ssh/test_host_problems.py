@@ -81,7 +81,7 @@ def test_machine_of_two_pools_stays_in_the_first_and_the_second_names_it(
     iron = SshPool(tmp_path, create("iron", ssh_keys={"ssh-key": server.private_key}))
     with ssh_server(server.directory, "127.0.0.3", server.port):
         iron.edit({**second, "address": "127.0.0.3"}, **ENV)
-        iron.wait(lambda: iron.reconcile() or iron.host("alias").problem == "conflict")
+        iron.reconcile_until(lambda: iron.host("alias").problem == "conflict")
         problem = find_host_problem(admin, "iron")
         assert "alias: This machine belongs to pool metal as box-1." in problem["finding"]
         assert "Remove the host from the settings of pool iron" in problem["remedy"]

@@ -36,7 +36,7 @@ def test_installed_agents_join_and_are_completely_uninstalled(
     stage.wait_for("box-1", HostState.JOINED)
     assert (stage.machine("box-1").name, stage.host("box-1").facts["root"]) == ("box-1", "root")
     NodePool.objects.update(nodes_desired=1)
-    stage.wait(lambda: stage.reconcile() or MachineUse.objects.filter(ended_at=None).exists())
+    stage.reconcile_until(lambda: MachineUse.objects.filter(ended_at=None).exists())
     reported = timezone.now()
     stage.wait(lambda: stage.machine("box-1").last_seen_at > reported)
 
@@ -60,7 +60,7 @@ def test_lost_agent_is_restarted_and_keeps_its_node(
     watch = stage.provider._upkeep._watches[stage.pool.pk]
     watch.since -= 100
     Machine.objects.update(last_seen_at=timezone.now() - 2 * SILENCE)
-    stage.wait(lambda: stage.reconcile() or stage.machine("box-1").last_seen_at > timezone.now() - SILENCE)
+    stage.reconcile_until(lambda: stage.machine("box-1").last_seen_at > timezone.now() - SILENCE)
     assert stage.machine("box-1").pk == machine.pk
     assert Machine.objects.count() == 1
     stage.wait_for("box-1", HostState.JOINED)
@@ -102,7 +102,7 @@ def test_host_without_a_pinned_key_shows_its_fingerprint(
     stage.edit(host_entry(server, "box-1", tmp_path, host_key=None), **ENV)
     logins = server.log.count("Accepted publickey")
     assert stage.state("box-1") is HostState.UNVERIFIED
-    stage.wait(lambda: stage.reconcile() or stage.host("box-1").presented_key)
+    stage.reconcile_until(lambda: stage.host("box-1").presented_key)
     assert stage.host("box-1").presented_key == server.host_key
     assert "has not been accepted" in stage.host("box-1").message
     assert server.log.count("Accepted publickey") == logins
@@ -169,7 +169,7 @@ def test_changed_variables_are_applied_without_a_new_registration(
     machine = stage.machine("box-1")
     environment = Path(entry["home"]) / "environment"
     stage.edit(entry, env={**NO_METADATA, "BERTH_NODE_WORKSPACES": "/shared/it's"})
-    stage.wait(lambda: stage.reconcile() or "BERTH_NODE_WORKSPACES" in environment.read_text())
+    stage.reconcile_until(lambda: "BERTH_NODE_WORKSPACES" in environment.read_text())
     stage.wait_for("box-1", HostState.JOINED)
     assert stage.machine("box-1").pk == machine.pk
     assert stage.machine("box-1").secret_version == machine.secret_version + 1

@@ -4,6 +4,7 @@ import pytest
 
 from pools.models import Node
 from scheduler.models import DeviceClaim
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 
@@ -20,7 +21,8 @@ def test_gang_is_bound_to_nodes_devices_storage_and_a_rendezvous_address(stage: 
     assert {order.workspace for order in orders} == {str(workload.pk)}  # shared by the workload's pods
     workload.refresh_from_db()
     addresses = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}
-    assert addresses == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}
+    rendezvous = present(workload.rendezvous)
+    assert addresses == {(rendezvous["address"], str(rendezvous["port"]))}
 
 
 def test_ranks_on_several_machines_rendezvous_at_rank_0(
@@ -35,7 +37,7 @@ def test_ranks_on_several_machines_rendezvous_at_rank_0(
     pods = sorted(stage.pods(workload), key=lambda pod: pod.rank)
     assert len({pod.node.address for pod in pods}) == 2
     orders = [stage.runtime.order(str(pod.pk)) for pod in pods]
-    met = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders if order}
+    met = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}
     assert met == {(pods[0].node.address, "20007")}
 
 

@@ -148,7 +148,7 @@ def test_workloads_of_two_pools_start_in_one_commit(stage: Stage) -> None:
     here, there = stage.submit("here", pools=["local"]), stage.submit("there", pools=["other"])
     stage.tick(2)
     assert [stage.phase(row) for row in (here, there)] == [Phase.RUNNING, Phase.RUNNING]
-    assert [here.pool.name, there.pool.name] == ["local", "other"]
+    assert [here.pool, there.pool] == [stage.cast.pool, other]
 
 
 def cpu_taken(stage: Stage, seen: ClusterView) -> None:

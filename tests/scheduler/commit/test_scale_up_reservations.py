@@ -1,6 +1,7 @@
 """Tests that scale-up reservations end with the run."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def node_lost(stage: Stage, workload: Workload) -> None:
         Node.objects.filter(pk=pod.node_id).update(state="lost")
 
 
-def reserve_scale_up(stage: Stage, **changes: object) -> Workload:
+def reserve_scale_up(stage: Stage, **changes: Any) -> Workload:
     """Create a workload that runs at its minimum with one more replica reserved. No GPU is left."""
     stage.quota(stage.cast.speech, 0)
     workload = stage.submit(roles=ELASTIC, kind="elastic", **changes)

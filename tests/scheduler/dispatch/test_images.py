@@ -1,6 +1,7 @@
 """Tests for the digests of runs, and for what workloads show while an image is resolved or pulled."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -30,12 +31,11 @@ def runs_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def orders(stage: Stage, workload: Workload) -> list[PodOrder]:
     """Return the orders of the pods in the workload's current run."""
-    pods = [pod for pod in stage.pods(workload) if pod.run == workload.run]
-    return [order for pod in pods if str(pod.pk) in stage.runtime.list_pods()
-            and (order := stage.runtime.order(str(pod.pk))) is not None]  # fmt: skip
+    pods = [str(pod.pk) for pod in stage.pods(workload) if pod.run == workload.run]
+    return [stage.runtime.order(pod_id) for pod_id in pods if stage.runtime.was_started(pod_id)]
 
 
-def started(stage: Stage, name: str = "train-1", **changes: object) -> Workload:
+def started(stage: Stage, name: str = "train-1", **changes: Any) -> Workload:
     stage.registries.digests.setdefault(IMAGE, FIRST)
     workload = stage.submit(name, image=IMAGE, **changes)
     stage.tick(3)

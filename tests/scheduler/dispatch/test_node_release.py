@@ -14,6 +14,7 @@ from scheduler.loop.reconcile.release_nodes import SEARCH_INTERVAL
 from scheduler.models import Cycle, Eviction, Reservation
 from tests.cast import make_cast
 from tests.fakes.provider import FakeProvider
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 HOUR = 3600
@@ -108,7 +109,7 @@ def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> Non
     )
     assert row.rule == "moved to release node local-2: its workloads fit on other nodes"
     assert [queue["queue"] for queue in row.numbers["victim"]] == ["vision", "research"]
-    cycle = Cycle.objects.get(pk=row.cycle)
+    cycle = Cycle.objects.get(pk=present(row.cycle))
     assert (cycle.trigger, cycle.applied, cycle.evictions) == ("release nodes", 1, 1)
     event = ScalingEvent.objects.filter(node__ordinal=2, kind="drain").get()
     assert event.reason == "the node's workloads fit on other nodes: 1 pod of 1 workload moved off local-2"

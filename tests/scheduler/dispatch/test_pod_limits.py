@@ -27,7 +27,6 @@ def test_workload_with_a_full_workspace_fails_with_the_reason(stage: Stage) -> N
     workload = running(stage, roles=ONE)
     (pod,) = stage.pods(workload)
     order = stage.runtime.order(str(pod.pk))
-    assert order is not None
     assert order.workspace_limit_mib == 20
     text = "the workspace is full: limit 20 MiB, used 21 MiB"
     stage.runtime.end(str(pod.pk), exit_code=0, cause=PodCause.WORKSPACE_FULL, message=text)
@@ -51,6 +50,5 @@ def test_pod_records_the_default_limits_of_its_pool_when_placed(stage: Stage) ->
         "memory_mib": 512, "memory_source": "request", "cpu_milli": 2000, "cpu_source": "pool",
     }  # fmt: skip
     order = stage.runtime.order(str(pod.pk))
-    assert order is not None
     assert (order.cpu_limit_milli, order.memory_limit_mib) == (2000, 512)
     assert order.optional_limits == ("memory", "cpu"), "a node without control groups still runs the pod"

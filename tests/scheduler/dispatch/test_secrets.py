@@ -22,9 +22,7 @@ def set_token(stage: Stage, value: str) -> None:
 
 
 def find_order(stage: Stage, workload: Workload) -> PodOrder:
-    order = stage.runtime.order(str(stage.pods(workload, "starting", "running")[0].pk))
-    assert order is not None
-    return order
+    return stage.runtime.order(str(stage.pods(workload, "starting", "running")[0].pk))
 
 
 @pytest.fixture

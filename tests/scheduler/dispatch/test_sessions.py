@@ -66,11 +66,24 @@ class SessionPlay:
         return results
 
 
-def open_session(stage: Stage, *, nodes: int = 2, actor: Actor | None = None, **values: int) -> Session:
-    options = {"slots": 1, "max_attempts": 3, "idle_timeout": 600, **values}
+def open_session(
+    stage: Stage,
+    *,
+    nodes: int = 2,
+    actor: Actor | None = None,
+    slots: int = 1,
+    max_attempts: int = 3,
+    idle_timeout: int = 600,
+) -> Session:
     settings = sessions.SessionSettings(
-        "http://testserver", "process", **options, python="3.11.4", cloudpickle="3.1.0"
-    )  # fmt: skip
+        "http://testserver",
+        "process",
+        slots,
+        max_attempts,
+        idle_timeout,
+        python="3.11.4",
+        cloudpickle="3.1.0",
+    )
     document = {
         "name": "play", "project": "vision", "pools": ["local"], "node": {"replicas": nodes, "gpu": 1},
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """Tests for deriving a gang's state from the states of its pods."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,11 @@ def role(name: str = "worker", least: int = 2, most: int = 2) -> Role:
     return Role(name, least, most, Request(gpu=1000, devices=1))
 
 
-def gang(*states: str, phase: str = "running", tree: Group | None = None, **more: object) -> GangFacts:
+def gang(*states: str, phase: str = "running", tree: Group | None = None, **more: Any) -> GangFacts:
     pods = [PodFact("worker", i, state) for i, state in enumerate(states)]
     tree = tree or Group("all", (role(),), 1)
     facts = GangFacts(phase, "", "", "", tree, pods)
-    return replace(facts, **more)  # type: ignore[arg-type]
+    return replace(facts, **more)
 
 
 def restart_policy(kind: str, most: int | None = None, **counts: int) -> RetryFacts:
@@ -136,7 +137,7 @@ def test_optional_group_is_stale_after_losing_one_pod_but_not_after_losing_all()
     assert verdict(gang(pods=without_group, tree=tree)) is None
 
 
-def gang_with_idle_role(*work: str, idle: str = "running", **more: object) -> GangFacts:
+def gang_with_idle_role(*work: str, idle: str = "running", **more: Any) -> GangFacts:
     tree = Group("all", (role(), role("pserver", 1, 1)), 2)
     pods = [PodFact("worker", i, state) for i, state in enumerate(work)] + [PodFact("pserver", 0, idle)]
     return gang(pods=pods, tree=tree, idle_roles=frozenset({"pserver"}), **more)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,13 @@ from projects.models import Phase, Workload
 from projects.services.workloads import control
 from scheduler.models import DeviceClaim, Eviction
 from scheduler.reports.explanations.workload import explain
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 
-def running(stage: Stage, name: str = "train-1", **changes: object) -> Workload:
+def running(stage: Stage, name: str = "train-1", **changes: Any) -> Workload:
     workload = stage.submit(name, **changes)
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
@@ -44,7 +46,6 @@ def test_failure_reason_names_a_pod_killed_at_its_memory_limit(stage: Stage) -> 
     workload = running(stage, roles=role)
     (pod,) = stage.pods(workload)
     order = stage.runtime.order(str(pod.pk))
-    assert order is not None
     assert (order.cpu_limit_milli, order.memory_limit_mib) == (1500, 64)
     assert (order.project, order.uid) == ("vision", pod_uid(workload.project_id))
     text = "killed at its memory limit: limit 64 MiB, peak 64 MiB"
@@ -318,7 +319,6 @@ def test_stray_and_ended_pods_are_removed_from_the_runtime(stage: Stage) -> None
     workload = running(stage, roles=ONE)
     stray = "11111111-2222-4333-8444-555555555555"
     order = stage.runtime.order(str(stage.pods(workload)[0].pk))
-    assert order is not None
     stage.runtime.start(replace(order, pod_id=stray))
     stage.finish(workload)
     stage.tick(2)
@@ -360,6 +360,7 @@ def test_run_without_a_rendezvous_address_is_assigned_one_before_it_starts(stage
     stage.runtime.lose_all_pods()
     stage.tick()
     orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(workload)]
-    met = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders if order}
+    met = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}
     workload.refresh_from_db()
-    assert met == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}
+    rendezvous = present(workload.rendezvous)
+    assert met == {(rendezvous["address"], str(rendezvous["port"]))}

@@ -1,6 +1,7 @@
 """Tests for workloads that may use their last pool only after a while (`burst_after`)."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests import factories as make
 from tests.cast import training
 from tests.scheduler.stage import NOON, Stage
 
-BURST = {"pools": ["local", "cloud"], "burst_after": 1800}
+BURST: dict[str, Any] = {"pools": ["local", "cloud"], "burst_after": 1800}
 
 
 @pytest.fixture

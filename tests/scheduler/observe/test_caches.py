@@ -54,7 +54,8 @@ class Day:
 
     def do_submit(self) -> None:
         self.submitted += 1
-        cast, more = self.stage.cast, {}
+        cast = self.stage.cast
+        more: dict[str, Any] = {}
         if self.submitted > 1 and self.chance.random() < 0.2:
             more["after"] = [{"workload": f"w{self.chance.randrange(1, self.submitted)}"}]
         if self.chance.random() < 0.3:

@@ -1,10 +1,13 @@
 """Tests that elastic pools scale up with demand, according to the scarcest resource."""
 
+from typing import Any
+
 import pytest
 
 from pools import services
 from pools.models import Node, NodePool
 from projects.models import Phase, Workload
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 
@@ -22,17 +25,17 @@ def nodes_desired(pool: NodePool) -> int:
     return pool.nodes_desired
 
 
-def explained(workload: Workload) -> Workload:
+def explanation_of(workload: Workload) -> dict[str, Any]:
     workload.refresh_from_db()
-    assert workload.explanation is not None
-    return workload
+    explanation: dict[str, Any] = present(workload.explanation)
+    return explanation
 
 
 def test_workload_without_gpus_scales_up_an_empty_pool(stage: Stage, empty_pool: NodePool) -> None:
     workload = stage.submit(roles=[{"gpu": 0}])
     stage.tick(2)
     assert nodes_desired(empty_pool) == 1
-    blockers = [blocker["reason"] for blocker in explained(workload).explanation["blockers"]]
+    blockers = [blocker["reason"] for blocker in explanation_of(workload)["blockers"]]
     assert "WaitingForScaleUp" in blockers
     stage.node(0)
     stage.tick(3)
@@ -54,7 +57,7 @@ def test_binding_resource_determines_the_number_of_nodes(
 ) -> None:
     stage.submit(roles=[role])
     stage.tick(2)
-    assert (nodes_desired(empty_pool), empty_pool.pressure["binding"]) == (nodes, binding)
+    assert (nodes_desired(empty_pool), present(empty_pool.pressure)["binding"]) == (nodes, binding)
 
 
 def test_node_that_runs_cpu_only_workloads_is_not_idle(stage: Stage, empty_pool: NodePool) -> None:
@@ -100,7 +103,7 @@ def test_drained_pool_is_not_reported_as_scaling_up(stage: Stage, empty_pool: No
     workload = stage.submit(roles=[{"gpu": 1}], pools=["local"])
     NodePool.objects.update(expires_at=stage.clock.now(), operational_since=stage.clock.now())
     stage.tick(2)
-    blockers = [blocker["reason"] for blocker in explained(workload).explanation["blockers"]]
+    blockers = [blocker["reason"] for blocker in explanation_of(workload)["blockers"]]
     assert blockers[0] == "NodesUnavailable"
     assert "WaitingForScaleUp" not in blockers
     assert nodes_desired(empty_pool) == 0
@@ -111,11 +114,9 @@ def test_workload_stays_schedulable_while_provisioning_is_stopped(stage: Stage, 
     NodePool.objects.update(boot_failures=5, boot_failure_limit=5)
     workload = stage.submit(roles=[{"gpu": 1}])
     stage.tick(2)
-    explanation = explained(workload).explanation
+    explanation = explanation_of(workload)
     assert (workload.reason, explanation["queue_position"]) == ("NodesUnavailable", 1)
     services.retry_pool(actor=stage.cast.alice, pool=empty_pool)
     stage.tick(2)
     assert nodes_desired(empty_pool) == 1
-    assert "WaitingForScaleUp" in [
-        blocker["reason"] for blocker in explained(workload).explanation["blockers"]
-    ]
+    assert "WaitingForScaleUp" in [blocker["reason"] for blocker in explanation_of(workload)["blockers"]]

@@ -4,8 +4,13 @@ import pytest
 
 from projects.models import Workload
 from projects.services import workloads
+from scheduler.engine.decide import decide_with_layout
+from scheduler.engine.layout.layout import Layout
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Plan
 from scheduler.loop import decide as deciding
 from scheduler.loop.observe.mirror import WorkloadMirror
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 
@@ -28,7 +33,7 @@ def fill(stage: Stage) -> Workload:
 def queued(stage: Stage) -> list[str]:
     """Return the pending workloads in queue order."""
     rows = Workload.objects.filter(phase="pending")
-    return [row.name for row in sorted(rows, key=lambda row: row.explanation["queue_position"])]
+    return [row.name for row in sorted(rows, key=lambda row: present(row.explanation)["queue_position"])]
 
 
 def test_raised_priority_moves_a_workload_to_the_front(stage: Stage) -> None:
@@ -64,7 +69,6 @@ def test_next_cycle_uses_the_edited_document(stage: Stage) -> None:
     (pod,) = stage.pods(waiting)
     assert pod.allocation.gpu_milli * len(pod.allocation.devices) == 2000
     order = stage.runtime.order(str(pod.pk))
-    assert order is not None
     assert "echo edited" in " ".join(order.command)
 
 
@@ -72,13 +76,12 @@ def test_decision_made_before_a_concurrent_edit_is_dropped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = stage.submit("waiting", roles=roles(1, 2))
-    decide = deciding.decide_with_layout
 
-    def edit_meanwhile(snapshot, layout):  # type: ignore[no-untyped-def]
-        plan = decide(snapshot, layout)
+    def edit_meanwhile(snapshot: Snapshot, layout: Layout | None) -> tuple[Plan, Layout]:
+        decision = decide_with_layout(snapshot, layout)
         if Workload.objects.get(pk=waiting.pk).edits == 0:
             edit(stage, waiting, roles=roles(2, 1))
-        return plan
+        return decision
 
     monkeypatch.setattr(deciding, "decide_with_layout", edit_meanwhile)
     stage.tick(4)

@@ -218,11 +218,17 @@ def test_mirror_is_reloaded_on_a_new_database_connection(template: Workload) -> 
 def test_stored_explanations_do_not_count_as_changes(
     template: Workload, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mirror, fetched = WorkloadMirror(), []
+    mirror = WorkloadMirror()
+    fetched: list[Any] = []
     mirror.read()
     Workload.objects.update(explanation={"position": 3}, reason="Other", message="other", gpu_milli_now=5)
     fetch = mirrors._fetch
-    monkeypatch.setattr(mirrors, "_fetch", lambda *values: fetched.append(fetch(*values)) or fetched[-1])
+
+    def record_rows(*values: Any) -> Any:
+        fetched.append(fetch(*values))
+        return fetched[-1]
+
+    monkeypatch.setattr(mirrors, "_fetch", record_rows)
     assert mirror.read() == set()
     assert [row[4] for row in fetched[0]] == [None]
 

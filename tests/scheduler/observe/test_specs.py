@@ -1,10 +1,12 @@
 """Tests of the cache of parsed documents."""
 
+from typing import Any
+
 import pytest
 
 from projects.models import Workload
 from scheduler.loop.observe import specs
-from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.specs import ParsedSpec, SpecCache
 from tests.scheduler.stage import Stage
 
 
@@ -22,7 +24,12 @@ def test_documents_that_differ_only_in_name_are_validated_once(
     stage.submit("four", priority=70)
     validated: list[object] = []
     parse = specs.parse_spec
-    monkeypatch.setattr(specs, "parse_spec", lambda document: validated.append(document) or parse(document))
+
+    def record_and_parse(document: dict[str, Any]) -> ParsedSpec:
+        validated.append(document)
+        return parse(document)
+
+    monkeypatch.setattr(specs, "parse_spec", record_and_parse)
     by_name = read_all(SpecCache())
     assert len(validated) == 2
     for row in Workload.objects.all():

@@ -9,12 +9,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from projects.actor import Actor
 from projects.models import Membership
 from projects.services.people import tokens
 from projects.services.workloads.prediction import dry_run
 from scheduler.models import Eviction
-from tests.cast import training
+from tests.cast import Person, training
 from tests.scheduler.stage import Stage
 
 SECRET, OTHER = "secret-bid", "hidden-run"
@@ -27,7 +26,7 @@ class Case:
 
     stage: Stage
     row: Eviction
-    people: dict[str, Actor]
+    people: dict[str, Person]
 
 
 @pytest.fixture
@@ -53,29 +52,28 @@ def case(borrowing_stage: Stage) -> Case:
     )
 
 
-def create_user_of_both_projects(stage: Stage, role: str) -> Actor:
+def create_user_of_both_projects(stage: Stage, role: str) -> Person:
     both = User.objects.create_user("heidi", "heidi@example.org", "correct horse battery")
     for project in (stage.cast.vision, stage.cast.ads):
         Membership.objects.create(user=both, project=project, role=role)
-    return Actor.for_user(both)
+    return Person.for_user(both)
 
 
-def issue_token(actor: Actor) -> str:
-    """Issue a new token."""
-    name = f"t{actor.user.api_tokens.count()}" if actor.user else ""
-    return tokens.issue(actor=actor, name=name, scopes=["read"], expires_at=None)[1]
+def token_headers(person: Person) -> dict[str, str]:
+    """Return the headers of a request with a new token."""
+    name = f"t{person.user.api_tokens.count()}"
+    _, secret = tokens.issue(actor=person, name=name, scopes=["read"], expires_at=None)
+    return {"Authorization": f"Bearer {secret}"}
 
 
 def content(case: Case, name: str, view: str) -> str:
-    actor = case.people[name]
-    assert actor.user is not None
+    person = case.people[name]
     client = Client()
     if view in ("rest", "csv"):
-        sent = {"HTTP_AUTHORIZATION": f"Bearer {issue_token(actor)}"}
         path = f"/api/v1/evictions/{case.row.pk}" if view == "rest" else "/api/v1/evictions?format=csv"
-        answer = client.get(path, **sent)
+        answer = client.get(path, headers=token_headers(person))
     else:
-        client.force_login(actor.user)
+        client.force_login(person.user)
         own = case.row.workload_id if name != "grace" else case.row.preemptor_id
         paths = {"page": f"/evictions/{case.row.pk}", "list page": "/evictions"}
         answer = client.get(paths.get(view, f"/workloads/{own}"))
@@ -129,7 +127,6 @@ def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) ->
     assert summary in content(case, "dave", "page")
     admin = Client()
     user = case.people["alice"].user
-    assert user is not None
     user.is_superuser = user.is_staff = True
     user.save()
     admin.force_login(user)
@@ -143,8 +140,8 @@ def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) ->
 
 def test_eviction_filters_do_not_reveal_hidden_names(case: Case) -> None:
     def evictions(name: str, query: str) -> list[Any]:
-        sent = {"HTTP_AUTHORIZATION": f"Bearer {issue_token(case.people[name])}"}
-        answer = Client().get(f"/api/v1/evictions?{query}", **sent)
+        headers = token_headers(case.people[name])
+        answer = Client().get(f"/api/v1/evictions?{query}", headers=headers)
         return list(answer.json()["items"])
 
     for query in (f"preemptor={SECRET}", f"preemptor={case.row.preemptor_id}"):

@@ -120,9 +120,7 @@ def test_database_rejects_a_second_allocation_of_a_device(stage: Stage) -> None:
         DeviceClaim.objects.create(allocation=claim.allocation, node=claim.node, device=2, milli=1)
 
 
-def _other(claim: DeviceClaim):
-    from scheduler.models import Allocation
-
+def _other(claim: DeviceClaim) -> Allocation:
     return Allocation.objects.exclude(pk=claim.allocation_id).get()
 
 

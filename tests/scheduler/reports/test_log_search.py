@@ -90,7 +90,7 @@ def test_search_resumes_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) ->
     ticks = iter(range(100))
     first = search_log(log.read, "wanted", seconds=2, clock=lambda: next(ticks))
     assert (first.is_complete, first.searched_bytes, first.resume_at) == (False, 16, LinePosition(12, 3))
-    second = search_log(log.read, "wanted", start=first.resume_at)
+    second = search_log(log.read, "wanted", start=LinePosition(12, 3))
     assert first.matches + second.matches == 2
     assert [line.at.line for line in second.lines] == [4]
 

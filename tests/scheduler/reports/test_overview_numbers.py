@@ -36,7 +36,8 @@ def test_pending_times_include_only_recent_visible_starts(stage: Stage) -> None:
         workload.save()
     pools = [stage.cast.pool]
     times = pending_times(stage.cast.dave, pools, NOON)
-    assert (times.started, times.median, times.p95) == (4, 25.0, pytest.approx(854.5))
+    assert (times.started, times.median) == (4, 25.0)
+    assert times.p95 == pytest.approx(854.5)
     assert pending_times(stage.cast.grace, pools, NOON).median is None
     assert pending_times(stage.cast.dave, pools, NOON + timedelta(hours=1)).started == 0
 

@@ -1,6 +1,6 @@
 """Tests for the history of pending reasons."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -10,6 +10,7 @@ from projects.models import Quota, Workload
 from projects.services import workloads
 from scheduler.reports.explanations import writer as explanations
 from scheduler.reports.explanations.pending_history import pending_history, total_by_reason
+from tests.present import present
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
@@ -28,7 +29,7 @@ def read_history(workload: Workload) -> list[tuple[str, int, int | None]]:
     ]
 
 
-def _seconds_after_noon(at) -> int:
+def _seconds_after_noon(at: datetime) -> int:
     return round((at - NOON).total_seconds())
 
 
@@ -44,7 +45,7 @@ def test_changes_of_the_main_pending_reason_are_recorded(stage: Stage) -> None:
     stage.tick(2)
     third = stage.submit("third")
     stage.tick(1, seconds=60)
-    begun = _seconds_after_noon(Workload.objects.get(pk=third.pk).explained_at)
+    begun = _seconds_after_noon(present(Workload.objects.get(pk=third.pk).explained_at))
     assert read_history(third) == [("OverFairShare", begun, None)]
     stage.tick(3, seconds=10)
     assert read_history(third) == [("OverFairShare", begun, None)], "unchanged reasons add no entry"

@@ -21,6 +21,7 @@ from scheduler.reports.queues.queue_list import queue_length, queued_workloads
 from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.what_if.slots import MAX_DRY_RUNS, dry_run_slot
 from tests.cast import training
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 MANY = [{"name": "worker", "replicas": 10_000, "gpu": 0}]
@@ -60,9 +61,10 @@ def test_unschedulable_workload_has_no_queue_position(stage: Stage, unschedulabl
     stage.tick()
     unschedulable_workload.refresh_from_db()
     assert (unschedulable_workload.phase, unschedulable_workload.reason) == (Phase.PENDING, "Unschedulable")
-    assert unschedulable_workload.explanation["queue_position"] is None
-    assert unschedulable_workload.explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
-    assert unschedulable_workload.message == unschedulable_workload.explanation["blockers"][0]["message"]
+    explanation = present(unschedulable_workload.explanation)
+    assert explanation["queue_position"] is None
+    assert explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
+    assert unschedulable_workload.message == explanation["blockers"][0]["message"]
     assert "GPUs" in unschedulable_workload.message
     pool = stage.cast.pool
     assert unschedulable_workload not in queued_workloads(stage.cast.alice, pool)
@@ -89,7 +91,7 @@ def test_workload_is_schedulable_again_when_the_pools_maximum_is_raised(
     stage.tick()
     unschedulable_workload.refresh_from_db()
     assert unschedulable_workload.reason != "Unschedulable"
-    assert unschedulable_workload.explanation["queue_position"] == 1
+    assert present(unschedulable_workload.explanation)["queue_position"] == 1
 
 
 def test_pausing_a_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
@@ -100,7 +102,7 @@ def test_pausing_a_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     stage.tick()
     workload.refresh_from_db()
     assert workload.reason != "Unschedulable"
-    assert workload.explanation["queue_position"] == 1
+    assert present(workload.explanation)["queue_position"] == 1
 
 
 def test_owner_of_unschedulable_workload_is_notified_once_across_schedulers(
@@ -122,7 +124,6 @@ def test_owner_without_subscriptions_is_notified_by_email(
     stage: Stage, unschedulable_workload: Workload
 ) -> None:
     user = stage.cast.alice.user
-    assert user is not None
     user.email = "alice@example.org"
     user.save(update_fields=["email"])
     with override_settings(BERTH_SENDS_MAIL=True):
@@ -190,7 +191,7 @@ def test_pending_reason_of_a_reserved_workload_mentions_booting_nodes(stage: Sta
     stage.tick(seconds=5)
     workload.refresh_from_db()
     assert workload.reason == "WaitingForScaleUp"
-    assert [blocker["message"] for blocker in workload.explanation["blockers"]] == [
+    assert [blocker["message"] for blocker in present(workload.explanation)["blockers"]] == [
         "Capacity is reserved on 1 booting node."
     ]
 

@@ -1,7 +1,9 @@
 """Tests that pod utilization is recorded exactly once and shown."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
 
 import pytest
 from django.db.models import Q
@@ -135,7 +137,8 @@ def test_sample_is_added_to_its_minute_and_its_hour(measured_workload: MeasuredW
     (hour,) = utilization_points(Q(pod__workload=measured_workload.workload), NOON, now, HOUR)
     assert (hour.cpu_milli, hour.memory_mib, hour.gpu_memory_mib) == (1000, 1000, 80_000)
     (used,) = hourly_utilization([measured_workload.stage.cast.pool], now, 1)
-    assert (used.at, used.measured) == (NOON, pytest.approx(measured_workload.sums(HOUR)[0] / 3600))
+    assert used.at == NOON
+    assert used.measured == pytest.approx(measured_workload.sums(HOUR)[0] / 3600)
     assert used.used == pytest.approx(used.measured / 2)
 
 
@@ -180,7 +183,7 @@ def test_only_the_leader_measures_utilization(measured_workload: MeasuredWorkloa
             measured_workload.stage.clock,
             lambda pool: measured_workload.runtime,
             SAMPLE_SECONDS,
-            lambda name=name: leads[name],
+            partial(leads.__getitem__, name),
         )
         for name in leads
     )
@@ -201,8 +204,8 @@ def test_unresponsive_runtime_does_not_block_others(measured_workload: MeasuredW
 def test_allocated_gpu_that_is_idle_for_a_long_time_is_reported(measured_workload: MeasuredWorkload) -> None:
     workload, clock = measured_workload.workload, measured_workload.stage.clock
 
-    def idle() -> dict[object, object]:
-        return dict(idle_since([workload.pk], clock.now()))
+    def idle() -> dict[UUID, datetime]:
+        return idle_since([workload.pk], clock.now())
 
     measured_workload.gpus(60, 2)
     measured_workload.pass_time()

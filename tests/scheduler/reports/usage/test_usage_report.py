@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,7 +21,7 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 HALF = [{"name": "worker", "replicas": 1, "gpu": 0.5}]
 
 
-def usage_rows(stage: Stage, actor: Actor | None = None, **words: object) -> list[UsageRow]:
+def usage_rows(stage: Stage, actor: Actor | None = None, **words: Any) -> list[UsageRow]:
     now = stage.clock.now()
     words = {"since": NOON - timedelta(days=1), "until": now, **words}
     return usage_report(actor or stage.cast.alice, usage_request(now, **words), now)
@@ -30,7 +31,7 @@ def gpu_hours(rows: list[UsageRow], dimension: Dimension) -> dict[str, float]:
     return {row.names[dimension]: round(row.gpu_hours, 6) for row in rows}
 
 
-def start_workload(stage: Stage, name: str = "train-1", **changes: object) -> datetime:
+def start_workload(stage: Stage, name: str = "train-1", **changes: Any) -> datetime:
     stage.submit(name, **changes)
     begun = stage.clock.now()
     stage.tick(2)
@@ -160,7 +161,7 @@ def test_cost_uses_the_pools_price_and_is_unknown_without_a_price(stage: Stage) 
         ({"time_zone": "../../etc/passwd"}, "time_zone"),
     ],
 )
-def test_error_for_an_invalid_query_names_the_parameter(words: dict, path: str) -> None:
+def test_error_for_an_invalid_query_names_the_parameter(words: dict[str, Any], path: str) -> None:
     with pytest.raises(Invalid) as refused:
         usage_request(datetime(2026, 6, 2, tzinfo=UTC), **words)
     assert [problem.path for problem in refused.value.problems] == [path]

@@ -8,7 +8,9 @@ from django.db.models import Sum
 from projects.models import Phase, Workload
 from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from tests.cast import Cast
-from tests.scheduler.test_processes import Schedulers, cast, phase, schedulers, submit, until
+from tests.journeys.installation import until
+from tests.present import present
+from tests.scheduler.test_processes import Schedulers, cast, phase, schedulers, submit
 
 __all__ = ["cast", "schedulers"]
 pytestmark = pytest.mark.timeout(600)
@@ -60,5 +62,5 @@ def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedule
             measured_cpu_seconds(workload), rel=0.05, abs=0.2
         )
     pod = workload.pods.get()
-    lasted = (pod.ended_at - pod.started_at).total_seconds()
+    lasted = (present(pod.ended_at) - present(pod.started_at)).total_seconds()
     assert sum(UtilizationPoint.objects.filter(step=60).values_list("seconds", flat=True)) <= lasted + 1

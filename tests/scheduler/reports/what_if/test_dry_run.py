@@ -7,6 +7,7 @@ from projects.models import Workload
 from projects.services.workloads.prediction import Prediction, dry_run
 from scheduler.models import Eviction
 from tests.cast import training
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
@@ -38,7 +39,7 @@ def test_predicted_blockers_equal_those_of_the_later_explanation(stage: Stage) -
     workload = stage.submit("asked", roles=FOUR)
     stage.tick()
     workload.refresh_from_db()
-    explanation = workload.explanation
+    explanation = present(workload.explanation)
     assert [(b["reason"], b["message"]) for b in prediction.blockers] == [
         (b["reason"], b["message"]) for b in explanation["blockers"]
     ]

@@ -1,5 +1,7 @@
 """Tests for the smallest change that would start a pending workload, as each user sees it."""
 
+from typing import Any
+
 import pytest
 
 from pools.models import Node, NodePool
@@ -29,7 +31,7 @@ def held(stage: Stage) -> Stage:
     return stage
 
 
-def pending(stage: Stage, name: str = "train", **changes: object) -> Workload:
+def pending(stage: Stage, name: str = "train", **changes: Any) -> Workload:
     workload = stage.submit(name, **{"roles": [{**ONE[0], "node_selector": ZONE}], **changes})
     stage.tick()
     workload.refresh_from_db()
