@@ -1,9 +1,10 @@
 """Page of a pool's queue, with each workload's sort key."""
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
@@ -12,6 +13,7 @@ from berth.core.amounts import MILLI
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import visible_pools
+from projects.models import Workload
 from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 
 QueueEntry = tuple[Any, datetime | None, bool]  # workload, expected start, whether it has been evaluated
@@ -24,7 +26,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         number=True,
     ),
     Column("name", "Workload", lambda row: row[0].name, order="name"),
-    Column("project", "Project", lambda row: row[0].project.name, order="project__name", in_file=True),
+    Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
     Column(
         "gpus", "Requested", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True
     ),
@@ -49,8 +51,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
     pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), pools[0] if pools else None)
     listing = None
+    filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
+    reasons: list[tuple[str, int]] = []
+    projects: list[str] = []
     if pool is not None:
         rows = queued_workloads(request.actor, pool)
+        reasons, projects = _filter_choices(rows)
+        if filters["reason"]:
+            rows = rows.filter(reason=filters["reason"])
+        if filters["project"]:
+            rows = rows.filter(project__name=filters["project"])
         for word in table_state(request.GET, "")["search"].split():
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
@@ -65,9 +75,25 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pool": pool,
         "listing": listing,
         "rows": listing.rows if listing else [],
+        "filters": filters,
+        "is_filtered": bool(any(filters.values()) or (listing and listing.search)),
+        "reasons": reasons,
+        "queued": sum(count for _, count in reasons),
+        "projects": projects,
         "length": queue_length(pool) if pool else None,
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
+
+
+def _filter_choices(rows: QuerySet[Workload]) -> tuple[list[tuple[str, int]], list[str]]:
+    """Return the reasons of the queued workloads with their counts, most frequent first, and the projects."""
+    counts = rows.order_by().values_list("reason", "project__name").annotate(n=Count("pk"))
+    reasons: Counter[str] = Counter()
+    projects = set()
+    for reason, project, count in counts:
+        reasons[reason] += count
+        projects.add(project)
+    return reasons.most_common(), sorted(projects)
 
 
 def _queue_entries(rows: list[Any]) -> list[QueueEntry]:

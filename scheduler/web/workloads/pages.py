@@ -166,7 +166,7 @@ TABS = {
     "logs": Tab("workload-logs", "Logs", _logs),
     "resources": Tab("workload-resources", "Resources", _resources),
     "timeline": Tab("workload-timeline", "Timeline", _timeline, "timeline_live"),
-    "spec": Tab("workload-spec", "Code and spec", _spec),
+    "spec": Tab("workload-spec", "Spec", _spec),
 }
 
 

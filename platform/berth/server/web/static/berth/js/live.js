@@ -29,8 +29,12 @@
     if (part.classList.contains("htmx-request")) return late.add(part);
     const url = part.dataset.liveUrl || location.pathname + location.search;
     const open = [...part.querySelectorAll("details[open][id]")].map((details) => details.id);
+    const popover = part.querySelector("[popover]:popover-open")?.id;
     htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" })
-      .then(() => open.forEach((id) => document.getElementById(id)?.setAttribute("open", "")));
+      .then(() => {
+        open.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
+        if (popover) document.getElementById(popover)?.showPopover();
+      });
   }
 
   function flush() {
