@@ -29,6 +29,7 @@ from pools.runtimes.base import (
     PodReport,
     PodState,
     RuntimeFailure,
+    StopNotice,
 )
 from pools.runtimes.enclosure.levels import Isolation, Level
 from pools.runtimes.ledger import Entry, Ledger
@@ -112,7 +113,8 @@ class KubernetesRuntime:
             self._starts = _Starts(self._pools(), now + SHARED_SECONDS)
         return self._starts.pools
 
-    def stop(self, pod_id: str, grace_seconds: int) -> None:
+    def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
+        del notice  # pods with a notice are never placed on Kubernetes
         if self.ledger.log_path(pod_id).exists():
             return
         entry = self._entry(pod_id)

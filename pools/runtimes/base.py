@@ -76,6 +76,14 @@ class PodOrder:
         return bool(self.secret_env or self.secret_files or self.code_secret)
 
 
+@dataclass(frozen=True)
+class StopNotice:
+    """Signal number that pods receive `lead_seconds` before SIGTERM."""
+
+    signal: int
+    lead_seconds: int
+
+
 class PodState(str, Enum):
     __str__ = str.__str__
 
@@ -229,10 +237,14 @@ class Runtime(Protocol):
         """
         ...
 
-    def stop(self, pod_id: str, grace_seconds: int) -> None:
+    def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """End the pod's processes with SIGTERM, then SIGKILL after the grace period. Return immediately.
 
-        Idempotent. A shorter grace period replaces the earlier one. An unknown pod is recorded as stopped.
+        With a notice, the processes that handle its signal first receive that signal, and SIGTERM follows
+        after the lead. Runtimes without the capability `sends_notices` ignore notices.
+
+        Idempotent. A stop that takes less time, lead included, replaces the earlier one. An unknown pod is
+        recorded as stopped.
         """
         ...
 

@@ -23,6 +23,7 @@ from pools.runtimes.base import (
     PodState,
     PodUsage,
     RuntimeFailure,
+    StopNotice,
 )
 from pools.runtimes.device_usage import DeviceProbe
 from pools.runtimes.enclosure.devices import UnknownDevice
@@ -146,13 +147,13 @@ class LocalRuntime:
         self._reap_shims()
         self._shims[pod_id] = self._starter.start(pod.path, self.anchor)
 
-    def stop(self, pod_id: str, grace_seconds: int) -> None:
+    def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         pod = self._pod_dir(pod_id)
         if pod.has("exit") or self._saved_log(pod_id).exists():
             return
         try:
             pod.create()
-            pod.write_stop(max(grace_seconds, 0))
+            pod.write_stop(max(grace_seconds, 0), notice)
             pod.notify_shim()
         except OSError as error:
             raise RuntimeFailure(str(error)) from error

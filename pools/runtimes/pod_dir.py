@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, StopNotice
 from pools.runtimes.images.store import remove_container
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
@@ -97,11 +97,16 @@ class PodDir:
         draft.write_text(auth or "{}")
         draft.rename(self.path / "auth.json")
 
-    def write_stop(self, grace_seconds: int) -> None:
-        """Record the stop. The shortest grace period requested so far applies."""
+    def write_stop(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
+        """Record the stop. The one that takes the least time, lead included, applies."""
         before = self.read("stop")
-        if before is None or int(before["grace"]) > grace_seconds:
-            self.write("stop", [("grace", str(grace_seconds)), ("at", repr(time.time()))])
+        lead = notice.lead_seconds if notice else 0
+        if before is not None and int(before["grace"]) + int(before.get("lead", "0")) <= grace_seconds + lead:
+            return
+        fields: Record = [("grace", str(grace_seconds)), ("at", repr(time.time()))]
+        if notice:
+            fields += [("signal", str(notice.signal)), ("lead", str(lead))]
+        self.write("stop", fields)
 
     def notify_shim(self) -> None:
         """Make the shim read the stop record, if a shim is running."""

@@ -920,6 +920,12 @@ class Migration(migrations.Migration):
                     "stop_reason",
                     models.CharField(blank=True, help_text="Reason for stopping.", max_length=40),
                 ),
+                (
+                    "noticed_at",
+                    models.DateTimeField(
+                        blank=True, help_text="Time of the signal ahead of SIGTERM.", null=True
+                    ),
+                ),
                 ("exit_code", models.IntegerField(blank=True, null=True)),
                 ("signal", models.IntegerField(blank=True, null=True)),
                 ("message", models.TextField(blank=True)),

@@ -43,6 +43,9 @@ class KubernetesStage:
         self.access = access
         return self.runtime
 
+    def noticing(self, pod_id: str) -> PodOrder:
+        raise NotImplementedError("notices are not sent")
+
     def order(self, pod_id: str, *command: str, **changes: object) -> PodOrder:
         values: dict[str, object] = {
             "pool": POOL, "image": IMAGE, "image_pull_policy": "never", "instance_id": f"{self._node}/1",

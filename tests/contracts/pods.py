@@ -74,6 +74,9 @@ class Stage(Protocol):
     def stubborn(self, pod_id: str) -> PodOrder:
         """Return an order for a pod that ignores SIGTERM."""
 
+    def noticing(self, pod_id: str) -> PodOrder:
+        """Return an order for a pod that writes `noticed` when it receives SIGUSR1, and ends on SIGTERM."""
+
     def end_pod(self, pod_id: str, exit_code: int) -> None: ...
 
     def crash_pod(self, pod_id: str, number: int) -> None: ...
@@ -108,6 +111,10 @@ class LocalStage:
 
     def stubborn(self, pod_id: str) -> PodOrder:
         return order(pod_id, "sh", "-c", f"trap '' TERM; {self.SHELL}")
+
+    def noticing(self, pod_id: str) -> PodOrder:
+        script = "trap 'echo noticed' USR1; sleep 1000 & echo ready; while :; do sleep 0.1; done"
+        return order(pod_id, "sh", "-c", script)
 
     def end_pod(self, pod_id: str, exit_code: int) -> None:
         self._do(pod_id, f"exit {exit_code}")
@@ -186,6 +193,10 @@ class FakeStage:
 
     def stubborn(self, pod_id: str) -> PodOrder:
         self.runtime.stubborn.add(pod_id)
+        return order(pod_id, "sleep", "inf")
+
+    def noticing(self, pod_id: str) -> PodOrder:
+        self.runtime.noticing.add(pod_id)
         return order(pod_id, "sleep", "inf")
 
     def end_pod(self, pod_id: str, exit_code: int) -> None:

@@ -1,14 +1,15 @@
 """Contract tests for every runtime. `test_ray.py` runs them on Ray."""
 
 import select
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodState
-from tests.contracts.kubernetes_stage import fake_kubernetes_stage
-from tests.contracts.pods import PATIENCE, FakeStage, LocalStage, Stage, ended, order, running
+from pools.runtimes.base import PodCause, PodState, StopNotice
+from tests.contracts.kubernetes_stage import KubernetesStage, fake_kubernetes_stage
+from tests.contracts.pods import PATIENCE, FakeStage, LocalStage, Stage, ended, order, poll_until, running
 
 
 @pytest.fixture(params=["local", "fake", "kubernetes"])
@@ -94,6 +95,51 @@ def test_second_stop_can_shorten_the_grace_period(stage: Stage) -> None:
     stage.runtime.stop("p-1", 3600)
     stage.runtime.stop("p-1", 0)
     assert ended(stage.runtime, "p-1").signal == 9
+
+
+def start_noticing(stage: Stage) -> None:
+    """Start a pod that handles SIGUSR1, and wait until it has installed its handler."""
+    if isinstance(stage, KubernetesStage):
+        pytest.skip("Kubernetes sends no signal ahead of SIGTERM")
+    stage.runtime.start(stage.noticing("p-1"))
+    running(stage.runtime, "p-1")
+    if not isinstance(stage, FakeStage):
+        poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data, lambda data: b"ready" in data)
+
+
+def test_notice_reaches_the_pod_which_continues_until_the_lead_is_over(stage: Stage) -> None:
+    start_noticing(stage)
+    for _ in range(2):
+        stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 3600))
+    poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data, lambda data: b"noticed" in data)
+    assert stage.runtime.get_reports(["p-1"])["p-1"].state == PodState.RUNNING
+    stage.runtime.stop("p-1", 60)
+    report = ended(stage.runtime, "p-1")
+    assert (report.signal, report.cause) == (signal.SIGTERM, PodCause.STOPPED)
+    assert stage.runtime.read_log("p-1", 0, 100).data.count(b"noticed") == 1, (
+        "the second stop is a repetition"
+    )
+
+
+def test_sigterm_follows_after_the_lead(stage: Stage) -> None:
+    start_noticing(stage)
+    stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 1))
+    stage.wait_out_grace_period(1)
+    report = ended(stage.runtime, "p-1")
+    assert (report.signal, report.cause) == (signal.SIGTERM, PodCause.STOPPED)
+    assert b"noticed" in stage.runtime.read_log("p-1", 0, 100).data
+
+
+def test_pod_without_a_handler_does_not_receive_the_notice(stage: Stage) -> None:
+    start_noticing(stage)
+    stage.runtime.start(stage.long("p-2"))
+    running(stage.runtime, "p-2")
+    for pod_id in ("p-2", "p-1"):
+        stage.runtime.stop(pod_id, 60, StopNotice(signal.SIGUSR1, 3600))
+    poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data, lambda data: b"noticed" in data)
+    assert stage.runtime.get_reports(["p-2"])["p-2"].state == PodState.RUNNING
+    stage.runtime.stop("p-2", 60)
+    assert ended(stage.runtime, "p-2").signal == signal.SIGTERM
 
 
 def test_pod_stopped_before_its_start_never_starts(stage: Stage) -> None:

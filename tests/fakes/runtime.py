@@ -18,6 +18,7 @@ from pools.runtimes.base import (
     PodReport,
     PodState,
     PodUsage,
+    StopNotice,
 )
 from pools.runtimes.enclosure.levels import Isolation, Level
 from pools.runtimes.local_log import last_lines_start
@@ -41,6 +42,8 @@ class _Pod:
     report: PodReport
     log: bytearray = field(default_factory=bytearray)
     kill_at: datetime | None = None
+    term_at: datetime | None = None
+    grace_seconds: int = 0
     ends_at: datetime | None = None
     ends_with: int = 0
 
@@ -62,6 +65,7 @@ class FakeRuntime:
         self.clock: Clock = clock or FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
         self.runs_immediately, self.lifetime = runs_immediately, lifetime
         self.stubborn: set[str] = set()
+        self.noticing: set[str] = set()
         self.checkpoints: dict[str, datetime] = {}
         self.uses: dict[str, PodUsage] = {}
         self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
@@ -151,7 +155,7 @@ class FakeRuntime:
     def begin_start(self, order: PodOrder) -> None:
         """Do nothing: pods are started one at a time."""
 
-    def stop(self, pod_id: str, grace_seconds: int) -> None:
+    def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         self._called("stop", pod_id)
         if pod_id in self._logs:
             return
@@ -160,7 +164,22 @@ class FakeRuntime:
             return
         if pod.report.state == PodState.STARTING:
             self.end(pod_id, cause=PodCause.STOPPED, message="stopped before it started")
-        elif pod_id in self.stubborn:
+        elif notice is not None:
+            self._send_notice(pod_id, pod, grace_seconds, notice)
+        else:
+            self._terminate(pod_id, pod, grace_seconds)
+
+    def _send_notice(self, pod_id: str, pod: _Pod, grace_seconds: int, notice: StopNotice) -> None:
+        """Deliver a notice once. Pods in `noticing` write a line to their logs."""
+        if pod.term_at is None and pod.kill_at is None:
+            self.calls.append(("notice", (pod_id, notice.signal)))
+            pod.log += b"noticed\n" if pod_id in self.noticing else b""
+        due = self.clock.now() + timedelta(seconds=notice.lead_seconds)
+        pod.term_at, pod.grace_seconds = min(pod.term_at or due, due), grace_seconds
+
+    def _terminate(self, pod_id: str, pod: _Pod, grace_seconds: int) -> None:
+        pod.term_at = None
+        if pod_id in self.stubborn:
             due = self.clock.now() + timedelta(seconds=max(grace_seconds, 0))
             pod.kill_at = min(pod.kill_at or due, due)
         else:
@@ -236,7 +255,9 @@ class FakeRuntime:
         now = self.clock.now()
         if pod.report.state != PodState.RUNNING:
             return
-        if pod.kill_at is not None and now >= pod.kill_at:
+        if pod.term_at is not None and now >= pod.term_at:
+            self._terminate(pod_id, pod, pod.grace_seconds)
+        elif pod.kill_at is not None and now >= pod.kill_at:
             self.end(pod_id, signal=SIGKILL, cause=PodCause.STOPPED)
         elif pod.ends_at is not None and now >= pod.ends_at:
             self.end(pod_id, exit_code=pod.ends_with)

@@ -1,11 +1,12 @@
 """Tests for pods that run in a container image: what they see, and how they end."""
 
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodState
+from pools.runtimes.base import PodCause, PodState, StopNotice
 from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.order import ContainerFiles, container_fields
 from tests.contracts.pods import UID, ended, poll_until, running
@@ -57,6 +58,16 @@ def test_pod_reports_exit_code_and_signal_of_the_command(stage: ImageStage, busy
     assert stage.run("p-1", busybox, "exit 7").exit_code == 7
     report = stage.run("p-2", busybox, "kill -SEGV $$")
     assert (report.signal, report.exit_code, report.cause) == (11, None, PodCause.NONE)
+
+
+def test_notice_reaches_the_command_in_its_container(stage: ImageStage, busybox: str) -> None:
+    script = "trap 'echo saved; exit 3' USR1; echo ready; while :; do sleep 0.05; done"
+    stage.start("p-1", busybox, "sh", "-c", script)
+    poll_until(lambda: "ready" in stage.log("p-1"))
+    stage.runtime.stop("p-1", 30, StopNotice(signal.SIGUSR1, 3600))
+    report = ended(stage.runtime, "p-1")
+    assert (report.exit_code, report.cause) == (3, PodCause.STOPPED)
+    assert stage.log("p-1") == "ready\nsaved"
 
 
 def test_sigterm_handler_determines_the_exit_code(stage: ImageStage, busybox: str) -> None:

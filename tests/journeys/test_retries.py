@@ -90,3 +90,26 @@ def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Te
     assert workload.retries == {"out_of_memory": 1}
     assert workload.spec["roles"][0]["limit"] == {"memory_mib": 256}
     client.workloads.delete(workload.id)
+
+
+def test_checkpoint_of_the_guide_is_written_on_the_signal_and_resumed(
+    dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "researchers.md").read_text()
+    (tmp_path / "saver.yaml").write_text(guide.partition("```yaml\nname: saver")[2].partition("```")[0])
+    text = (tmp_path / "saver.yaml").read_text()
+    (tmp_path / "saver.yaml").write_text(f"name: saver{text}")
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    dave.berth("submit", str(tmp_path / "saver.yaml"))
+    workload = client.workloads.find("saver")
+    until(lambda: b"running" in client.workloads.log(workload.id).data)
+    dave.berth("suspend", "saver")
+    until(lambda: client.workloads.get(workload.id).phase == "suspended")
+    (pod,) = client.workloads.pods(workload.id)
+    assert (pod.state, pod.exit_code) == ("stopped", 0), "it ended by itself, long before SIGTERM"
+    assert pod.noticed_at is not None
+    dave.berth("resume", "saver")
+    assert ended(client, workload).phase == "completed"
+    assert client.workloads.log(workload.id).data.decode() == "resumed from step 41\n"
+    assert "SIGUSR1 sent to 1 pod. SIGTERM follows after 120 s." in dave.berth("events", "saver")
+    dave.berth("delete", "saver")

@@ -168,6 +168,13 @@ class SubmitFlags:
         ),
     ] = None
     grace: Annotated[Text, _option("Grace period between SIGTERM and SIGKILL.", metavar="TIME")] = None
+    preemption_signal: Annotated[
+        Text,
+        _option(
+            "Signal before SIGTERM on evictions and suspensions, with its lead, for example USR1@5m.",
+            metavar="SIGNAL@TIME",
+        ),
+    ] = None
     preemption_delay: Annotated[
         Text, _option("Minimum pending time before the workload may preempt others.", metavar="TIME")
     ] = None
@@ -236,6 +243,7 @@ class SubmitFlags:
             "stale_gang_grace": -1
             if self.stale_gang_grace == "never"
             else _parse_seconds("--stale-gang-grace", self.stale_gang_grace),
+            "preemption": _parse_notice(self.preemption_signal),
             "grace_period_seconds": _parse_seconds("--grace", self.grace),
             "after": [
                 *(parse_dependency(entry) for entry in self.after or ()),
@@ -286,7 +294,8 @@ FLAGS_BY_PATH = {
     "max_runtime": "--max-runtime", "burst_after": "--burst-after",
     "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
-    "grace_period_seconds": "--grace", "after": "--after", "env": "--env", "secrets": "--secret",
+    "grace_period_seconds": "--grace", "preemption": "--preemption-signal",
+    "after": "--after", "env": "--env", "secrets": "--secret",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
     "code": "--code", "working_dir": "--workdir", "restart_policy": "--restart",
     "retry": "--retry", "labels": "--label",
@@ -328,6 +337,15 @@ def _parse_restart_policy(text: Text) -> dict[str, Any] | None:
         return None
     kind, _, times = text.partition(":")
     return {"kind": kind} if not times else {"kind": kind, "max_restarts": parse_number("--restart", times)}
+
+
+def _parse_notice(text: Text) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    signal, sign, lead = text.partition("@")
+    if not sign or not signal:
+        raise invalid_value("--preemption-signal", "is not SIGNAL@TIME", text, "for example USR1@5m")
+    return {"signal": signal, "lead": parse_duration("--preemption-signal", lead)}
 
 
 def _parse_retry(text: str) -> dict[str, Any]:

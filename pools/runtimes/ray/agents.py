@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from pools.runtimes.base import LogChunk, Measurements, PodOrder, PodReport, RuntimeFailure
+from pools.runtimes.base import LogChunk, Measurements, PodOrder, PodReport, RuntimeFailure, StopNotice
 from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.wire import (
     LOG_HEADER,
@@ -36,8 +36,9 @@ class NodeAgent:
         """Return the command for the pod's job, or an empty string if the pod is running or has ended."""
         return str(self._request("order", **encode_order(order)).json()["entrypoint"])
 
-    def stop(self, pod_id: str, grace_seconds: int) -> None:
-        self._request("stop", pod_id=pod_id, grace_seconds=grace_seconds)
+    def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
+        fields = {"signal": notice.signal, "lead_seconds": notice.lead_seconds} if notice else {}
+        self._request("stop", pod_id=pod_id, grace_seconds=grace_seconds, **fields)
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         """Return the reports by pod. Their times are those of Berth's clock."""

@@ -21,6 +21,7 @@ from pools.runtimes.base import (
     PodReport,
     PodState,
     RuntimeFailure,
+    StopNotice,
 )
 from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.ledger import Entry, Ledger
@@ -82,7 +83,7 @@ class RayRuntime:
     def begin_start(self, order: PodOrder) -> None:
         """Do nothing: pods are started one at a time."""
 
-    def stop(self, pod_id: str, grace_seconds: int) -> None:
+    def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         if self.ledger.log_path(pod_id).exists():
             return
         nodes = self._nodes_by_instance()
@@ -93,7 +94,7 @@ class RayRuntime:
         node = nodes.get(entry.instance_id)
         if entry.ended is None and node is not None:
             try:
-                self._agent(node).stop(pod_id, max(grace_seconds, 0))
+                self._agent(node).stop(pod_id, max(grace_seconds, 0), notice)
             except AgentUnreachable:
                 if entry.received:
                     raise

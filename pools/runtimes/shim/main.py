@@ -77,8 +77,8 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
     pod.reap()
     while not pod.is_over:
         timeout = checks.seconds_left()
-        if pod.deadline is not None:
-            timeout = min(timeout, pod.deadline - time.monotonic())
+        if pod.next_step is not None:
+            timeout = min(timeout, pod.next_step - time.monotonic())
         leftover = pod.watch_leftover()
         if leftover is not None:
             poller.register(leftover, select.POLLIN)
@@ -95,6 +95,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
             poller.unregister(anchor)
             pod.stop("host_stopped", grace)
         pod.reap()
+        pod.end_lead()
         checks.run()
     pod.kill()
     checks.log.trim()
@@ -103,7 +104,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
 def _apply_stop(pod: Pod) -> None:
     stop = read_record(f"{pod.directory}/stop")
     if stop is not None and pod.wait_status is None:
-        pod.stop("stopped", float(stop["grace"]))
+        pod.stop("stopped", float(stop["grace"]), int(stop.get("signal", "0")), float(stop.get("lead", "0")))
 
 
 def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str = "", peak: int = 0) -> None:

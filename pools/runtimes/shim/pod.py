@@ -10,7 +10,14 @@ import time
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
-from pools.runtimes.shim.processes import descendants, is_running, process_group, send_signal, start_time
+from pools.runtimes.shim.processes import (
+    descendants,
+    handles_signal,
+    is_running,
+    process_group,
+    send_signal,
+    start_time,
+)
 from pools.runtimes.shim.records import Record, sync, sync_directory, write_record
 from pools.runtimes.shim.secrets import VARIABLE, Secrets
 from pools.runtimes.shim.shared_memory import SharedMemory
@@ -47,6 +54,7 @@ class Pod:
         self.started_at = 0.0
         self.wait_status: int | None = None
         self.childless = False
+        self.term_at: float | None = None  # end of the lead, until SIGTERM is sent
         self.deadline: float | None = None
         self.cause = ""
 
@@ -282,13 +290,40 @@ class Pod:
                 continue
         return None
 
-    def stop(self, cause: str, grace: float) -> None:
-        """Send SIGTERM to all processes. If the call is repeated, the earlier deadline applies."""
-        deadline = time.monotonic() + max(grace, 0.0)
-        if self.deadline is not None:
+    @property
+    def next_step(self) -> float | None:
+        """Time of the next step of a stop: SIGTERM or SIGKILL."""
+        return self.deadline if self.term_at is None else self.term_at
+
+    def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
+        """Send SIGTERM to all processes after the lead, and end them after the grace period.
+
+        At the start of the lead, send the signal `number` to the processes that handle it. If the call is
+        repeated, the earlier times apply.
+        """
+        term_at = time.monotonic() + max(lead, 0.0)
+        deadline = term_at + max(grace, 0.0)
+        if self.deadline is None:
+            self.cause, self.term_at, self.deadline = cause, term_at, deadline
+            if lead > 0:
+                self._send_notice(number)
+        else:
             self.deadline = min(self.deadline, deadline)
+            if self.term_at is not None:
+                self.term_at = min(self.term_at, term_at)
+        self.end_lead()
+
+    def _send_notice(self, number: int) -> None:
+        """Send a signal to the processes that handle it. It would end the others."""
+        for pid in self.processes():
+            if handles_signal(pid, number):
+                send_signal(pid, number)
+
+    def end_lead(self) -> None:
+        """Send SIGTERM to all processes once the lead is over."""
+        if self.term_at is None or time.monotonic() < self.term_at:
             return
-        self.deadline, self.cause = deadline, cause
+        self.term_at = None
         strays = [pid for pid in self.processes() if process_group(pid) not in (self.pid, None)]
         try:
             os.killpg(self.pid, signal.SIGTERM)

@@ -55,6 +55,17 @@ def is_running(pid: int) -> bool:
     return fields is not None and fields[0] != "Z"
 
 
+def handles_signal(pid: int, number: int) -> bool:
+    """Return whether the process has installed a handler for a signal."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = file.read().split(b"\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    caught = next((line for line in lines if line.startswith(b"SigCgt:")), b"SigCgt: 0")
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 def send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)

@@ -38,22 +38,6 @@ def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) ->
     return accepting
 
 
-def pools_for_memory_growth(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) -> list[str]:
-    """Return the pools that can enforce larger memory limits, or all if no retry rule grows the memory.
-
-    Raises Invalid if there is none, or if the document lists a pool that cannot.
-    """
-    growing = [number for number, rule in enumerate(spec.retry) if rule.memory_factor is not None]
-    refusing = [name for name in pools if not _enforces_limits(rows[name])] if growing else []
-    accepting = [name for name in pools if name not in refusing]
-    if not accepting or set(refusing) & set(spec.pools):
-        message = f"has no effect in pool {refusing[0]}, whose runtime does not limit memory"
-        allowed = ", ".join(accepting) or "no memory_factor"
-        received = f"{spec.retry[growing[0]].memory_factor}"
-        raise Invalid([Problem(f"retry[{growing[0]}].memory_factor", message, received, allowed)])
-    return accepting
-
-
 def check_image(spec: WorkloadSpec) -> None:
     """Raise Invalid if no pool can run the image of an unsubmitted document, such as a template.
 

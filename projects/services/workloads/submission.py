@@ -32,11 +32,8 @@ from projects.services.workloads.checks import (
     resolve_project,
 )
 from projects.services.workloads.code_support import find_code, pools_for_code
-from projects.services.workloads.runtime_support import (
-    limit_warnings,
-    pools_for_image,
-    pools_for_memory_growth,
-)
+from projects.services.workloads.feature_support import pools_with_features
+from projects.services.workloads.runtime_support import limit_warnings, pools_for_image
 from projects.services.workloads.secret_support import pools_with_secrets
 from projects.services.workloads.storing import store
 from projects.services.workloads.submission_view import SubmissionView
@@ -146,7 +143,7 @@ def prepare(
     tree = build_tree(spec)
     demand = minimum_demand(tree)
     accepting = pools_for_image(spec, resolve_pools(view, spec, at), view.pools)
-    accepting = pools_for_memory_growth(spec, accepting, view.pools)
+    accepting = pools_with_features(spec, accepting, view.pools)
     accepting = pools_for_code(spec, accepting, view.pools)
     code = find_code(view, spec, project, at)
     workload = new_row(

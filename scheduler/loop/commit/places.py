@@ -86,7 +86,7 @@ def _is_booting(node: Node) -> bool:
 def _reservation_expiry(bundle: Bundle, context: CommitContext) -> datetime:
     """Return the expiry time of a reservation, which allows for grace periods and boot times."""
     graces = [
-        spec.grace_period_seconds
+        spec.stop_seconds
         for step in bundle.steps
         if isinstance(step, Evict) and (spec := context.view.workloads[step.workload].spec.spec) is not None
     ]

@@ -15,7 +15,7 @@ from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes, write_in_halves
 from pools.models import Node
-from pools.runtimes.base import PodOrder, RuntimeFailure, StartRefused
+from pools.runtimes.base import PodOrder, RuntimeFailure, StartRefused, StopNotice
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
 from projects.services.workloads.moves import Move
@@ -23,6 +23,7 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
 from scheduler.loop.dispatch.gangs import move_and_stop
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
+from scheduler.loop.dispatch.notices import record_notices, stop_notice
 from scheduler.loop.dispatch.orders import SecretReader, awaits_address, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.refused_starts import handle_refusals, was_refused_recently
@@ -216,21 +217,27 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
         pk: at for pk, at in context.sent.stopped.items() if pk in {pod.pk for pod in pods}
     }
     notes: list[str] = []
+    noticed: dict[uuid.UUID, tuple[Pod, StopNotice]] = {}
     for pod in pods:
         if not _is_due(context.sent.stopped, pod.pk, now):
             continue
         if not context.leads():
             return [*notes, "This scheduler lost leadership while stopping pods."]
         spec = context.specs.get(pod.workload).spec
+        notice = stop_notice(pod, spec, now)
         crash_point("dispatch.before_stop")
         try:
-            context.runtimes(pod.node.pool).stop(str(pod.pk), spec.grace_period_seconds if spec else 0)
+            runtime, grace = context.runtimes(pod.node.pool), spec.grace_period_seconds if spec else 0
+            runtime.stop(str(pod.pk), grace, notice)
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("pod %s could not be stopped: %s", pod.pk, error)
             notes.append(f"Pod {pod.pk} could not be stopped: {error}")
             continue
         context.sent.stopped[pod.pk] = now
+        if notice is not None:
+            noticed[pod.pk] = pod, notice
         crash_point("dispatch.stopped")
+    record_notices(noticed, now, context)
     return notes
 
 

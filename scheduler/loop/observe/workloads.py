@@ -164,5 +164,5 @@ def _pod(now: datetime, pod: PodRow, node: str, row: WorkloadRow, parsed: Parsed
 
 
 def _stop_deadline(pod: PodRow, parsed: ParsedSpec) -> datetime:
-    grace = parsed.spec.grace_period_seconds if parsed.spec else 0
-    return pod.since + timedelta(seconds=grace) + STUCK_AFTER
+    seconds = parsed.spec.stop_seconds if parsed.spec else 0
+    return pod.since + timedelta(seconds=seconds) + STUCK_AFTER

@@ -40,7 +40,7 @@ PHASE_TITLES = {
     Phase.STOPPING: "Stopping",
 }
 EVICTED_ANOTHER = "Evicted another workload"
-STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning")
+STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning", "Preemption signal")
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
          "engine_failed": "bad", "pod_warning": "warn"}  # fmt: skip
 

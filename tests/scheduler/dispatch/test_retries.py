@@ -161,7 +161,7 @@ def test_memory_growth_is_refused_on_runtimes_that_do_not_limit_memory(stage: St
         stage.submit(retry=[rule], roles=roles)
     (problem,) = refused.value.problems
     assert problem.path == "retry[0].memory_factor"
-    assert "whose runtime does not limit memory" in problem.message
+    assert "its runtime does not limit memory" in problem.message
 
 
 def test_lost_node_counts_for_its_rule_and_without_one_only_in_the_history(stage: Stage) -> None:

@@ -63,6 +63,7 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
     ("path", "typed", "was", "now"),
     [
         ("name", "weekly", "name: night\n", "name: weekly\n"),
+        ("preemption.signal", "USR1", "project: vision\n", "project: vision\npreemption:\n  signal: USR1\n"),
         ("retry", "75,KILL max=2\n1 action=fail", "# short\n",
          ("# short\nretry:\n  - 'on':\n    - 75\n    - KILL\n    max: 2\n"
          "  - 'on':\n    - 1\n    action: fail\n")),

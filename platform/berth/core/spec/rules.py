@@ -14,7 +14,7 @@ from berth.core.spec.roles import RoleSpec, SecretUse
 from berth.core.spec.service_rules import check_service
 from berth.core.spec.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
 from berth.core.spec.tree import build_tree, smallest_gang_size
-from berth.core.spec.workload import CHILDREN_MAX, GroupSpec, WorkloadSpec
+from berth.core.spec.workload import CHILDREN_MAX, GRACE_MAX, GroupSpec, WorkloadSpec
 
 PlacedSecrets = list[tuple[str, SecretUse]]  # (path, secret)
 RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
@@ -52,6 +52,9 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
             "restart_policy", "cannot be combined with retry", spec.restart_policy.kind,
             "a last rule `on: [pod_failed]` in retry instead",
         )  # fmt: skip
+    if spec.preemption is not None and spec.stop_seconds > GRACE_MAX:
+        received = f"{spec.preemption.lead} s with grace_period_seconds {spec.grace_period_seconds}"
+        yield Problem("preemption.lead", "is too long", received, f"{GRACE_MAX} s together")
     yield from check_pull_policy(spec.image, spec.image_pull_policy)
     if spec.burst_after is not None and len(spec.pools) < 2:
         yield Problem(

@@ -9,6 +9,7 @@ from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is
 from berth.core.spec.after import Dependencies
 from berth.core.spec.arrays import ArraySpec
 from berth.core.spec.code import Code
+from berth.core.spec.notice import NoticeSignal
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Duration, Moment, Priority
 from berth.core.spec.retry import COMPLETED, POD_FAILED, RetryRule, RetryRules
@@ -27,7 +28,7 @@ from berth.core.spec.service import ServiceSpec
 from berth.core.spec.texts import Directory, Name, Text
 
 CHILDREN_MAX = 256
-GRACE_DEFAULT = 30
+GRACE_DEFAULT, GRACE_MAX = 30, 86_400
 PRIORITY_DEFAULTS = f"{DEFAULT} by default, {SERVICE_DEFAULT} for services."
 IDLE_COMMAND = (
     "/bin/sh",
@@ -55,6 +56,13 @@ class RestartPolicy(Document):
 
     kind: Literal["never", "on_failure", "always"] = "never"
     max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
+class PreemptionNotice(Document):
+    """Signal that pods receive `lead` seconds before SIGTERM when the workload is evicted or suspended."""
+
+    signal: NoticeSignal
+    lead: Annotated[Duration, Field(ge=1, le=GRACE_MAX)]
 
 
 class Notification(Document):
@@ -86,7 +94,8 @@ class WorkloadSpec(Document):
     idle_timeout: Annotated[Seconds, Field(ge=1)] | None = None
     preemption_delay: Seconds | None = None
     stale_gang_grace: Annotated[Duration, Field(ge=-(10**9), le=10**9)] | None = None  # negative: disabled
-    grace_period_seconds: Annotated[Duration, Field(ge=0, le=86_400)] = GRACE_DEFAULT
+    grace_period_seconds: Annotated[Duration, Field(ge=0, le=GRACE_MAX)] = GRACE_DEFAULT
+    preemption: PreemptionNotice | None = None
     after: Dependencies = ()
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
     topology: Topology | None = None
@@ -132,6 +141,11 @@ class WorkloadSpec(Document):
             return self.retry
         kinds = (POD_FAILED, COMPLETED) if policy.kind == "always" else (POD_FAILED,)
         return (RetryRule(on=kinds, max=policy.max_restarts),)
+
+    @property
+    def stop_seconds(self) -> int:
+        """Longest time from the decision to stop a pod until SIGKILL."""
+        return self.grace_period_seconds + (self.preemption.lead if self.preemption else 0)
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:

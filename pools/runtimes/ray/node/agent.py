@@ -9,7 +9,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pools.runtimes.base import LogChunk, RuntimeFailure
+from pools.runtimes.base import LogChunk, RuntimeFailure, StopNotice
 from pools.runtimes.ray.node.pods import NodePods
 from pools.runtimes.wire import (
     LOG_HEADER,
@@ -105,6 +105,11 @@ def _get_reports(pods: NodePods, body: dict[str, Any]) -> Any:
     return {pod_id: encode_report(report) for pod_id, report in pods.get_reports(body["pod_ids"]).items()}
 
 
+def _stop(pods: NodePods, body: dict[str, Any]) -> None:
+    notice = StopNotice(int(body["signal"]), int(body["lead_seconds"])) if "signal" in body else None
+    pods.stop(body["pod_id"], int(body["grace_seconds"]), notice)
+
+
 def _clear(pods: NodePods, body: dict[str, Any]) -> None:
     pods.forget(body["pod_id"])
     pods.drop_log(body["pod_id"])
@@ -127,7 +132,7 @@ CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
 }
 SERIAL: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "order": lambda pods, body: {"entrypoint": pods.entrypoint(decode_order(body))},
-    "stop": lambda pods, body: pods.stop(body["pod_id"], int(body["grace_seconds"])),
+    "stop": _stop,
     "look": _get_reports,
     "isolation": lambda pods, body: encode_isolation(pods.get_isolation([THIS_INSTANCE])[THIS_INSTANCE]),
     "known": lambda pods, body: list(pods.list_pods()),

@@ -30,6 +30,7 @@ PRIORITY_HINT = (
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
 )
 SECRETS_HINT = "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line"
+NOTICE_HINT = "For example USR1, sent before SIGTERM on evictions and suspensions"
 RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
     "The first rule that lists a failure applies"
@@ -213,6 +214,8 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("array", "tasks"), "Array tasks", field_kinds.AMOUNT, ARRAY_HINT),
         Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
         Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, DURATION_HINT),
+        Field(("preemption", "signal"), "Preemption signal", hint=NOTICE_HINT),
+        Field(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("working_dir",), "Working directory"),
         Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
         Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),

@@ -1,0 +1,38 @@
+"""Signals that pods can receive ahead of SIGTERM."""
+
+from typing import Annotated
+
+from pydantic import PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from berth.core.problems import suggest
+from berth.core.signals import SIGNALS, full_name
+
+UNSUITABLE = {
+    "SIGKILL": "cannot be handled by a program",
+    "SIGTERM": "is sent after the lead in any case",
+    "SIGPIPE": "is sent by the kernel if a pipe breaks",
+}
+ALLOWED = "the name of a signal that a program can handle, such as USR1"
+
+
+def parse_notice_signal(value: object) -> str:
+    """Return the full name of a signal that announces a stop."""
+    name = full_name(value) if isinstance(value, str) else ""
+    message, allowed = "is not a signal", ALLOWED
+    if name in UNSUITABLE:
+        message = UNSUITABLE[name]
+    elif name in SIGNALS:
+        return name
+    elif isinstance(value, str):
+        names = [*SIGNALS, *(each.removeprefix("SIG") for each in SIGNALS)]
+        close = suggest(value, names)
+        allowed = ALLOWED if close == ", ".join(names) else close
+    raise PydanticCustomError("signal", "{message}", {"message": message, "allowed": allowed})
+
+
+NoticeSignal = Annotated[
+    str,
+    PlainValidator(parse_notice_signal),
+    WithJsonSchema({"type": "string", "description": ALLOWED, "examples": ["USR1"]}),
+]

@@ -1,0 +1,53 @@
+"""Check that the runtimes of a document's pools support what it requires of its pods."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from berth.core.spec import WorkloadSpec
+from pools.models import NodePool
+from pools.runtimes.capabilities import Capabilities, runtime_capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredFeature:
+    """Feature that a document requires. `missing` describes runtimes without it, as a clause."""
+
+    path: str
+    received: str
+    is_supported: Callable[[Capabilities], bool]
+    missing: str
+
+
+def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
+    """Return the pools whose runtimes have all required features. `rows` are all pools.
+
+    Raises Invalid if there is none, or if the document lists a pool without a feature.
+    """
+    accepting = list(pools)
+    for feature in _required_features(spec):
+        refusing = [
+            name for name in accepting
+            if not feature.is_supported(runtime_capabilities(rows[name].runtime))
+        ]  # fmt: skip
+        accepting = [name for name in accepting if name not in refusing]
+        if refusing and (not accepting or set(refusing) & set(spec.pools)):
+            message = f"cannot be used in pool {refusing[0]}: its runtime {feature.missing}"
+            allowed = f"pools: {', '.join(accepting)}" if accepting else "a document without it"
+            raise Invalid([Problem(feature.path, message, feature.received, allowed)])
+    return accepting
+
+
+def _required_features(spec: WorkloadSpec) -> Iterator[RequiredFeature]:
+    for number, rule in enumerate(spec.retry):
+        if rule.memory_factor is not None:
+            path = f"retry[{number}].memory_factor"
+            yield RequiredFeature(
+                path, f"{rule.memory_factor}", lambda each: each.enforces_limits, "does not limit memory"
+            )
+    if spec.preemption is not None:
+        yield RequiredFeature(
+            "preemption", spec.preemption.signal, lambda each: each.sends_notices,
+            "cannot send a signal before SIGTERM",
+        )  # fmt: skip
