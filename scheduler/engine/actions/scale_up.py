@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import exceeded_bound
+from scheduler.engine.board.eligible import exceeded_bound, is_in_backoff
 from scheduler.engine.board.gang import (
     Arrangement,
     BoardGroup,
@@ -95,13 +95,17 @@ class ScaleUpQueue:
 
 
 def elastic_gangs(board: Board, choice: int) -> list[Gang]:
-    """Return the elastic gangs that meet their minimum and that this cycle has not scaled down."""
+    """Return the elastic gangs that may scale up.
+
+    They meet their minimum, are not in backoff, and have not been scaled down in this cycle.
+    """
     return [
         gang
         for gang in board.elastic
         if gang.choice == choice
         and gang.has_pods
         and gang.meets_minimum
+        and not is_in_backoff(board, gang.workload)
         and gang.name not in board.cycle.reserved_only
         and gang.name not in board.cycle.evicted
         and gang.name not in board.cycle.scaled_down

@@ -56,6 +56,11 @@ def remaining_preemption_delay(board: Board, workload: Workload) -> int:
     return max(0, workload.submitted + delay - board.now) if delay > 0 else 0
 
 
+def is_in_backoff(board: Board, workload: Workload) -> bool:
+    """Return whether the workload may not start or scale up yet."""
+    return workload.backoff_until is not None and workload.backoff_until > board.now
+
+
 def is_still_pending(board: Board, gang: Gang) -> bool:
     if gang.name in board.served or gang.name in board.cycle.evicted:
         return False

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from scheduler.engine.actions.scale_up import ScaleUpQueue, ScaleUpStep, is_step_allowed
 from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import is_in_backoff
 from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import Ledger
 from scheduler.engine.board.matching import node_constraints
@@ -26,8 +27,8 @@ class UnplacedReplicas(NamedTuple):
 def gangs_to_scale_up(board: Board) -> list[Gang]:
     """Return the elastic gangs that meet their minimum, if the pool may add nodes for them.
 
-    Gangs bound to a topology domain are excluded, because an added node may be in another domain.
-    Gangs with completed replicas are excluded, because they are about to finish.
+    Gangs in backoff are excluded. Gangs bound to a topology domain are excluded, because an added node may be
+    in another domain. Gangs with completed replicas are excluded, because they are about to finish.
     """
     return [
         gang
@@ -36,6 +37,7 @@ def gangs_to_scale_up(board: Board) -> list[Gang]:
         and gang.is_running
         and gang.simple
         and gang.meets_minimum
+        and not is_in_backoff(board, gang.workload)
         and gang.name not in board.cycle.reserved_only
         and gang.name not in board.cycle.evicted
         and not any(part.completed for part in gang.parts)

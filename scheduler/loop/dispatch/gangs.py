@@ -49,6 +49,11 @@ PODS = compiled_once(
 )
 
 
+def load_gangs(workloads: Sequence[Workload], specs: SpecCache) -> list["Gang"]:
+    pods = _run_pods(workloads)
+    return [Gang(workload, pods[workload.pk], specs.get(workload)) for workload in workloads]
+
+
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
     """Lock the workloads to evaluate, before their pods. Requests lock rows in the same order."""
     workloads = list(EVALUATED([*ids]))
@@ -106,11 +111,10 @@ class Gang:
 
 def apply_gang_verdicts(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> None:
     """Evaluate the gangs of locked workloads, and move those with a verdict."""
-    pods = _run_pods(workloads)
-    gangs = [Gang(workload, pods[workload.pk], specs.get(workload)) for workload in workloads]
+    gangs = load_gangs(workloads, specs)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     for _ in range(MAX_TRANSITIONS):
-        verdicts = [(gang, step) for gang in gangs if (step := verdict(_gang_facts(gang))) is not None]
+        verdicts = [(gang, step) for gang in gangs if (step := verdict(gang_facts(gang))) is not None]
         if not verdicts:
             return
         _apply_verdicts(verdicts, now)
@@ -150,7 +154,7 @@ def _stop_gangs(gangs: Iterable[Gang], now: datetime) -> None:
         stop_live_pods(stopped, now)
 
 
-def _gang_facts(gang: Gang) -> GangFacts:
+def gang_facts(gang: Gang) -> GangFacts:
     workload, pods, parsed = gang.workload, gang.pods, gang.spec
     latest: dict[tuple[str, int], Pod] = {}
     for pod in sorted(pods, key=lambda pod: (pod.created_at, pod.state in LIVE_STATES, str(pod.pk))):
@@ -238,7 +242,7 @@ def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[s
     if step.to == Phase.RUNNING:
         columns |= {"started_at": now, "first_started_at": workload.first_started_at or now}
     if step.to == Phase.STOPPING:
-        columns["next_phase"] = step.next_phase
+        columns |= {"next_phase": step.next_phase, "backoff_until": None}
     elif step.to:
         columns["stale_since"] = None
     if step.exit_code is not None:

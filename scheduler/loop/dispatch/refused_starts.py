@@ -1,18 +1,24 @@
-"""Requeue workloads whose pods a cluster keeps refusing, so that they do not hold capacity forever."""
+"""Release the resources of pods that a cluster keeps refusing.
+
+A starting workload is requeued. A running workload is scaled down to the replicas that it has.
+"""
 
 import logging
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from berth.core.words import format_count
 from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
-from projects.models import Phase, Pod, Workload
+from projects.models import Event, Phase, Pod, PodState, Workload
+from projects.services import announce, events
 from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.context import SchedulerContext, SentCommands
-from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.loop.dispatch.gangs import ACTOR, Gang, gang_facts, load_gangs, move_and_stop
+from scheduler.loop.dispatch.verdict import is_whole
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +35,7 @@ def handle_refusals(
     starting: Sequence[Pod], accepted: Collection[uuid.UUID], refused: Mapping[uuid.UUID, str], now: datetime,
     context: SchedulerContext,
 ) -> None:  # fmt: skip
-    """Record which pods were refused, and requeue workloads that have been refused for too long.
+    """Record which pods were refused, and release those of workloads that have been refused for too long.
 
     `refused` contains the refusals by pod. `starting` contains all starting pods. A refused pod stays refused
     until it is `accepted`: the next call may take longer than a tick.
@@ -52,9 +58,9 @@ def _record_refusals(
 
 
 def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> None:
-    """Requeue the starting workloads that have been refused for too long, with an increasing backoff.
+    """Requeue or scale down the workloads that have been refused for too long, with an increasing backoff.
 
-    `messages` contains the refusals by workload. Running workloads keep their other pods.
+    `messages` contains the refusals by workload.
     """
     sent = context.sent
     due = {
@@ -66,11 +72,14 @@ def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: 
         return
     with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-        workloads = list(rows.filter(pk__in=due, phase=Phase.STARTING).order_by("pk"))
+        locked = list(rows.filter(pk__in=due, phase__in=(Phase.STARTING, Phase.RUNNING)).order_by("pk"))
+        workloads = [row for row in locked if row.phase == Phase.STARTING]
         rejected = write_in_halves(
             workloads,
             lambda part: move_and_stop([_release(row, due[row.pk], now, sent) for row in part], now),
         )
+        running = [row for row in locked if row.phase == Phase.RUNNING]
+        workloads += _scale_down(load_gangs(running, context.specs), due, now, sent)
     for row, reason in rejected:
         log.error("workload %s was refused and could not be requeued: %s", row.pk, reason)
     for row in workloads:
@@ -78,12 +87,50 @@ def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: 
     crash_point("dispatch.refused")
 
 
-def _release(workload: Workload, refusal: str, now: datetime, sent: SentCommands) -> Move:
+def _scale_down(
+    gangs: Iterable[Gang], refusals: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
+) -> list[Workload]:
+    """Stop the refused replicas of locked workloads that are whole without them. Return these workloads."""
+    stopped: list[Pod] = []
+    scaled_down: list[Workload] = []
+    new_events: list[Event] = []
+    for gang in gangs:
+        workload, refused = gang.workload, [pod for pod in gang.pods if _is_refused(pod, sent)]
+        others = Gang(workload, [pod for pod in gang.pods if not _is_refused(pod, sent)], gang.spec)
+        if not refused or not is_whole(gang.spec.tree, gang_facts(others).pods):
+            continue
+        until = _backoff_end(workload, now, sent)
+        Workload.objects.filter(pk=workload.pk).update(backoff_until=until)
+        message = (
+            f"Scaled down by {format_count(len(refused), 'replica')}, because the pool's cluster refused to "
+            f"start them for {PATIENCE.total_seconds():.0f} s: {refusals[workload.pk]}. The workload can "
+            f"scale up again at {until:%Y-%m-%d %H:%M:%S} UTC."
+        )
+        new_events.append(events.build("shrunk", workload, message, actor=ACTOR, data={"pods": len(refused)}))
+        stopped += refused
+        scaled_down.append(workload)
+    if stopped:
+        refused_pods = Pod.objects.filter(pk__in=[pod.pk for pod in stopped], state=PodState.STARTING)
+        refused_pods.update(state=PodState.STOPPING, stop_reason="StartRefused", since=now)
+        events.record_all(new_events)
+        announce.workloads_changed(scaled_down)
+    return scaled_down
+
+
+def _is_refused(pod: Pod, sent: SentCommands) -> bool:
+    return pod.pk in sent.refused and pod.state == PodState.STARTING
+
+
+def _backoff_end(workload: Workload, now: datetime, sent: SentCommands) -> datetime:
     times = FIRST_BACKOFF + sent.releases.get(workload.pk, 0)
+    return now + timedelta(seconds=backoff_seconds(times))
+
+
+def _release(workload: Workload, refusal: str, now: datetime, sent: SentCommands) -> Move:
     message = f"The pool's cluster refused its pods for {PATIENCE.total_seconds():.0f} s: {refusal}."
     columns = {
         "next_phase": Phase.PENDING,
-        "backoff_until": now + timedelta(seconds=backoff_seconds(times)),
+        "backoff_until": _backoff_end(workload, now, sent),
         "start_refusal": refusal,
     }
     data = {"run": workload.run}

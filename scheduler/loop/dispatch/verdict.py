@@ -196,8 +196,13 @@ def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
 
 
 def _staleness_verdict(gang: GangFacts) -> Verdict | None:
-    stale = not has_minimum(gang.tree, gang.pods, COUNTED_STATES) or _is_degraded(gang.tree, gang.pods)
+    stale = not is_whole(gang.tree, gang.pods)
     return Verdict("", stale=stale) if stale != gang.is_stale else None
+
+
+def is_whole(tree: Group | Role, pods: Collection[PodFact]) -> bool:
+    """Return whether the pods are enough for the gang and for each of its groups that is alive."""
+    return has_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:

@@ -3,8 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from pools.runtimes.base import RuntimeFailure, StartRefused
-from projects.models import Phase
+import pytest
+
+from pools.runtimes.base import PodCause, PodOrder, RuntimeFailure, StartRefused
+from projects.models import Event, Phase
 from scheduler.models import Allocation
 from tests.present import present
 from tests.scheduler.stage import Stage
@@ -87,10 +89,55 @@ def test_backoff_grows_while_the_cluster_refuses(stage: Stage) -> None:
     assert waits == [timedelta(seconds=40), timedelta(seconds=80)]
 
 
-def test_running_workload_keeps_its_pods_when_more_are_refused(stage: Stage) -> None:
-    workload = stage.submit(kind="elastic", roles=[{"name": "worker", "min": 1, "max": 2, "gpu": 1}])
-    stage.tick()
-    assert stage.phase(workload) in (Phase.STARTING, Phase.RUNNING)
-    refuse(stage, 1000)
+def refuse_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
+    """Let the cluster refuse all replicas but the one with rank 0."""
+    start = stage.runtime.start
+
+    def start_or_refuse(order: PodOrder) -> None:
+        if order.env["RANK"] != "0":
+            raise StartRefused(WEBHOOK)
+        start(order)
+
+    patch.setattr(stage.runtime, "start", start_or_refuse)
+
+
+def test_refused_replicas_of_a_running_workload_free_their_gpus_until_a_backoff_ends(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_all_but_the_first(stage, monkeypatch)
+    workload = stage.submit(kind="elastic", roles=[{"name": "worker", "min": 1, "max": 3, "gpu": 1}])
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert len(stage.pods(workload, "starting")) == 2
+    stage.tick(11, seconds=5)
+    assert len(stage.pods(workload, "starting")) == 2
+    stage.tick(3, seconds=5)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert len(stage.pods(workload, "running")) == 1
+    assert Allocation.objects.filter(released_at=None).count() == 1
+    event = Event.objects.get(workload_id=workload.pk, kind="shrunk")
+    assert event.message == (
+        "Scaled down by 2 replicas, because the pool's cluster refused to start them for 60 s: "
+        f"{WEBHOOK}. The workload can scale up again at {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC."
+    )
+    monkeypatch.undo()
+    stage.tick(4, seconds=5)
+    assert len(stage.pods(workload, "running")) == 1, "the backoff has not ended"
+    stage.tick(6, seconds=5)
+    assert len(stage.pods(workload, "running")) == 3
+
+
+def test_refused_replacement_of_a_required_replica_is_retried(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    refuse_all_but_the_first(stage, monkeypatch)
+    stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
     stage.tick(20, seconds=5)
     assert stage.phase(workload) == Phase.RUNNING
+    assert len(stage.pods(workload, "starting")) == 1
+    monkeypatch.undo()
+    stage.tick(3, seconds=5)
+    assert len(stage.pods(workload, "running")) == 2
