@@ -5,7 +5,8 @@ A project's secret overrides the pool's secret of the same name.
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -60,15 +61,31 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
         secret.delete()
 
 
-def registry_auth(project: Project, pool: NodePool) -> str:
-    """Return the auth.json for the project's image pulls in the pool, or "" if there are no credentials.
+def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], str | UnusableSecret]:
+    """Return the auth.json for image pulls, or "" if there are no credentials, by project and pool.
 
-    The project's credentials override the pool's for the same registry. Raises UnusableSecret.
+    `keys` are the primary keys of projects and pools. A project's credentials override the pool's for the
+    same registry. If a secret cannot be used, the value is the error.
     """
-    rows: list[Secret] = [
-        *PoolSecret.objects.filter(pool=pool, kind=SecretKind.REGISTRY),
-        *ProjectSecret.objects.filter(project=project, kind=SecretKind.REGISTRY),
-    ]
+    of_projects, of_pools = defaultdict[int, list[Secret]](list), defaultdict[int, list[Secret]](list)
+    for secret in ProjectSecret.objects.filter(
+        project__in={project for project, _ in keys}, kind=SecretKind.REGISTRY
+    ):
+        of_projects[secret.project_id].append(secret)
+    for pool_secret in PoolSecret.objects.filter(
+        pool__in={pool for _, pool in keys}, kind=SecretKind.REGISTRY
+    ):
+        of_pools[pool_secret.pool_id].append(pool_secret)
+    auths: dict[tuple[int, int], str | UnusableSecret] = {}
+    for project, pool in keys:
+        try:
+            auths[project, pool] = _auth_json([*of_pools[pool], *of_projects[project]])
+        except UnusableSecret as error:
+            auths[project, pool] = error
+    return auths
+
+
+def _auth_json(rows: Sequence[Secret]) -> str:
     if not rows:
         return ""
     logins = {row.registry: f"{row.username}:{_unseal(row)}".encode() for row in rows}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from pools.models import NodePool, PoolSecret
@@ -17,7 +18,7 @@ from projects.services import workloads
 from projects.services.secrets import (
     UnusableSecret,
     delete_project_secret,
-    registry_auth,
+    registry_auths,
     secret_values,
     set_project_secret,
 )
@@ -66,6 +67,14 @@ def test_project_secret_overrides_the_pool_secret(cast: Cast) -> None:
     assert secret_values(cast.vision, cast.pool, ["key"]) == {"key": "of the pool"}
 
 
+def registry_auth(project: Project, pool: NodePool) -> str:
+    """Return the auth.json of a project in a pool, read together with that of others."""
+    others = {(other.pk, pool.pk) for other in Project.objects.all()}
+    auth = registry_auths({(project.pk, pool.pk), *others})[project.pk, pool.pk]
+    assert isinstance(auth, str)
+    return auth
+
+
 def test_registry_auth_file_contains_project_and_pool_credentials(cast: Cast) -> None:
     assert registry_auth(cast.vision, cast.pool) == ""
     set_login(cast.alice, cast.pool, "hub", "docker.io", "pool")
@@ -77,6 +86,15 @@ def test_registry_auth_file_contains_project_and_pool_credentials(cast: Cast) ->
         "registry.example.org:5000": "vision:vision-password",
     }
     assert logins(registry_auth(cast.speech, cast.pool))["registry.example.org:5000"] == "pool:pool-password"
+
+
+def test_registry_credentials_of_all_projects_need_two_queries(
+    cast: Cast, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    set_login(cast.carol, cast.vision, "own", "registry.example.org:5000", "vision")
+    with django_assert_num_queries(2):
+        auths = registry_auths({(project.pk, cast.pool.pk) for project in (cast.vision, cast.speech)})
+    assert auths[cast.speech.pk, cast.pool.pk] == ""
 
 
 def test_pods_do_not_receive_registry_credentials(cast: Cast) -> None:

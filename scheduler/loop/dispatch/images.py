@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 
 from berth.core.images import ImageReference, parse_image
 from berth.core.spec.retry import IMAGE_PULL
+from berth.db.bulk_rows import insert_rows, update_rows
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, RunImage, Workload
-from projects.services.secrets import UnusableSecret, registry_auth
+from projects.services.secrets import UnusableSecret, registry_auths
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
@@ -113,7 +114,7 @@ def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext
         by_digest = {key: Resolution(run.image.digest) for key, run in unresolved.items() if run.image.digest}
         finished = by_digest | dict(context.images.take_results(unresolved.keys()))
         _record({key: (unresolved[key], result) for key, result in finished.items()}, now, context)
-    credentials: Credentials = {}
+    credentials = registry_auths({_credentials_key(run.pod) for run in runs.values()}) if runs else {}
     images = {run.pod.workload_id: _image_or_reason(run, credentials, now, context) for run in runs.values()}
     return RunImages(
         {pk: image for pk, image in images.items() if isinstance(image, ReadyImage)},
@@ -138,7 +139,7 @@ def _image_or_reason(
     run: _Run, credentials: Credentials, now: datetime, context: SchedulerContext
 ) -> ReadyImage | str:
     """Return the run's image, or why it is not available yet. Start a lookup if one is due."""
-    auth = _registry_auth(run.pod, credentials)
+    auth = credentials[_credentials_key(run.pod)]
     if isinstance(auth, UnusableSecret):
         return str(auth)
     if run.digest:
@@ -149,16 +150,8 @@ def _image_or_reason(
     return f"{row.error} Berth tries again." if row else f"Looking up the digest of {run.image}."
 
 
-def _registry_auth(pod: Pod, credentials: Credentials) -> str | UnusableSecret:
-    """Return the auth.json of the pod's project in its pool. It is read once for all runs."""
-    project, pool = pod.workload.project, pod.node.pool
-    key = (project.pk, pool.pk)
-    if key not in credentials:
-        try:
-            credentials[key] = registry_auth(project, pool)
-        except UnusableSecret as error:
-            credentials[key] = error
-    return credentials[key]
+def _credentials_key(pod: Pod) -> tuple[int, int]:
+    return pod.workload.project_id, pod.node.pool_id
 
 
 def _record(
@@ -184,8 +177,9 @@ def _record(
 def _write_results(results: Sequence[LookupResult], now: datetime, specs: SpecCache) -> None:
     """Store the results for locked workloads. Stop those whose image cannot be resolved."""
     rows = [each.build_row(now) for each in results]
-    RunImage.objects.bulk_create(row for row in rows if row.pk is None)
-    RunImage.objects.bulk_update([row for row in rows if row.pk is not None], RESULT_COLUMNS)
+    existing = [row for row in rows if row.pk is not None]
+    insert_rows([row for row in rows if row.pk is None])
+    update_rows(existing, RESULT_COLUMNS)
     move_and_stop([move for each in results if (move := each.failure(now, specs)) is not None], now)
     for each, row in zip(results, rows, strict=True):
         each.run.row = row
