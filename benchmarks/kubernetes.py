@@ -4,7 +4,7 @@ The API server and the scheduler of the cluster are real, but a program reports 
 running. The kubeconfig needs the token of an admin. Workloads of one GPU and foreign pods fill all nodes.
 The benchmark measures ticks of the loop and passes of the reconciler without changes, the memory of the
 mirror, the requests to the API server, and the start of pods after others have ended. Ticks with the same
-rows and a runtime in memory are the baseline.
+rows and a runtime in memory are the baseline, and alternate with the others.
 
 With --tiny, the API server is a simulation in this process.
 """
@@ -123,7 +123,7 @@ def measured(cluster: Running, nodes: int) -> dict[str, Any]:
         _show("mirror", figures["mirror"])
         steps = {
             "first start": bench.start_first, "nothing changed": bench.tick, "reconcile": bench.reconcile,
-            f"{bench.ending} start": bench.replace, "in memory": bench.tick_in_memory,
+            f"{bench.ending} start": bench.replace,
         }  # fmt: skip
         for name, measure in steps.items():
             requests.clear()
@@ -194,29 +194,38 @@ class Bench:
         return self._tick_until(lambda: ended.count() == self.ending and self._running() == self.capacity)
 
     def tick(self) -> dict[str, Any]:
-        spent: dict[str, list[float]] = defaultdict(list)
-        with timed_steps(spent):
-            for _ in range(TICKS):
-                self.clock.advance(6)
-                before = time.process_time()
-                self.loop.tick()
-                spent["all"].append(time.process_time() - before)
-        return {"cpu_ms": {step: _milliseconds(seconds) for step, seconds in spent.items() if seconds}}
+        """Alternate ticks on the cluster and in memory, so that other load of the machine affects both."""
+        in_memory = self._in_memory_runtime()
+        spent: dict[str, dict[str, list[float]]] = {
+            "cluster": defaultdict(list), "in_memory": defaultdict(list),
+        }  # fmt: skip
+        for _ in range(TICKS):
+            for place, seconds in spent.items():
+                self.runtime = in_memory if place == "in_memory" else None
+                with timed_steps(seconds):
+                    self.clock.advance(6)
+                    before = time.process_time()
+                    self.loop.tick()
+                    seconds["all"].append(time.process_time() - before)
+        self.runtime = None
+        return {
+            f"{place}_cpu_ms": {step: _milliseconds(part) for step, part in seconds.items() if part}
+            for place, seconds in spent.items()
+        }
 
     def reconcile(self) -> dict[str, Any]:
         return {"cpu_ms": _milliseconds([self._reconcile() for _ in range(TICKS)])}
 
-    def tick_in_memory(self) -> dict[str, Any]:
-        """Repeat the ticks with the same rows and an in-memory runtime."""
+    def _in_memory_runtime(self) -> Any:
+        """Return a runtime in memory with the same running pods."""
         from projects.models import Pod
         from tests.contracts.pods import order
         from tests.fakes.runtime import FakeRuntime
 
-        self.runtime = FakeRuntime(self.clock)
+        runtime = FakeRuntime(self.clock)
         for pk in Pod.objects.filter(state="running").values_list("pk", flat=True):
-            self.runtime.start(order(str(pk), "train"))
-        self.loop.tick()
-        return self.tick()
+            runtime.start(order(str(pk), "train"))
+        return runtime
 
     def _reconcile(self) -> float:
         """Run a reconciler pass. Return its CPU time in seconds."""

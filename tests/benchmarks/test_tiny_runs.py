@@ -20,7 +20,7 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
     "smallest_change": "20 kinds wait", "kueue": "statements_each", "load": "per_second",
     "pools_at_size": "leaks 0", "elastic_service": "drawn: ", "latency": "of 3 submissions took more than",
     "whole_system": "submit to running", "arrays": "tick_cpu_ms_8_ended",
-    "kubernetes": "in memory",
+    "kubernetes": "in_memory_cpu_ms",
 }  # fmt: skip
 
 # The other benchmarks start servers and pods, which takes too long here.
