@@ -11,8 +11,10 @@ from pytest_django import DjangoDbBlocker
 
 from projects.actor import ALL_SCOPES
 from projects.services.people import tokens
-from tests.cast import Cast, make_cast
-from tests.shared_rows import shared_rows
+from tests.cast import Cast
+from tests.shared_rows import cast, shared_cast, shared_rows
+
+__all__ = ["cast", "shared_cast"]
 
 V1 = "/api/v1/"
 OPENAPI_TYPE = "application/vnd.oai.openapi+json"
@@ -86,11 +88,6 @@ def scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator
 
     with shared_rows(django_db_blocker):
         yield create_scene()
-
-
-@pytest.fixture
-def cast(db: None) -> Cast:
-    return make_cast()
 
 
 @pytest.fixture

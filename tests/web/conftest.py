@@ -3,17 +3,15 @@
 import pytest
 from django.test import Client
 
-from tests.cast import Cast, make_cast
+from tests.cast import Cast
+from tests.shared_rows import cast, shared_cast
+
+__all__ = ["cast", "shared_cast"]
 
 
 @pytest.fixture(autouse=True)
 def reset_rate_limits(frozen_rate_limits: None) -> None:
     """Give each test full rate limits."""
-
-
-@pytest.fixture
-def cast(db: None) -> Cast:
-    return make_cast()
 
 
 @pytest.fixture

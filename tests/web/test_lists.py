@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,12 +72,6 @@ def shared_cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> It
         yield cast
 
 
-@pytest.fixture
-def cast(shared_cast: Cast, db: None) -> Cast:
-    """Return a copy of the cast, which the test may change."""
-    return deepcopy(shared_cast)
-
-
 def populate(cast: Cast) -> None:
     """Create two objects of each kind: one that dave of vision sees, and one of the project ads."""
     for project, name, service, person in (
@@ -137,17 +130,16 @@ def test_search_applies_to_list_and_export(cast: Cast, sign_in: Any, page: ListP
     assert f'value="{page.search}"' in html
     nothing = client.get(page.address(search="nothing-has-this-name")).content.decode()
     assert 'class="empty"' in nothing, "an empty list explains itself"
-    for odd in ("%00", "%27%3B--%25" + "x" * 500):
-        assert client.get(page.address(search=odd)).status_code == 200
+    assert client.get(page.address(search="%00%27%3B--%25" + "x" * 500)).status_code == 200
 
 
 @every_list
 def test_list_and_export_can_be_sorted_in_both_directions(cast: Cast, sign_in: Any, page: ListPage) -> None:
     own = page.name == "tokens" or page.path == "/notifications"
     client = sign_in(page.reader if own else "alice")
-    for key in page.sorts.split():
-        text = client.get(page.address(sort=key)).content.decode()
-        assert 'aria-sort="ascending"' in text, key
+    keys = page.sorts.split()
+    assert 'aria-sort="ascending"' in client.get(page.address(sort=keys[-1])).content.decode()
+    for key in keys:
         up = read_export(client, page.address(sort=key, format="csv"))
         down = read_export(client, page.address(sort=f"-{key}", format="csv"))
         assert len(up) > 1 or "/node-pools" in page.path or page.name == "log"
@@ -181,11 +173,12 @@ def test_export_headers_name_units(cast: Cast, sign_in: Any) -> None:
         assert set(expected) <= set(rows[0]), path
 
 
-@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\uff1d"])
-def test_exported_cells_escape_formulas(cast: Cast, sign_in: Any, begin: str) -> None:
-    Workload.objects.update(message=f"{begin}HYPERLINK(1)")
-    for row in read_export(sign_in("alice"), "/workloads?format=csv"):
-        assert row["Status"] == f"'{begin}HYPERLINK(1)"
+def test_exported_cells_escape_formulas(cast: Cast, sign_in: Any) -> None:
+    alice = sign_in("alice")
+    for begin in ("=", "+", "-", "@", "\t", "\uff1d"):
+        Workload.objects.update(message=f"{begin}HYPERLINK(1)")
+        for row in read_export(alice, "/workloads?format=csv"):
+            assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
 def test_pool_charts_can_be_exported(cast: Cast, sign_in: Any) -> None:
