@@ -1,5 +1,6 @@
 """Browser tests on a phone: bars stay on the screen, and lists keep their selection."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
@@ -16,6 +17,7 @@ def bars(page: Page) -> int:
     return all_bars.count()
 
 
+@pytest.mark.heavy
 def test_fair_share_and_quota_bars_fit_on_a_phone_screen(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         for path in ("/fair-share?pool=train", "/quotas?pool=train"):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from projects.models import Workload
@@ -61,6 +62,7 @@ def test_header_of_every_tab_shows_state_changes(opened: Open, scene: Scene) -> 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_elastic_workload_is_readable_on_a_phone(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["segment-eval"]
     with opened("dave", viewport=NARROW) as (page, faults):

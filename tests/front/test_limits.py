@@ -1,4 +1,4 @@
-"""Tests for the web process's limits on bodies, headers and connections."""
+"""Tests for a web process: limits on bodies, headers and connections, and its database connections."""
 
 import json
 import socket
@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from django.db import connection
 
 from berth.server.api.parsers import BODY_MAX
+from projects.services.people import tokens
+from tests.cast import make_cast
 from tests.conftest import env_of_children
 from tests.web_process import web_processes
 
@@ -22,11 +26,15 @@ from berth.server.up.serve import main
 protocol.HEAD_SECONDS = 4.0
 main()
 """
+CLOSE_OTHERS = """
+    SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
 
 
 @pytest.fixture(scope="module")
 def address(django_db_setup: None, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start one web process for all tests, which leave no rows in its database."""
+    """Start one web process for all tests."""
     home = tmp_path_factory.mktemp("limits")
     more = {"BERTH_CONNECTIONS_PER_ADDRESS": "20", "TMPDIR": str(home)}
     with web_processes({**env_of_children(postgres), **more}, home, program=("-c", IMPATIENT_PROGRAM)) as (
@@ -146,3 +154,21 @@ def test_connections_per_address_are_limited(address: str) -> None:
             return
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_request_after_the_database_closed_all_connections_succeeds(
+    transactional_db: None, address: str
+) -> None:
+    cast = make_cast()
+    secret = tokens.issue(actor=cast.dave, name="t", scopes=["read"], expires_at=None)[1]
+
+    def whoami_status() -> int:
+        headers = {"Authorization": f"Bearer {secret}"}
+        return httpx.get(f"{address}/api/v1/whoami", headers=headers, timeout=60, trust_env=False).status_code
+
+    with connection.cursor() as cursor:
+        for _ in range(5):
+            assert whoami_status() == 200
+            cursor.execute(CLOSE_OTHERS)
+            assert cursor.fetchone()[0] > 0
+    assert whoami_status() == 200

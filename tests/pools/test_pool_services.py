@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from berth.core.errors import BerthError, Conflict, Forbidden, Invalid, PreconditionFailed
+from berth.core.errors import Conflict, Invalid, PreconditionFailed
 from pools import selectors, services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
@@ -98,29 +98,6 @@ def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
         services.edit_pool(actor=cast.alice, pool=cast.pool, changes={"drain_timeout": 9}, version=1)
 
 
-def test_only_platform_admins_change_pools_and_nodes(cast: Cast) -> None:
-    stage = Stage(cast.pool)
-    services.set_nodes_desired(actor=SYSTEM, pool=cast.pool, nodes_desired=1)
-    stage.reconcile()
-    node = stage.node(0)
-    for person in (cast.bob, cast.carol, cast.dave, cast.erin, cast.frank):
-        for attempt in (
-            lambda person: services.create_pool(actor=person, name="mine", nodes=1),
-            lambda person: services.edit_pool(actor=person, pool=cast.pool, changes={"drain_timeout": 1}),
-            lambda person: services.set_nodes_desired(actor=person, pool=cast.pool, nodes_desired=3),
-            lambda person: services.pause_pool(actor=person, pool=cast.pool),
-            lambda person: services.delete_pool(actor=person, pool=cast.pool),
-            lambda person: services.terminate_node(actor=person, node=node),
-        ):
-            with pytest.raises(BerthError) as error:
-                attempt(person)
-            assert isinstance(error.value, Forbidden) or error.value.status in (403, 404)
-    cast.pool.refresh_from_db()
-    node.refresh_from_db()
-    assert (cast.pool.nodes_desired, cast.pool.paused, node.state) == (1, False, "ready")
-    assert not NodePool.objects.filter(name="mine").exists()
-
-
 def test_existing_nodes_keep_their_shape_after_a_pool_edit() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(1)
@@ -158,22 +135,6 @@ def test_desired_nodes_must_be_within_limits() -> None:
     fixed = services.create_pool(actor=SYSTEM, name="fixed", nodes=2)
     with pytest.raises(Invalid):
         services.set_nodes_desired(actor=SYSTEM, pool=fixed, nodes_desired=1)
-
-
-def test_node_is_cordoned_and_uncordoned() -> None:
-    stage = Stage(pool(2))
-    stage.reconcile()
-    node = stage.node(1)
-    services.cordon_node(actor=SYSTEM, node=node, reason="look at the fan")
-    assert stage.states()[1] == "cordoned"
-    with pytest.raises(Conflict):
-        services.cordon_node(actor=SYSTEM, node=stage.node(1))
-    services.drain_node(actor=SYSTEM, node=stage.node(1))
-    services.uncordon_node(actor=SYSTEM, node=stage.node(1))
-    uncordoned = stage.node(1)
-    assert (uncordoned.state, uncordoned.drain_started_at, uncordoned.drain_reason) == ("ready", None, "")
-    assert stage.history()[-3:] == ["cordon", "drain", "uncordon"]
-    assert ScalingEvent.objects.get(kind="cordon").reason == "cordon by tests: look at the fan"
 
 
 def test_concurrent_changes_to_a_node_conflict() -> None:

@@ -3,9 +3,9 @@
 import pytest
 from django.contrib.auth.models import User
 
-from berth.core.errors import Forbidden, NotFound
+from berth.core.errors import Forbidden
 from projects import selectors
-from projects.access import Action, find_visible_projects, may, require, visible_projects
+from projects.access import Action, find_visible_projects, may, visible_projects
 from projects.actor import Actor
 from projects.models import Project
 from projects.services import tenants, workloads
@@ -37,28 +37,6 @@ def test_action_is_allowed_only_for_the_expected_roles(cast: Cast) -> None:
     assert users_allowed(cast, Action.EDIT, cast.pool) == PLATFORM
     assert users_allowed(cast, Action.SET_QUOTA, cast.product) == PLATFORM
     assert users_allowed(cast, Action.SUBMIT, cast.ads) == PLATFORM | {"grace"}
-
-
-def test_member_cancels_only_their_own_workloads(cast: Cast) -> None:
-    carols = workloads.submit(actor=cast.carol, project=cast.vision, document=training())
-    with pytest.raises(Forbidden):
-        workloads.cancel(actor=cast.dave, workload=carols)
-
-
-def test_workload_of_another_project_is_hidden(cast: Cast) -> None:
-    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
-    for actor in (cast.grace, cast.frank):
-        assert not selectors.workloads(actor).exists()
-        with pytest.raises(NotFound):
-            workloads.cancel(actor=actor, workload=workload)
-        with pytest.raises(NotFound):
-            require(actor, Action.VIEW, cast.vision)
-
-
-def test_member_does_not_see_sibling_projects(cast: Cast) -> None:
-    assert [p.name for p in selectors.projects(cast.dave)] == ["vision"]
-    assert [p.name for p in selectors.projects(cast.bob)] == ["speech", "vision"]
-    assert not selectors.projects(cast.frank).exists()
 
 
 def test_read_only_token_cannot_submit(cast: Cast) -> None:

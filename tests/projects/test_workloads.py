@@ -1,14 +1,13 @@
 """Tests for the services that submit, cancel, suspend and resume workloads."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, NotFound
 from pools.models import NodePool
-from projects.models import Audit, Event, Phase, RoleNode, Workload
+from projects.models import Audit, Event, Phase, Workload
 from projects.services import quotas, workloads
 from projects.services.workloads.moves import move
 from tests.cast import Cast, training
@@ -41,26 +40,6 @@ def test_name_of_a_completed_workload_can_be_reused(cast: Cast) -> None:
         workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     workloads.cancel(actor=cast.dave, workload=first)
     assert workloads.submit(actor=cast.dave, project=cast.vision, document=training()).pk != first.pk
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"pools": ["nowhere"]}, "pools[0]"),
-        ({"command": None}, "command"),
-        ({"project": "ads"}, "project"),
-        ({"roles": [{"name": "w", "min": 3, "max": 2, "gpu": 1}]}, "roles[0].min"),
-        ({"unknown": 1}, "unknown"),
-    ],
-)
-def test_error_for_an_invalid_document_names_its_path(cast: Cast, changes: dict[str, Any], path: str) -> None:
-    document = {key: value for key, value in training(**changes).items() if value is not None}
-    with pytest.raises(Invalid) as refused:
-        workloads.submit(actor=cast.dave, project=cast.vision, document=document)
-    assert path in [problem.path for problem in refused.value.problems]
-    assert not Workload.objects.exists()
-    assert not RoleNode.objects.exists()
-    assert not Event.objects.exists()
 
 
 def test_hidden_project_looks_like_a_missing_project(cast: Cast) -> None:

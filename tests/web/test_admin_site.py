@@ -49,13 +49,6 @@ def admin_client(cast: Cast) -> Client:
 admin.autodiscover()
 
 
-def model_names() -> list[str]:
-    """Return the names of Berth's models and of Django's users and groups."""
-    metas = [model._meta for model in admin.site._registry]
-    ours = ("auth", "pools", "projects", "scheduler")
-    return sorted(f"{meta.app_label}_{meta.model_name}" for meta in metas if meta.app_label in ours)
-
-
 @pytest.fixture
 def running_workload(cast: Cast) -> Workload:
     node = make.node(cast.pool)
@@ -74,15 +67,16 @@ def running_workload(cast: Cast) -> Workload:
     return running
 
 
-@pytest.mark.parametrize("name", model_names())
 def test_every_change_list_and_its_first_row_can_be_opened(
-    name: str, admin_client: Client, running_workload: Workload
+    admin_client: Client, running_workload: Workload
 ) -> None:
-    assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_changelist")))
-    model = next(m for m in admin.site._registry if f"{m._meta.app_label}_{m._meta.model_name}" == name)
-    first = model._default_manager.first()
-    if first is not None:
-        assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_change", args=[first.pk])))
+    ours = ("auth", "pools", "projects", "scheduler")
+    for model in (model for model in admin.site._registry if model._meta.app_label in ours):
+        name = f"{model._meta.app_label}_{model._meta.model_name}"
+        assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_changelist")))
+        first = model._default_manager.first()
+        if first is not None:
+            assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_change", args=[first.pk])))
 
 
 def test_eviction_shows_its_kind_as_a_title(admin_client: Client, running_workload: Workload) -> None:

@@ -41,15 +41,16 @@ def test_usage_totals_cover_only_visible_projects(sign_in) -> None:
 
 
 @pytest.mark.usefixtures("used")
-@pytest.mark.parametrize("span", ["24h", "7d", "month", "last", "90d", "12m", "forever", ""])
-def test_every_time_range_and_step_is_accepted(sign_in, span: str) -> None:
+def test_every_time_range_and_step_is_accepted(sign_in) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = (
         "Australia/Lord_Howe"  # this zone's offset and daylight saving shift both include half an hour
     )
-    for step in ("", "hour", "day", "week", "month", "blink"):
+    spans = [(span, "") for span in ("24h", "7d", "month", "last", "90d", "12m", "forever", "")]
+    steps = [("7d", step) for step in ("hour", "day", "week", "month", "blink")]
+    for span, step in (*spans, *steps, ("12m", "month"), ("90d", "week")):
         answer = client.get("/usage", {"span": span, "step": step, "by": "user", "pool": "local"})
-        assert answer.status_code == 200, step
+        assert answer.status_code == 200, (span, step)
 
 
 @pytest.mark.usefixtures("used")

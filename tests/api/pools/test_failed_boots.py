@@ -114,37 +114,28 @@ def test_repeated_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) 
     assert history[0]["data"]["stopped"] is True
 
 
-def test_only_platform_admins_see_the_reason_for_a_failed_boot(
-    cloud: Ec2Pool, bob: Caller, cast: Cast
-) -> None:
+def test_retry_edit_and_resume_start_provisioning_immediately(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1)
-    cloud.run(75)
-    answer = bob.get(PATH).json()
-    assert (answer["state"], answer["last_error"], answer["provisioning_stopped"]) == ("failing", None, True)
-    assert bob.post(f"{PATH}/retry").status_code == 403
-
-
-@pytest.mark.parametrize("action", ["retry", "edit", "resume"])
-def test_retry_edit_and_resume_start_provisioning_immediately(cloud: Ec2Pool, action: str) -> None:
-    cloud.create(boot_failure_limit=1)
-    cloud.run(75)
-    cloud.run(525, step=105)
-    assert cloud.launches == [0]
-    if action == "edit":
-        changed = cloud.alice("PATCH", PATH, {"boot_timeout": 120}, headers={"If-Match": "*"})
-    else:
-        changed = cloud.alice.post(f"{PATH}/{action}")
-    assert changed.status_code == 200, changed.content
-    answer = changed.json()
-    assert (answer["state"], answer["boot_failures"], answer["last_error"]) == ("active", 0, "")
-    retried = ScalingEvent.objects.get(kind="retried")
-    assert retried.reason.endswith("by alice: failed boots reset to 0")
-    cloud.run(15)
-    assert cloud.launches == [0, 600]
+    for action in ("retry", "edit", "resume"):
+        cloud.run(75)
+        launches = len(cloud.launches)
+        cloud.run(210, step=105)
+        assert len(cloud.launches) == launches
+        if action == "edit":
+            changed = cloud.alice("PATCH", PATH, {"boot_timeout": 50}, headers={"If-Match": "*"})
+        else:
+            changed = cloud.alice.post(f"{PATH}/{action}")
+        assert changed.status_code == 200, changed.content
+        answer = changed.json()
+        assert (answer["state"], answer["boot_failures"], answer["last_error"]) == ("active", 0, "")
+        retried = ScalingEvent.objects.filter(kind="retried").latest("pk")
+        assert retried.reason.endswith("by alice: failed boots reset to 0")
+        restarted = round((cloud.now - START).total_seconds())
+        cloud.run(15)
+        assert cloud.launches[-1] == restarted, action
     cloud.join()
     cloud.run(30)
-    assert cloud.answer["nodes_ready"] == 2
-    assert cloud.answer["state"] == "active"
+    assert (cloud.answer["nodes_ready"], cloud.answer["state"]) == (2, "active")
 
 
 def test_joined_node_resets_the_failed_boot_count(cloud: Ec2Pool) -> None:
@@ -188,17 +179,6 @@ def test_spot_interruption_during_a_boot_is_no_failed_boot(cloud: Ec2Pool, is_no
     assert interruption["reason"] == f"{expected} this spot instance"
 
 
-def test_boot_failure_message_returns_after_a_listing_error(cloud: Ec2Pool) -> None:
-    cloud.create(boot_failure_limit=1)
-    cloud.run(75)
-    stopped = cloud.answer["last_error"]
-    cloud.place.proxy.next("DescribeInstances", Fault("ExpiredToken"))
-    cloud.run(15)
-    assert cloud.answer["last_error"].startswith("could not list instances (credentials)")
-    cloud.run(30)
-    assert cloud.answer["last_error"] == stopped
-
-
 def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning_stops(
     cloud: Ec2Pool, cast: Cast
 ) -> None:
@@ -212,16 +192,28 @@ def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning
     assert sent == [("ops@example.org", False), ("ops@example.org", True)]
 
 
-def test_pool_that_stopped_provisioning_does_not_scale_up(cloud: Ec2Pool) -> None:
+def test_pool_that_stopped_provisioning_does_not_scale_up_and_shows_the_reason_until_it_is_retried(
+    cloud: Ec2Pool, bob: Caller, cast: Cast
+) -> None:
     cloud.create(boot_failure_limit=1, nodes={"min": 1, "max": 4})
     assert engine_pool(NodePool.objects.get(name="cloud"), cloud.now).nodes_max == 4
     cloud.run(75)
     assert engine_pool(NodePool.objects.get(name="cloud"), cloud.now).nodes_max is None
 
+    answer = bob.get(PATH).json()  # only platform admins see the reason
+    assert (answer["state"], answer["last_error"], answer["provisioning_stopped"]) == ("failing", None, True)
+    assert bob.post(f"{PATH}/retry").status_code == 403
 
-def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Pool, cast: Cast) -> None:
-    cloud.create(boot_failure_limit=1)
-    cloud.run(75)
+    stopped = cloud.answer["last_error"]
+    cloud.place.proxy.next("DescribeInstances", Fault("ExpiredToken"))
+    cloud.run(15)
+    assert cloud.answer["last_error"].startswith("could not list instances (credentials)")
+    cloud.run(30)
+    assert cloud.answer["last_error"] == stopped
+    assert_page_shows_the_failure_and_retries(cast)
+
+
+def assert_page_shows_the_failure_and_retries(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.alice.user)
     page = client.get("/node-pools/cloud").content.decode()
@@ -245,9 +237,8 @@ def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
     assert [should_stop_provisioning(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]
 
 
-@pytest.mark.parametrize("output", ["Is the driver installed and running.", "Error:", "Error: ."])
-def test_reason_ending_in_punctuation_gets_no_second_period(cast: Cast, output: str) -> None:
-    node = make.node(cast.pool, client_token="order-1")
-    record_failed_boot(node, f"start script failed with exit code 9: {output}", at=timezone.now())
-    sentence = NodePool.objects.get().last_error
-    assert f": {output.rstrip(' .:')}. Next attempt in 30 s." in sentence
+def test_reason_ending_in_punctuation_gets_no_second_period(cast: Cast) -> None:
+    for number, output in enumerate(("Is the driver installed and running.", "Error:", "Error: .")):
+        node = make.node(cast.pool, ordinal=number, client_token=f"order-{number}")
+        record_failed_boot(node, f"start script failed with exit code 9: {output}", at=timezone.now())
+        assert f": {output.rstrip(' .:')}. Next attempt in " in NodePool.objects.get().last_error

@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from projects.models import Quota
+from projects.models import Audit, Quota
 from scheduler.models import QueueStatus
 from tests import factories
 from tests.api.conftest import Caller
@@ -57,9 +57,16 @@ def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> No
         ({"gpu": -1}, "gpu"),
         ({"gpu": 0.0001}, "gpu"),
         ({"gpu": True}, "gpu"),
+        ({"gpu": "8"}, "gpu"),
+        ({"cpu": 1e30}, "cpu"),
         ({"gpus": 1}, "gpus"),
         ({"limit": {"gpu": "2"}}, "limit.gpu"),
+        ({"limit": {"disk": 1}}, "limit.disk"),
+        ({"limit": 3}, "limit"),
+        ({"weight": -1}, "weight"),
         ({"weight": {"gpu": -1}}, "weight.gpu"),
+        ({"over_quota": "yes"}, "over_quota"),
+        ({"rank": 1.5}, "rank"),
         ({"rank": 10**9}, "rank"),
         ({"memory_mib": 10**13}, "memory_mib"),
     ):
@@ -67,6 +74,7 @@ def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> No
         assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
     assert bob("PUT", VISION_QUOTA, {"gpu": 5, "limit": {"gpu": 4}}, headers=NEW).status_code == 422
     assert not Quota.objects.exists()
+    assert not Audit.objects.filter(action="set_quota").exists()
 
 
 def test_quota_above_the_department_quota_returns_the_same_warning_as_the_preview(

@@ -43,6 +43,7 @@ def test_menu_button_stays_in_place_when_the_menu_opens(opened: Open) -> None:
         expect(page.get_by_role("group", name="Values")).to_be_hidden()
 
 
+@pytest.mark.heavy
 def test_menu_near_the_right_edge_is_aligned_with_its_button(opened: Open) -> None:
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/workloads")
