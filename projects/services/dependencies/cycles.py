@@ -23,20 +23,34 @@ class DependencyGraph:
     def load(
         cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
     ) -> "DependencyGraph":
-        """Read the live dependents, except `without`. `referred` lists names that new documents refer to."""
+        """Read the live dependents of every project that the names lead to, except `without`.
+
+        `referred` lists names that new documents refer to.
+        """
         graph = cls()
+        loaded: set[str] = set()
+        names = set(referred)
+        while projects := {name.project for name in names} - loaded:
+            names |= graph._load_projects(projects, without)
+            loaded |= projects
+        graph._load_tasks(names)
+        return graph
+
+    def _load_projects(self, projects: Collection[str], without: AwaitedName | None) -> set[AwaitedName]:
+        """Read the live dependents of these projects. Return the names that they refer to."""
         workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
         arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
         columns = ("project__name", "name", "spec__after")
         waiting, active = (
-            rows.filter(spec__has_key="after").order_by().values_list(*columns)
+            rows.filter(project__name__in=projects, spec__has_key="after").order_by().values_list(*columns)
             for rows in (workloads, arrays)
         )
+        found = set()
         for project, name, section in waiting.union(active, all=True):
             if (project, name) != without:
-                graph._awaited[AwaitedName(project, name)] = list(_references(project, section))
-        graph._load_tasks({*referred, *(name for names in graph._awaited.values() for name in names)})
-        return graph
+                self._awaited[AwaitedName(project, name)] = references = list(_references(project, section))
+                found.update(references)
+        return found
 
     def _load_tasks(self, names: Collection[AwaitedName]) -> None:
         filters = Q()

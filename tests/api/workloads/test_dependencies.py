@@ -83,6 +83,18 @@ def test_cycle_through_the_task_of_an_array_is_refused(cast: Cast, dave: Caller)
     assert refusal["received"] == "vision/report -> vision/sweep -> vision/report"
 
 
+def test_cycle_through_another_project_is_refused_and_that_project_stays_hidden(
+    cast: Cast, dave: Caller, bob: Caller
+) -> None:
+    submit(cast, "b", "speech", after=wait_for("c"))
+    submit(cast, "c", "speech", after=wait_for("vision/a"))
+    assert bob.post("workloads", document("e", "speech/b")).status_code == 201
+    refusal = problem(bob.post("workloads", document("a", "speech/b")))
+    assert refusal["received"] == "vision/a -> speech/b -> speech/c -> vision/a"
+    refusal = problem(dave.post("workloads", document("a", "e")))
+    assert "speech" not in refusal["received"] and refusal["message"] == "forms a cycle"
+
+
 def test_array_cannot_wait_for_its_own_task(dave: Caller) -> None:
     sweep = training("sweep", project="vision", array={"tasks": 3}, after=wait_for("sweep-1"))
     assert problem(dave.post("arrays", sweep))["received"] == "vision/sweep -> vision/sweep"
