@@ -1,10 +1,5 @@
-"""Users, projects and a pool for the project tests."""
+"""Fixtures for the services of projects: the cast, which the tests of a file share."""
 
-import pytest
+from tests.shared_rows import cast, shared_cast
 
-from tests.cast import Cast, make_cast
-
-
-@pytest.fixture
-def cast(db: None) -> Cast:
-    return make_cast()
+__all__ = ["cast", "shared_cast"]

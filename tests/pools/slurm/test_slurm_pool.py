@@ -128,27 +128,24 @@ def test_node_with_an_expiring_allocation_is_drained_and_replaced(slurm: FakeSlu
     assert [job["State"] for job in slurm.jobs] == ["RUNNING", "CANCELLED", "RUNNING"]
 
 
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        ("NODE_FAIL", "its machine failed"),
-        ("PREEMPTED", "Slurm preempted it"),
-        ("CANCELLED", "it was cancelled"),
-    ],
-)
-def test_node_whose_slurm_job_was_ended_is_lost_and_replaced(
-    slurm: FakeSlurm, state: str, reason: str
-) -> None:
+def test_node_whose_slurm_job_was_ended_is_lost_and_replaced(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(2)
     stage.settle()
-    slurm.change(1, State=state)
-    stage.pass_time(15)
-    stage.reconcile()
-    event = ScalingEvent.objects.get(kind="lost")
-    assert event.reason == f"Slurm job 2 has ended on n1: {reason}"
-    stage.settle()
-    stage.check()
+    reasons = {
+        "NODE_FAIL": "its machine failed",
+        "PREEMPTED": "Slurm preempted it",
+        "CANCELLED": "it was cancelled",
+    }
+    for state, reason in reasons.items():
+        newest = slurm.jobs[-1]
+        slurm.change(-1, State=state)
+        stage.pass_time(15)
+        stage.reconcile()
+        event = ScalingEvent.objects.filter(kind="lost").latest("pk")
+        assert event.reason == f"Slurm job {newest['JobID']} has ended on {newest['NodeList']}: {reason}"
+        stage.settle()
+        stage.check()
 
 
 def test_nodes_are_kept_while_slurm_is_unresponsive(slurm: FakeSlurm) -> None:

@@ -79,7 +79,7 @@ def test_no_node_is_released_without_a_policy_or_while_paused(stage: PoolStage) 
     assert stage.nodes() == dict.fromkeys(range(3), "ready")
 
 
-def test_underutilized_node_is_drained_and_released(stage: PoolStage) -> None:
+def test_underutilized_node_is_drained_and_released_and_each_move_is_audited(stage: PoolStage) -> None:
     a, b, c = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
@@ -94,12 +94,10 @@ def test_underutilized_node_is_drained_and_released(stage: PoolStage) -> None:
     assert {i.instance_id for i in stage.provider.living()} == {
         node.instance_id for node in Node.objects.exclude(state="ended")
     }
+    assert_move_is_audited_with_its_cycle_and_reason()
 
 
-def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> None:
-    submit_one_per_node(stage)
-    stage.pool(node_consolidation="when_underutilised")
-    stage.pass_time(400)
+def assert_move_is_audited_with_its_cycle_and_reason() -> None:
     (row,) = Eviction.objects.all()
     assert (row.kind, row.workload_name, row.entire_workload, row.preemptor_name) == (
         "consolidate",

@@ -130,13 +130,22 @@ def test_calls_are_distributed_across_ready_nodes(play: SessionPlay) -> None:
     assert list(play.take(1)) == [b"c"]
 
 
-def test_call_with_a_lost_response_is_redelivered_but_counts_as_one_attempt(play: SessionPlay) -> None:
-    play.add(b"a")
+def test_lost_responses_and_repeated_requests_do_not_run_or_store_a_call_twice(play: SessionPlay) -> None:
+    new = [NewCall(uuid.uuid4(), b"a")]
+    calls.add(session=play.session, calls=new)
+    calls.add(session=play.session, calls=new)
+    assert play.session.calls.count() == 1
     number = play.take(0)[b"a"]
-    assert play.take(0) == {b"a": number}
+    assert play.take(0) == {b"a": number}, "the response to the first request was lost"
     assert play.take(0, having=(number,)) == {}
-    play.accept_results(0, number)
-    assert [one.attempts for one in play.ended()] == [1]
+    play.accept_results(1, number, result=b"first")
+    play.accept_results(0, number, result=b"second")
+    for _ in range(2):  # the client asks again until it acknowledges the result
+        [end] = calls.fetch_ended_calls(session=play.session, after=0)
+        assert (end.outcome, end.result, end.attempts) == ("value", b"first", 1)
+    assert [one.result for one in play.ended()] == [b"first"]
+    assert play.ended() == []
+    assert not Call.objects.filter(session=play.session).exists()
 
 
 def test_call_returned_by_a_node_may_be_sent_to_it_again(play: SessionPlay) -> None:
@@ -146,30 +155,6 @@ def test_call_returned_by_a_node_may_be_sent_to_it_again(play: SessionPlay) -> N
     play.accept_results(0, number, outcome="interrupted")
     play.accept_results(1, play.take(1)[b"a"], outcome="interrupted")
     assert play.take(0, having=(number,)) == {b"a": number}
-
-
-def test_call_submitted_twice_is_stored_once(play: SessionPlay) -> None:
-    new = [NewCall(uuid.uuid4(), b"a")]
-    calls.add(session=play.session, calls=new)
-    calls.add(session=play.session, calls=new)
-    assert play.session.calls.count() == 1
-
-
-def test_results_are_deleted_after_the_client_received_them(play: SessionPlay) -> None:
-    play.add(b"a")
-    play.accept_results(0, play.take(0)[b"a"], result=b"42")
-    assert [one.result for one in calls.fetch_ended_calls(session=play.session, after=0)] == [b"42"]
-    assert [one.result for one in play.ended()] == [b"42"]
-    assert play.ended() == []
-    assert not Call.objects.filter(session=play.session).exists()
-
-
-def test_first_result_completes_the_call(play: SessionPlay) -> None:
-    play.add(b"a")
-    number = play.take(0)[b"a"]
-    play.accept_results(1, number, result=b"first")
-    play.accept_results(0, number, result=b"second")
-    assert [(one.outcome, one.result) for one in play.ended()] == [("value", b"first")]
 
 
 def test_call_of_a_lost_worker_is_retried_up_to_its_limit(play: SessionPlay) -> None:
@@ -251,7 +236,8 @@ def test_open_calls_of_an_ended_session_fail_with_the_reason(play: SessionPlay) 
         play.add(b"d")
 
 
-def test_ending_a_session_completes_it(play: SessionPlay) -> None:
+def test_ended_session_completes_and_its_calls_are_deleted_with_its_workload(play: SessionPlay) -> None:
+    play.add(b"a")
     sessions.end_session(actor=play.stage.cast.dave, session=play.session)
     play.stage.tick(2)
     for pod in play.stage.pods(play.session.workload, "stopping"):
@@ -259,6 +245,8 @@ def test_ending_a_session_completes_it(play: SessionPlay) -> None:
     play.stage.tick(2)
     assert play.stage.phase(play.session.workload) == Phase.COMPLETED
     assert play.session.workload.message == "Ended by dave."
+    workloads.delete(actor=play.stage.cast.dave, workload=play.session.workload)
+    assert not Call.objects.exists()
 
 
 def test_unfetched_results_are_deleted_after_the_session(play: SessionPlay) -> None:
@@ -283,7 +271,8 @@ def test_session_without_a_client_ends(play: SessionPlay) -> None:
     assert "sent no request for 600 s" in play.session.workload.message
 
 
-def test_worker_with_a_different_python_version_ends_the_session(play: SessionPlay) -> None:
+def test_worker_with_a_different_python_minor_version_ends_the_session(play: SessionPlay) -> None:
+    assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
     error = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
     assert "runs Python 3.12.1, but the client runs 3.11.4" in error
     play.session.refresh_from_db()
@@ -291,36 +280,24 @@ def test_worker_with_a_different_python_version_ends_the_session(play: SessionPl
     assert play.stage.phase(play.session.workload) == Phase.STOPPING
 
 
-def test_different_python_patch_release_is_accepted(play: SessionPlay) -> None:
-    assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
-
-
-def test_secret_of_an_ended_pod_is_rejected(play: SessionPlay) -> None:
+def test_only_the_secret_of_a_running_session_pod_is_accepted(play: SessionPlay, stage: Stage) -> None:
+    other = stage.submit("train")
+    stage.tick(3)
+    [other_pod, *_] = stage.pods(other, "running")
+    for secret in (secrets.for_pod(str(other_pod.pk)), secrets.for_node(1), "pod.x.y", ""):
+        with pytest.raises(Unauthenticated):
+            session_workers.authenticate_pod(secret)
     [pod, _] = play.pods
-    secret = secrets.for_pod(str(pod.pk))
     play.stage.runtime.end(str(pod.pk), exit_code=1)
     play.stage.tick(1)
     with pytest.raises(Unauthenticated):
-        session_workers.authenticate_pod(secret)
+        session_workers.authenticate_pod(secrets.for_pod(str(pod.pk)))
 
 
-def test_only_the_secret_of_a_session_pod_is_accepted(play: SessionPlay, stage: Stage) -> None:
-    other = stage.submit("train")
-    stage.tick(3)
-    [pod, *_] = stage.pods(other, "running")
-    for secret in (secrets.for_pod(str(pod.pk)), secrets.for_node(1), "pod.x.y", ""):
-        with pytest.raises(Unauthenticated):
-            session_workers.authenticate_pod(secret)
-
-
-def test_call_above_the_size_limit_is_rejected(play: SessionPlay, settings: object) -> None:
-    settings.BERTH_CALL_MIB = 1  # type: ignore[attr-defined]
+def test_bytes_of_a_call_and_of_a_session_are_limited(play: SessionPlay, settings: object) -> None:
+    settings.BERTH_CALL_MIB = settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
     with pytest.raises(TooLarge, match="at most 1 MiB"):
         play.add(bytes(2**20 + 1))
-
-
-def test_stored_bytes_of_a_session_are_limited(play: SessionPlay, settings: object) -> None:
-    settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
     play.add(bytes(2**19), bytes(2**19))
     with pytest.raises(Conflict) as refused:
         play.add(b"x")
@@ -348,15 +325,3 @@ def test_call_payloads_are_loaded_only_on_delivery(play: SessionPlay) -> None:
     read = [query["sql"] for query in queries.captured_queries if query["sql"].startswith("SELECT")]
     assert any('"projects_call"."state"' in sql for sql in read)
     assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))
-
-
-def test_calls_are_deleted_with_their_workload(play: SessionPlay) -> None:
-    play.add(b"a")
-    sessions.end_session(actor=play.stage.cast.dave, session=play.session)
-    play.stage.tick(2)
-    for pod in play.stage.pods(play.session.workload, "stopping"):
-        play.stage.runtime.end(str(pod.pk), exit_code=0)
-    play.stage.tick(2)
-    play.session.workload.refresh_from_db()
-    workloads.delete(actor=play.stage.cast.dave, workload=play.session.workload)
-    assert not Call.objects.exists()

@@ -59,8 +59,9 @@ def test_failure_reason_names_a_pod_killed_at_its_memory_limit(stage: Stage) -> 
     assert stage.pods(workload)[0].stop_reason == "OutOfMemory"
 
 
-def test_failed_gang_restarts_up_to_its_restart_limit(stage: Stage) -> None:
+def test_failed_gang_restarts_at_another_address_up_to_its_restart_limit(stage: Stage) -> None:
     workload = running(stage, restart_policy={"kind": "on_failure", "max_restarts": 1})
+    first_rendezvous = workload.rendezvous
     stage.finish(workload, exit_code=1)
     stage.tick(2)
     assert stage.phase(workload) == Phase.PENDING
@@ -69,20 +70,10 @@ def test_failed_gang_restarts_up_to_its_restart_limit(stage: Stage) -> None:
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.run == 2
+    assert workload.rendezvous != first_rendezvous
     stage.finish(workload, exit_code=1)
     stage.tick(2)
     assert stage.phase(workload) == Phase.FAILED
-
-
-def test_each_run_has_its_own_rendezvous_address(stage: Stage) -> None:
-    workload = running(stage, restart_policy={"kind": "on_failure"})
-    first = workload.rendezvous
-    stage.finish(workload, exit_code=1)
-    stage.tick(2)
-    stage.clock.advance(30)
-    stage.tick(2)
-    assert stage.phase(workload) == Phase.RUNNING
-    assert workload.rendezvous != first
 
 
 def test_command_that_cannot_be_started_is_reported(stage: Stage) -> None:
@@ -152,7 +143,7 @@ def test_gang_that_cannot_start_releases_its_devices(stage: Stage) -> None:
     assert not DeviceClaim.objects.exists()
 
 
-def test_gang_that_never_reached_its_node_fails_immediately_with_the_reason(
+def test_gang_that_never_reached_its_node_can_be_cancelled_and_fails_with_the_reason(
     stage: Stage, tmp_path: Path
 ) -> None:
     """The test uses a real Ray runtime and an unreachable node."""
@@ -160,6 +151,11 @@ def test_gang_that_never_reached_its_node_fails_immediately_with_the_reason(
     away = RayNode(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
     stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
     Node.objects.exclude(pk=node.pk).delete()
+    cancelled = stage.submit("cancelled", roles=ONE)
+    stage.tick()
+    control.cancel(actor=stage.cast.alice, workload=cancelled, now=stage.clock.now())
+    stage.tick(3)
+    assert stage.phase(cancelled) == Phase.CANCELLED
     workload = stage.submit(roles=ONE)
     stage.tick()
     reason = "could not be started yet: the node at http://127.98.1.2:8365 is not responding"
@@ -170,18 +166,6 @@ def test_gang_that_never_reached_its_node_fails_immediately_with_the_reason(
     assert stage.phase(workload) == Phase.FAILED
     assert workload.message.startswith(f"The pods did not start within 300 s: worker 0 on local-0 {reason}")
     assert not DeviceClaim.objects.exists()
-
-
-def test_gang_that_never_reached_its_node_can_be_cancelled(stage: Stage, tmp_path: Path) -> None:
-    node = Node.objects.get(name="local-0")
-    away = RayNode(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
-    stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
-    Node.objects.exclude(pk=node.pk).delete()
-    workload = stage.submit(roles=ONE)
-    stage.tick()
-    control.cancel(actor=stage.cast.alice, workload=workload, now=stage.clock.now())
-    stage.tick(3)
-    assert stage.phase(workload) == Phase.CANCELLED
 
 
 def test_start_failure_reason_is_cleared_once_the_pod_runs(stage: Stage) -> None:
