@@ -32,6 +32,7 @@ from projects.models import (
     Quota,
     QuotaChange,
     RoleNode,
+    Schedule,
     Subscription,
     Template,
     Workload,
@@ -198,6 +199,14 @@ def subscriptions(actor: Actor) -> QuerySet[Subscription]:
 def templates(actor: Actor) -> QuerySet[Template]:
     """Return the templates of visible projects."""
     rows = Template.objects.select_related("project__department", "made_by").order_by("project__name", "name")
+    if is_platform_admin(actor):
+        return rows
+    return rows.filter(project__in=visible_projects(actor))
+
+
+def schedules(actor: Actor) -> QuerySet[Schedule]:
+    """Return the schedules of visible projects."""
+    rows = Schedule.objects.select_related("project__department", "owner").order_by("project__name", "name")
     if is_platform_admin(actor):
         return rows
     return rows.filter(project__in=visible_projects(actor))

@@ -26,7 +26,7 @@ from projects.services.notifications.subscriptions import SubscriptionScope
 
 EventName = Literal[
     "started", "completed", "failed", "preempted", "cancelled", "unschedulable", "pending", "idle",
-    "budget", "pool",
+    "budget", "schedule", "pool",
 ]  # fmt: skip
 OLDEST = Order("oldest", ("id",))
 
@@ -35,7 +35,7 @@ class NewSubscription(Body):
     """Subscription to the user's own workloads or to a scope that the user administers."""
 
     to: Text
-    events: Annotated[list[EventName], Field(min_length=1, max_length=10)]
+    events: Annotated[list[EventName], Field(min_length=1, max_length=11)]
     pending_minutes: int = Field(
         60, description="Minutes a workload must be pending before `pending` is sent."
     )

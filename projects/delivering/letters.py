@@ -14,6 +14,8 @@ def subject(content: dict[str, Any]) -> str:
         return f"Test message for {content['scope']}"
     if event == "budget":
         return f"{content['owner']} has used {content['percent']} % of its budget"
+    if event == "schedule":
+        return f"The schedule {content['project']}/{content['schedule']} could not submit a run"
     if event == "pool":
         stopped = content.get("stopped", False)
         return f"The node pool {content['pool']} {'has stopped provisioning' if stopped else 'is failing'}"

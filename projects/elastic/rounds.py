@@ -1,4 +1,4 @@
-"""Process that reconciles each service at the service's own interval."""
+"""Process that reconciles each service at the service's own interval, and submits the runs of schedules."""
 
 import logging
 import time
@@ -20,6 +20,7 @@ from projects.elastic.ports import Fence, Ports
 from projects.elastic.step import live_services, run_pass
 from projects.elastic.weights import clear_copy_marks
 from projects.models import Service
+from projects.services.schedules import has_due_runs, submit_due_runs
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class ServiceLoop(LeaderLoop):
     _threads: ThreadPoolExecutor | None = None
     _due: dict[int, float] = field(default_factory=dict)
     _passes: dict[int, Future[None]] = field(default_factory=dict)
+    _schedules: Future[None] | None = None
 
     def run(self) -> None:
         """Run until `end` is called. Passes in progress finish before the lease is released."""
@@ -60,11 +62,27 @@ class ServiceLoop(LeaderLoop):
             due = self._due.get(service.pk, 0.0) <= time.monotonic()
             if due and (running is None or running.done()):
                 self._passes[service.pk] = self._threads.submit(self._run_pass, service)
+        self._submit_runs()
         return (
             BUSY_SECONDS
             if any(not future.done() for future in self._passes.values())
             else self._pause_seconds()
         )
+
+    def _submit_runs(self) -> None:
+        """Submit the due runs of schedules in a thread, unless one is still busy with them."""
+        assert self._threads is not None
+        is_busy = self._schedules is not None and not self._schedules.done()
+        if not is_busy and has_due_runs(self.clock.now()):
+            self._schedules = self._threads.submit(self._run_schedule_pass)
+
+    def _run_schedule_pass(self) -> None:
+        try:
+            submit_due_runs(self.clock.now())
+        except Exception:
+            log.exception("the runs of schedules could not be submitted")
+        finally:
+            connection.close()
 
     def on_leadership_gained(self, held: HeldLease) -> None:
         clear_copy_marks(self._fence)

@@ -2896,4 +2896,184 @@ class Migration(migrations.Migration):
                 for table in VACUUMED_OFTEN
             ],
         ),
+        migrations.CreateModel(
+            name="Schedule",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                ("cron", models.CharField(max_length=120)),
+                ("time_zone", models.CharField(default="UTC", max_length=64)),
+                (
+                    "overlap",
+                    models.CharField(
+                        choices=[("skip", "Skip"), ("queue", "Queue"), ("replace", "Replace")],
+                        default="skip",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "text",
+                    models.TextField(
+                        blank=True, help_text="Workload document in YAML; empty if a template is named."
+                    ),
+                ),
+                (
+                    "template",
+                    models.CharField(
+                        blank=True, help_text="Name of a template of the project.", max_length=63
+                    ),
+                ),
+                (
+                    "next_at",
+                    models.DateTimeField(
+                        blank=True, help_text="Next due time; empty while paused.", null=True
+                    ),
+                ),
+                ("paused_at", models.DateTimeField(blank=True, null=True)),
+                ("pause_message", models.TextField(blank=True, help_text="Why the schedule is paused.")),
+                ("changed_by", models.CharField(max_length=150)),
+                ("changed_at", models.DateTimeField(auto_now=True)),
+                ("version", models.BigIntegerField(editable=False)),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        help_text="User who last changed the schedule, and with whose rights it submits.",
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="schedules",
+                        to="projects.project",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["project__name", "name"],
+            },
+        ),
+        migrations.CreateModel(
+            name="ScheduleRun",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("due_at", models.DateTimeField()),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("submitted", "Submitted"),
+                            ("queued", "Queued"),
+                            ("skipped", "Skipped"),
+                            ("refused", "Refused"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("message", models.TextField(blank=True)),
+                (
+                    "started_by",
+                    models.CharField(
+                        blank=True,
+                        help_text="User who started the run by hand; empty for due times.",
+                        max_length=150,
+                    ),
+                ),
+                ("decided_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "array",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="schedule_runs",
+                        to="projects.workloadarray",
+                    ),
+                ),
+                (
+                    "schedule",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="runs",
+                        to="projects.schedule",
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="schedule_runs",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-due_at", "-id"],
+            },
+        ),
+        migrations.AddIndex(
+            model_name="schedule",
+            index=models.Index(
+                condition=models.Q(("next_at__isnull", False)), fields=["next_at"], name="schedule_due"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.UniqueConstraint(fields=("project", "name"), name="schedule_once_per_project"),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("text", ""), ("template", ""), _connector="XOR"),
+                name="schedule_has_one_source",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("next_at__isnull", True), ("paused_at__isnull", False)),
+                    models.Q(("next_at__isnull", False), ("paused_at__isnull", True)),
+                    _connector="OR",
+                ),
+                name="schedule_is_paused_or_due",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="schedulerun",
+            index=models.Index(
+                condition=models.Q(("outcome", "queued")), fields=["schedule"], name="schedule_run_queued"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedulerun",
+            constraint=models.UniqueConstraint(fields=("schedule", "due_at"), name="schedule_run_once"),
+        ),
     ]

@@ -10,6 +10,7 @@ from projects.models.images import RunImage
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
 from projects.models.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
+from projects.models.schedules import Schedule, ScheduleRun
 from projects.models.secrets import ProjectSecret
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
@@ -61,6 +62,8 @@ __all__ = [
     "ScaleRequest",
     "ScaleStep",
     "Scaling",
+    "Schedule",
+    "ScheduleRun",
     "Service",
     "Session",
     "SessionWorker",

@@ -20,7 +20,7 @@ WORKLOAD_EVENTS = (
     "pending",
     "idle",
 )
-EVENTS = (*WORKLOAD_EVENTS, "budget", "pool")
+EVENTS = (*WORKLOAD_EVENTS, "budget", "schedule", "pool")
 MAX_PENDING_MINUTES = 60 * 24 * 30
 
 

@@ -35,6 +35,7 @@ TITLES = {
     "pending": "Pending for a long time",
     "idle": "GPUs idle for a long time",
     "budget": "Budget threshold reached",
+    "schedule": "Schedule paused or refused",
     "pool": "Node pool failing",
 }
 TEST_TITLE = "Test message"

@@ -8,6 +8,8 @@ from projects.web.arrays import pages as arrays
 from projects.web.people import access, account, tokens
 from projects.web.quotas import budgets, tenants
 from projects.web.quotas import pages as quotas
+from projects.web.schedules import forms as schedule_forms
+from projects.web.schedules import pages as schedules
 from projects.web.services import forms as service_forms
 from projects.web.services import pages as services
 from projects.web.workloads import bulk_cancel, ports, saved_views
@@ -58,6 +60,15 @@ urlpatterns = [
     path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),
     path("access/tokens/new", tokens.issue, name="token-new"),
     path("access/tokens/<int:token_id>/revoke", tokens.revoke, name="token-revoke"),
+    path("schedules", schedules.index, name="schedules"),
+    path("schedules/new", schedule_forms.add, name="schedule-new"),
+    path("schedules/<slug:project>/<slug:name>", schedules.detail, name="schedule"),
+    path("schedules/<slug:project>/<slug:name>/edit", schedule_forms.edit, name="schedule-edit"),
+    re_path(
+        r"^schedules/(?P<project>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)/(?P<step>pause|resume|run|delete)$",
+        schedules.act,
+        name="schedule-step",
+    ),
     path("services", services.index, name="services"),
     path("services/<str:service>", services.detail, name="service"),
     path("services/<str:service>/scale-out", service_forms.scale_out, name="service-out"),

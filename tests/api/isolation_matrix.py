@@ -20,6 +20,7 @@ SESSION_CALL = pack_frames([({"key": str(uuid.uuid4())}, b"closed")])
 SUBSCRIPTION = {"to": "ops@example.org", "events": ["failed"]}
 TEMPLATE = {"text": "command: a\nroles: [{replicas: 2}]\n"}
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+SCHEDULE = {"cron": "0 3 * * 1", "text": TEMPLATE["text"]}
 ARRAY = {**training("new", project="vision"), "array": {"tasks": 2}}
 CODE_TREE = {"files": [{"path": "a.py"}]}
 CODE_CHUNK = pack_frames([({"digest": hashlib.sha256(b"closed").hexdigest()}, b"closed")])
@@ -54,6 +55,19 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "node-pools/local/secrets/none", None, {}, "404 404 404 404 404 404 404 401"),
     ("PUT", "node-pools/local/secrets/none", {"value": "v"}, {}, "201 403 403 403 403 403 404 401"),
     ("DELETE", "node-pools/local/secrets/token", None, {}, "204 403 403 403 403 403 404 401"),
+    ("GET", "schedules", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "projects/vision/schedules", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "projects/vision/schedules/weekly", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "projects/vision/schedules/weekly/runs", None, {}, "200 200 200 200 200 404 404 401"),
+    ("PUT", "projects/vision/schedules/weekly", SCHEDULE, NOW, "200 200 200 200 403 404 404 401"),
+    ("PUT", "projects/vision/schedules/carols", SCHEDULE, NOW, "200 200 200 403 403 404 404 401"),
+    ("PUT", "projects/vision/schedules/none", SCHEDULE, NEW, "201 201 201 201 403 404 404 401"),
+    ("POST", "projects/vision/schedules/weekly/pause", None, {}, "200 200 200 200 403 404 404 401"),
+    ("POST", "projects/vision/schedules/weekly/resume", None, {}, "200 200 200 200 403 404 404 401"),
+    ("POST", "projects/vision/schedules/carols/pause", None, {}, "200 200 200 403 403 404 404 401"),
+    ("POST", "projects/vision/schedules/weekly/run", None, {}, "201 201 201 201 403 404 404 401"),
+    ("DELETE", "projects/vision/schedules/weekly", None, NOW, "204 204 204 204 403 404 404 401"),
+    ("DELETE", "projects/vision/schedules/carols", None, NOW, "204 204 204 403 403 404 404 401"),
     ("GET", "projects/vision/templates", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "projects/vision/templates/nightly", None, {}, "200 200 200 200 200 404 404 401"),
     ("PUT", "projects/vision/templates/nightly", TEMPLATE, NOW, "200 200 200 200 403 404 404 401"),

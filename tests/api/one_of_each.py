@@ -11,7 +11,7 @@ from pools.services import issue_join_token
 from pools.services.secrets import SecretContent, set_pool_secret
 from projects.actor import ALL_SCOPES
 from projects.models import ApiToken, Membership, Quota, QuotaChange
-from projects.services import arrays, quotas, sessions, workloads
+from projects.services import arrays, quotas, schedules, sessions, workloads
 from projects.services.notifications import subscriptions
 from projects.services.people import tokens
 from projects.services.quotas import budgets
@@ -82,6 +82,13 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         ("theirs", cast.grace, cast.ads),
     ):
         templates.set_template(actor=actor, project=project, name=name, text=TEMPLATE["text"])
+    for name, actor, project in (
+        ("weekly", cast.dave, cast.vision),
+        ("carols", cast.carol, cast.vision),
+        ("others", cast.grace, cast.ads),
+    ):
+        values = schedules.ScheduleValues("0 4 * * 1", text=TEMPLATE["text"])
+        schedules.set_schedule(actor=actor, project=project, name=name, values=values)
     value = SecretContent("v")
     set_project_secret(actor=cast.carol, project=cast.vision, name="token", content=value, at=timezone.now())
     set_pool_secret(actor=cast.alice, pool=cast.pool, name="token", content=value, at=timezone.now())

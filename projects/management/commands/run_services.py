@@ -1,4 +1,4 @@
-"""Run the inference service process until SIGTERM or SIGINT."""
+"""Run the process of services and schedules until SIGTERM or SIGINT."""
 
 import signal
 from pathlib import Path
@@ -16,7 +16,7 @@ from projects.elastic.wires import ServingClients
 
 class Command(BaseCommand):
     requires_system_checks = []  # `make check` runs the system checks, which would load all pages here
-    help = "Scale inference services and monitor their engines. Several processes may run; one leads."
+    help = "Scale inference services, and submit scheduled runs. Several processes may run; one leads."
 
     def handle(self, *args: Any, **options: Any) -> None:
         set_process_name("services")

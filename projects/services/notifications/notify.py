@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_q.tasks import async_task
@@ -16,7 +17,16 @@ from berth.db.compiled import compiled_once
 from pools.models import NodePool
 from projects.access import find_visible_projects, visible_projects
 from projects.actor import Actor
-from projects.models import Budget, Delivery, Department, Phase, Subscription, Workload, WorkloadArray
+from projects.models import (
+    Budget,
+    Delivery,
+    Department,
+    Phase,
+    Schedule,
+    Subscription,
+    Workload,
+    WorkloadArray,
+)
 
 TASK = "projects.tasks.deliver"
 ENQUEUE_TASK = "projects.tasks.enqueue_deliveries"
@@ -180,6 +190,27 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
     for row in rows:
         create_delivery("budget", (row.to, Channel(row.channel), row), content, now)
     return len(rows)
+
+
+def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
+    """Notify the owner by email, and subscribers, in the transaction that pauses or refuses.
+
+    Return the number of deliveries.
+    """
+    project, owner = schedule.project, schedule.owner
+    places = Q(project=project) | Q(department=project.department_id)
+    places |= Q(user__isnull=True, project__isnull=True, department__isnull=True)
+    content = {
+        "event": "schedule", "schedule": schedule.name, "project": project.name, "message": message,
+        "at": now.isoformat(timespec="seconds"),
+    }  # fmt: skip
+    rows = Subscription.objects.filter(places, events__contains=["schedule"]).order_by("pk")
+    recipients: dict[str, Recipient] = {row.to: (row.to, Channel(row.channel), row) for row in rows}
+    if owner is not None and owner.is_active and owner.email and settings.BERTH_SENDS_MAIL:
+        recipients.setdefault(owner.email, (owner.email, Channel.MAIL, None))
+    return create_deliveries(
+        build_delivery("schedule", recipient, content, now) for recipient in recipients.values()
+    )
 
 
 def notify_pools(now: datetime) -> int:

@@ -24,7 +24,7 @@ ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
 SECRET_PATH_LENGTH = 16  # only longer paths show their last four characters, which do not reveal their secret
 TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)
-SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget")
+SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget", "schedule")
 
 SubscriptionScope = User | Tenant | None  # None means the whole platform
 

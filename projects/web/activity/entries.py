@@ -11,15 +11,15 @@ from django.urls import reverse
 from berth.core.words import format_count, to_words
 from pools.models import Node, NodePool
 from projects.actor import Actor
-from projects.models import Audit, Project, Template, Workload, WorkloadArray
+from projects.models import Audit, Project, Schedule, Template, Workload, WorkloadArray
 from projects.web.activity.values import changes
 
 NOUNS = {
     "apitoken": "API token", "autoscaler": "autoscaler", "budget": "budget", "department": "department",
     "machine": "machine", "membership": "role", "node": "node", "nodepool": "node pool", "project": "project",
     "projectsecret": "secret", "quota": "quota", "savedview": "saved view", "scalerequest": "scale request",
-    "service": "service", "session": "session", "subscription": "notification", "template": "template",
-    "user": "user", "workload": "workload", "workloadarray": "array",
+    "schedule": "schedule", "service": "service", "session": "session", "subscription": "notification",
+    "template": "template", "user": "user", "workload": "workload", "workloadarray": "array",
 }  # fmt: skip
 VERBS = {
     "begin_weight_update": "began the weight update of", "cancel": "cancelled", "cordon": "cordoned",
@@ -28,7 +28,8 @@ VERBS = {
     "drain": "drained", "edit": "edited", "enable_autoscaler": "enabled", "end_session": "ended",
     "end_weight_update": "ended the weight update of", "identify": "connected single sign-on with",
     "issue": "issued", "open port": "opened a port of", "pause": "paused scaling of",
-    "remove machine": "removed", "remove_quota": "removed",
+    "remove machine": "removed", "remove_quota": "removed", "delete_schedule": "deleted",
+    "pause_schedule": "paused", "resume_schedule": "resumed", "run_schedule": "ran",
     "resume": "resumed", "retry": "retried", "revoke": "revoked", "save": "saved",
     "scale": "scaled", "scale_in": "scaled in", "scale_out": "scaled out",
     "set_password": "changed the password of",
@@ -40,6 +41,7 @@ WRITES = {
     "set_quota": "changed",
     "set_budget": "changed",
     "set_template": "changed",
+    "set_schedule": "changed",
     "set_secret": "replaced",
 }
 # Actions on a node pool that concern something else, which one of the recorded values names.
@@ -87,8 +89,8 @@ def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
 def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
     """Return the (type, ID) of objects that still exist and have their own page."""
     models: dict[str, type[Model]] = {
-        "workload": Workload, "workloadarray": WorkloadArray, "template": Template, "node": Node,
-        "nodepool": NodePool,
+        "workload": Workload, "workloadarray": WorkloadArray, "template": Template, "schedule": Schedule,
+        "node": Node, "nodepool": NodePool,
     }  # fmt: skip
     ids: dict[str, set[str]] = {}
     for row in rows:
@@ -204,8 +206,8 @@ def _link(row: Audit, live: set[tuple[str, str]]) -> str:
         case "workload" | "workloadarray":
             route = "workload" if row.object_type == "workload" else "array"
             return reverse(route, args=[row.object_id]) if is_live else ""
-        case "template":
-            return reverse("template", args=row.object_name.split("/")) if is_live else ""
+        case "template" | "schedule":
+            return reverse(row.object_type, args=row.object_name.split("/")) if is_live else ""
         case "node":
             return reverse("node", args=[row.object_name]) if is_live else ""
         case "nodepool":

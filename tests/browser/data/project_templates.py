@@ -1,8 +1,11 @@
-"""Project templates in the scene."""
+"""Project templates and schedules in the scene."""
 
+from datetime import timedelta
 from typing import Any
 
 from projects.actor import Actor
+from projects.models import ScheduleRun
+from projects.services.schedules import ScheduleValues, pause_schedule, set_schedule
 from projects.services.workloads.templates import set_template
 
 NIGHTLY = """\
@@ -37,3 +40,14 @@ def create_templates(scene: Any) -> None:
     ):  # fmt: skip
         set_template(actor=dave, project=vision, name=name, text=text, description=description)
     set_template(actor=ada, project=speech, name="transcribe", text=NIGHTLY)
+    for name, values in (
+        ("nightly", ScheduleValues("0 3 * * 1-5", "Europe/Berlin", template="nightly")),
+        ("weekly", ScheduleValues("@weekly", overlap="replace", text=NIGHTLY)),
+    ):
+        schedule = set_schedule(actor=dave, project=vision, name=name, values=values)
+        for days, outcome in ((7, "skipped"), (14, "refused")):
+            ScheduleRun.objects.create(
+                schedule=schedule, due_at=schedule.changed_at - timedelta(days=days), outcome=outcome,
+                message="The previous run, nightly, had not ended.",
+            )  # fmt: skip
+    pause_schedule(actor=dave, schedule=schedule)

@@ -8,6 +8,7 @@ from tests.browser.data.scene import Scene
 
 PATHS = (
     "/", "/workloads", "/services", "/submit", "/templates", "/templates/vision/nightly/edit",
+    "/schedules", "/schedules/vision/nightly", "/schedules/vision/weekly",
     "/quotas", "/quotas?pool=train",
     "/quotas/changes",
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
@@ -25,6 +26,7 @@ FORMS = (
     "/projects/vision/change", "/access/grant", "/access/users/new", "/access/tokens/new",
     "/workloads/views/new", "/quotas/projects/vision/train", "/templates/vision/new", "/node-pools/new",
     "/node-pools/train/settings", "/node-pools/train/scale", "/secrets/new/value", "/secrets/new/registry",
+    "/schedules/new", "/schedules/vision/weekly/edit", "/schedules/vision/weekly/resume",
 )  # fmt: skip
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 UNNAMED = """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea')]

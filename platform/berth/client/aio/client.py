@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
     from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
     from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
+    from berth.client.aio.schedules import AsyncSchedules
     from berth.client.aio.services import AsyncServices
     from berth.client.aio.session import AsyncSession
     from berth.client.aio.subscriptions import AsyncSubscriptions
@@ -50,6 +51,7 @@ RESOURCES = {
     "utilization": "usage.AsyncUtilization",
     "budgets": "usage.AsyncBudgets",
     "subscriptions": "subscriptions.AsyncSubscriptions",
+    "schedules": "schedules.AsyncSchedules",
     "templates": "templates.AsyncTemplates",
     "tokens": "people.AsyncTokens",
     "members": "people.AsyncMembers",
@@ -82,6 +84,7 @@ class AsyncClient:
     utilization: "AsyncUtilization"
     budgets: "AsyncBudgets"
     subscriptions: "AsyncSubscriptions"
+    schedules: "AsyncSchedules"
     templates: "AsyncTemplates"
     tokens: "AsyncTokens"
     members: "AsyncMembers"

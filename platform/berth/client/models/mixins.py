@@ -23,6 +23,7 @@ class HandleMixin:
 
 ServiceMixin = HandleMixin
 TemplateMixin = HandleMixin
+ScheduleMixin = HandleMixin
 
 
 class WorkloadMixin(HandleMixin):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from berth.client.sync.history import Audit, Cycles, Events, Evictions
     from berth.client.sync.people import Members, Tokens, Users
     from berth.client.sync.pools import NodePools, Nodes, Queues
+    from berth.client.sync.schedules import Schedules
     from berth.client.sync.services import Services
     from berth.client.sync.session import Session
     from berth.client.sync.subscriptions import Subscriptions
@@ -51,6 +52,7 @@ RESOURCES = {
     "utilization": "usage.Utilization",
     "budgets": "usage.Budgets",
     "subscriptions": "subscriptions.Subscriptions",
+    "schedules": "schedules.Schedules",
     "templates": "templates.Templates",
     "tokens": "people.Tokens",
     "members": "people.Members",
@@ -83,6 +85,7 @@ class Client:
     utilization: "Utilization"
     budgets: "Budgets"
     subscriptions: "Subscriptions"
+    schedules: "Schedules"
     templates: "Templates"
     tokens: "Tokens"
     members: "Members"

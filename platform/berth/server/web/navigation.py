@@ -27,6 +27,7 @@ GROUPS: Groups = (
             NavigationEntry("Queue", "/queue", "queue"),
             NavigationEntry("Submit", "/submit", "submit", is_for_submitters=True),
             NavigationEntry("Templates", "/templates", "template"),
+            NavigationEntry("Schedules", "/schedules", "clock"),
         ),
     ),
     (
@@ -64,6 +65,7 @@ CHAPTERS = (
     ("/queue", "concepts/#pending-reasons"),
     ("/submit", "researchers/#submit-a-workload"),
     ("/templates", "documents/#workload"),
+    ("/schedules", "researchers/#run-at-fixed-times"),
     ("/quotas", "admins/#quotas"),
     ("/fair-share", "concepts/#fair-share"),
     ("/node-pools", "admins/#node-pools"),

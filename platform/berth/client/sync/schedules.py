@@ -1,0 +1,87 @@
+# Generated from berth/client/aio/schedules.py by `python -m berth.client.generate`; do not edit.
+"""Manage schedules, which submit a workload document at the times of a cron expression."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from berth.client.models.schedules import Schedule, ScheduleDetail, ScheduleRun
+from berth.client.sync.resource import Resource
+
+
+class Schedules(Resource):
+    def list(self, project: str | None = None) -> Iterator[Schedule]:
+        return self._iterate(Schedule, "schedules", {"project": project})
+
+    def get(self, project: str, name: str) -> ScheduleDetail:
+        return self._get(ScheduleDetail, schedule_path(project, name))
+
+    def create(
+        self,
+        project: str,
+        name: str,
+        cron: str,
+        document: Mapping[str, Any] | str | None = None,
+        *,
+        template: str | None = None,
+        time_zone: str = "UTC",
+        overlap: str = "skip",
+    ) -> ScheduleDetail:
+        """Create a schedule of a document (a mapping or YAML) or a template.
+
+        Raises Conflict if it already exists.
+        """
+        body = {"cron": cron, "time_zone": time_zone, "overlap": overlap, **source_body(document, template)}
+        return self._put(ScheduleDetail, schedule_path(project, name), body, "")
+
+    def edit(
+        self,
+        project: str,
+        name: str,
+        *,
+        cron: str | None = None,
+        document: Mapping[str, Any] | str | None = None,
+        template: str | None = None,
+        time_zone: str | None = None,
+        overlap: str | None = None,
+    ) -> ScheduleDetail:
+        """Change the given values, and become the owner. Raises Conflict after a concurrent change."""
+        path = schedule_path(project, name)
+        present, tag = self._read(path)
+        changes = {"cron": cron, "time_zone": time_zone, "overlap": overlap}
+        body = {key: present[key] if value is None else value for key, value in changes.items()}
+        if document is None and template is None:
+            key = "template" if present["template"] else "text"
+            source = {key: present[key]}
+        else:
+            source = source_body(document, template)
+        return self._put(ScheduleDetail, path, {**body, **source}, tag)
+
+    def pause(self, project: str, name: str) -> ScheduleDetail:
+        return self._post(ScheduleDetail, f"{schedule_path(project, name)}/pause")
+
+    def resume(self, project: str, name: str) -> ScheduleDetail:
+        return self._post(ScheduleDetail, f"{schedule_path(project, name)}/resume")
+
+    def run(self, project: str, name: str) -> ScheduleRun:
+        """Submit a run now, with your own rights. Raises Conflict while the previous run has not ended."""
+        return self._post(ScheduleRun, f"{schedule_path(project, name)}/run")
+
+    def runs(self, project: str, name: str, *, limit: int | None = None) -> Iterator[ScheduleRun]:
+        """Iterate over the runs, newest first."""
+        return self._iterate(ScheduleRun, f"{schedule_path(project, name)}/runs", {}, limit)
+
+    def delete(self, project: str, name: str) -> None:
+        self._delete_if_unchanged(schedule_path(project, name))
+
+
+def source_body(document: Mapping[str, Any] | str | None, template: str | None) -> dict[str, Any]:
+    sources = {
+        "document": dict(document) if isinstance(document, Mapping) else None,
+        "text": document if isinstance(document, str) else None,
+        "template": template,
+    }
+    return {key: value for key, value in sources.items() if value is not None}
+
+
+def schedule_path(project: str, name: str) -> str:
+    return f"projects/{project}/schedules/{name}"

@@ -1,0 +1,45 @@
+"""Due times of cron expressions, which follow the clocks of a time zone."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice
+
+from cronsim import CronSim
+
+# Periods in which the latest due time is searched, so that the search takes few steps after a long pause.
+WINDOWS = tuple(timedelta(days=days) for days in (1 / 24, 1, 40, 400, 3000))
+
+
+def due_times(expression: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    """Yield the due times after a moment, in UTC.
+
+    A due time that the clocks skip moves to the end of the gap, and one that occurs twice comes once,
+    unless the expression is for every hour or minute.
+    """
+    for run in CronSim(expression, after.astimezone(zone)):
+        yield run.astimezone(UTC)
+
+
+def next_due_time(expression: str, zone: tzinfo, after: datetime) -> datetime | None:
+    """Return the first due time after a moment, or None if the expression never fires."""
+    return next(due_times(expression, zone, after), None)
+
+
+def next_due_times(expression: str, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
+    return list(islice(due_times(expression, zone, after), count))
+
+
+def latest_due_time(expression: str, zone: tzinfo, first: datetime, now: datetime) -> datetime:
+    """Return the latest due time up to `now`, given one due time that has passed."""
+    for window in WINDOWS:
+        start = max(first, now - window)
+        latest = None
+        for run in due_times(expression, zone, start):
+            if run > now:
+                break
+            latest = run
+        if latest is not None:
+            return latest
+        if start == first:
+            break
+    return first

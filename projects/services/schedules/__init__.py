@@ -1,0 +1,27 @@
+"""Schedules: workloads that are submitted at the times of a cron expression."""
+
+from projects.services.schedules.control import (
+    delete_schedule,
+    may_change,
+    pause_schedule,
+    require_change,
+    resume_schedule,
+    run_now,
+    set_schedule,
+)
+from projects.services.schedules.runs import has_due_runs, submit_due_runs
+from projects.services.schedules.values import ScheduleValues, next_runs
+
+__all__ = [
+    "ScheduleValues",
+    "delete_schedule",
+    "has_due_runs",
+    "may_change",
+    "next_runs",
+    "pause_schedule",
+    "require_change",
+    "resume_schedule",
+    "run_now",
+    "set_schedule",
+    "submit_due_runs",
+]

@@ -1,0 +1,193 @@
+"""Set, delete, pause, resume and run schedules."""
+
+import time
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from psycopg.errors import UniqueViolation
+
+from berth.core.errors import Conflict, Forbidden, NotFound, PreconditionFailed
+from berth.db.references import checked_references
+from projects.access import Action, may, require
+from projects.actor import Actor
+from projects.engine.due_times import next_due_time
+from projects.models import Project, Schedule, ScheduleRun
+from projects.models.schedules import RunOutcome
+from projects.services import announce, audit
+from projects.services.schedules.runs import find_live_run, submit_document
+from projects.services.schedules.values import ScheduleValues, check_values, cron_expression
+
+MAX_PER_PROJECT = 100
+COLUMNS = ("cron", "time_zone", "overlap", "text", "template")
+
+
+def set_schedule(
+    *,
+    actor: Actor,
+    project: Project,
+    name: str,
+    values: ScheduleValues,
+    expected_version: int | None = None,
+    now: datetime | None = None,
+) -> Schedule:
+    """Create or change a schedule. `expected_version` 0 means that none exists.
+
+    Members of the project may create schedules. The owner and project admins may change them. The user who
+    changes a schedule becomes its owner. A paused schedule stays paused. Raises Invalid, PreconditionFailed,
+    Forbidden, NotFound, or Conflict if the project has too many schedules.
+    """
+    require(actor, Action.SUBMIT, project)
+    at = now or timezone.now()
+    first = check_values(actor, project, name, values, at)
+    try:
+        with checked_references(project.name):
+            rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
+            stored = rows.filter(project=project, name=name).first()
+            _check_version(stored, expected_version)
+            if stored is None and Schedule.objects.filter(project=project).count() >= MAX_PER_PROJECT:
+                raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} schedules. Delete one first.")
+            if stored is not None:
+                require_change(actor, stored)
+            before = schedule_values(stored) if stored else None
+            schedule = stored or Schedule(project=project, name=name, version=0)
+            schedule.cron, schedule.time_zone = cron_expression(values.cron), values.time_zone
+            schedule.overlap, schedule.text, schedule.template = values.overlap, values.text, values.template
+            schedule.owner = actor.user
+            if schedule.paused_at is None:
+                schedule.next_at = first
+            if before != schedule_values(schedule):
+                _save(actor, schedule)
+                _audit_change(actor, "set_schedule", schedule, before, schedule_values(schedule))
+    except IntegrityError as error:
+        if not isinstance(error.__cause__, UniqueViolation):
+            raise
+        raise PreconditionFailed(
+            "Another user has created this schedule in the meantime. Reload and try again."
+        ) from None
+    return schedule
+
+
+def delete_schedule(*, actor: Actor, schedule: Schedule, expected_version: int | None = None) -> None:
+    """Delete a schedule and the history of its runs. The workloads of its runs are kept."""
+    with transaction.atomic():
+        locked = _lock(actor, schedule)
+        _check_version(locked, expected_version)
+        _audit_change(actor, "delete_schedule", locked, schedule_values(locked), None)
+        locked.delete()
+
+
+def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> Schedule:
+    """Stop a schedule from submitting runs. Runs that were submitted are not affected. Idempotent."""
+    with transaction.atomic():
+        locked = _lock(actor, schedule)
+        if locked.paused_at is None:
+            locked.paused_at, locked.next_at = now or timezone.now(), None
+            locked.pause_message = f"Paused by {actor.name}."
+            locked.runs.filter(outcome=RunOutcome.QUEUED).update(
+                outcome=RunOutcome.SKIPPED, message="The schedule was paused."
+            )
+            _save(actor, locked)
+            _audit_change(actor, "pause_schedule", locked, None, None)
+    return locked
+
+
+def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> Schedule:
+    """Let a schedule submit runs again, from its next due time on. Idempotent.
+
+    Raises Conflict if the owner may not submit to the project.
+    """
+    with transaction.atomic():
+        locked = _lock(actor, schedule)
+        if locked.paused_at is not None:
+            owner = locked.owner
+            if owner is None or not may(Actor.for_user(owner), Action.SUBMIT, locked.project):
+                name = "The owner" if owner is None else owner.get_username()
+                project = locked.project.name
+                raise Conflict(f"{name} may not submit to {project}. Edit the schedule to become its owner.")
+            locked.paused_at, locked.pause_message = None, ""
+            locked.next_at = next_due_time(locked.cron, ZoneInfo(locked.time_zone), now or timezone.now())
+            _save(actor, locked)
+            _audit_change(actor, "resume_schedule", locked, None, None)
+    return locked
+
+
+def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> ScheduleRun:
+    """Submit a run with the rights of the user, whether or not the schedule is paused.
+
+    Raises Conflict while the previous run has not ended, and the errors of a submission.
+    """
+    require(actor, Action.SUBMIT, schedule.project)
+    with transaction.atomic():
+        rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
+        locked = rows.filter(pk=schedule.pk).first()
+        if locked is None:
+            raise NotFound("This schedule was deleted.")
+        live = find_live_run(locked)
+        if live is not None:
+            raise Conflict(f"The previous run has not ended. Cancel {live} first, or wait until it ends.")
+        run = ScheduleRun(schedule=locked, due_at=now or timezone.now(), started_by=actor.name)
+        run.outcome = RunOutcome.SUBMITTED
+        submit_document(locked, run, actor, run.due_at)
+        run.save(force_insert=True)
+        _audit_change(actor, "run_schedule", locked, None, None)
+    return run
+
+
+def may_change(actor: Actor, schedule: Schedule) -> bool:
+    """Return whether the user is a project admin, or the owner and may still submit to the project."""
+    if may(actor, Action.OPERATE, schedule.project):
+        return True
+    is_owner = actor.user is not None and schedule.owner_id == actor.user.pk
+    return is_owner and may(actor, Action.SUBMIT, schedule.project)
+
+
+def require_change(actor: Actor, schedule: Schedule) -> None:
+    require(actor, Action.VIEW, schedule.project)
+    if not may_change(actor, schedule):
+        raise Forbidden("Only the owner of this schedule and admins of its project may change it.")
+
+
+def schedule_values(schedule: Schedule) -> dict[str, Any]:
+    owner = schedule.owner.get_username() if schedule.owner else None
+    return {**{name: getattr(schedule, name) for name in COLUMNS}, "owner": owner}
+
+
+def _lock(actor: Actor, schedule: Schedule) -> Schedule:
+    """Return the locked schedule. Raises NotFound, or Forbidden if the user may not change it."""
+    rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department", "owner")
+    locked = rows.filter(pk=schedule.pk).first()
+    if locked is None:
+        raise NotFound("This schedule was deleted.")
+    require_change(actor, locked)
+    return locked
+
+
+def _check_version(schedule: Schedule | None, expected: int | None) -> None:
+    current = schedule.version if schedule else 0
+    if expected is not None and expected != current:
+        raise PreconditionFailed(
+            "This schedule was changed since you read it." if schedule else "This schedule does not exist.",
+            version=current,
+        )
+
+
+def _save(actor: Actor, schedule: Schedule) -> None:
+    schedule.version = max(schedule.version + 1, time.time_ns() // 1000)
+    schedule.changed_by = actor.name
+    schedule.save()
+
+
+def _audit_change(
+    actor: Actor,
+    action: str,
+    schedule: Schedule,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+) -> None:
+    if before and after:
+        before, after = audit.changed_values(before, after)
+    audit.write_entry(actor, action, schedule, before=before, after=after, project=schedule.project)
+    announce.tenants_changed(project_id=schedule.project_id)

@@ -1,0 +1,184 @@
+"""Submit the runs of schedules that are due.
+
+A due time gets its row, its workload and the schedule's next due time in one transaction. A process that is
+killed leaves all or nothing of it, and two processes cannot submit the same due time. Of the due times that
+passed while Berth was not running, only the latest is submitted.
+"""
+
+import logging
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from berth.core.errors import BerthError, Invalid
+from berth.db.crash_points import crash_point
+from projects.access import Action, may
+from projects.actor import Actor
+from projects.engine.due_times import latest_due_time, next_due_time
+from projects.models import ArrayState, Schedule, ScheduleRun, Workload, WorkloadArray
+from projects.models.schedules import Overlap, RunOutcome
+from projects.models.workloads import LIVE_PHASES
+from projects.services import announce, arrays, workloads
+from projects.services.notifications.notify import notify_schedule
+from projects.services.schedules.values import schedule_document
+from projects.services.workloads.submission_view import SubmissionView
+
+log = logging.getLogger(__name__)
+
+BERTH = Actor.system("schedules")
+RUNS_KEPT = 100  # per schedule
+SCHEDULES_PER_PASS = 100
+
+
+def has_due_runs(now: datetime) -> bool:
+    """Return whether a schedule has a due time or a queued run. Uses one cheap statement."""
+    return _due(now).exists()
+
+
+def submit_due_runs(now: datetime) -> int:
+    """Process the schedules with a due time or a queued run. Return the number of submitted runs."""
+    due = _due(now).order_by("next_at", "pk").values_list("pk", "project__name")
+    submitted = 0
+    for pk, project in list(due[:SCHEDULES_PER_PASS]):
+        try:
+            submitted += _process(pk, project, now)
+        except Exception:
+            log.exception("the schedule %s could not be processed", pk)
+    return submitted
+
+
+def _due(now: datetime) -> QuerySet[Schedule]:
+    queued = ScheduleRun.objects.filter(schedule=OuterRef("pk"), outcome=RunOutcome.QUEUED)
+    return Schedule.objects.filter(Q(next_at__lte=now) | Q(paused_at=None) & Exists(queued))
+
+
+def find_live_run(schedule: Schedule) -> Workload | WorkloadArray | None:
+    """Return the workload or array of a run that has not ended."""
+    is_live = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
+    run = schedule.runs.filter(is_live).select_related("workload__project", "array__project").first()
+    return None if run is None else run.workload or run.array
+
+
+def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: datetime) -> None:
+    """Submit the schedule's document for a run. Raises the errors of a submission."""
+    document = schedule_document(schedule)
+    if document.get("array") is not None:
+        run.array = arrays.submit(actor=actor, document=document, now=now).array
+    else:
+        run.workload = workloads.submit(actor=actor, document=document, project=schedule.project, now=now)
+
+
+def _process(pk: int, project: str, now: datetime) -> int:
+    """Process one schedule in a transaction. Return the number of submitted runs."""
+    with transaction.atomic():
+        # A submission locks the project. Lock it before the schedule, as a deletion of the project does.
+        SubmissionView(BERTH, locks=True).load_projects([project])
+        rows = Schedule.objects.select_for_update(of=("self",), skip_locked=True)
+        rows = rows.select_related("project__department", "owner")
+        schedule = rows.filter(pk=pk, paused_at=None).first()
+        if schedule is None:
+            return 0
+        owner = schedule.owner
+        if owner is None or not may(Actor.for_user(owner), Action.SUBMIT, schedule.project):
+            _pause(schedule, now)
+            return 0
+        submitted = _submit_queued(schedule, now) + _submit_due(schedule, now)
+        announce.tenants_changed(project_id=schedule.project_id)
+        crash_point("schedule.processed")
+    crash_point("schedule.done")
+    return submitted
+
+
+def _submit_queued(schedule: Schedule, now: datetime) -> int:
+    run = schedule.runs.filter(outcome=RunOutcome.QUEUED).first()
+    if run is None or find_live_run(schedule) is not None:
+        return 0
+    _submit(schedule, run, now)
+    run.save()
+    return run.outcome == RunOutcome.SUBMITTED
+
+
+def _submit_due(schedule: Schedule, now: datetime) -> int:
+    if schedule.next_at is None or schedule.next_at > now:
+        return 0
+    zone = ZoneInfo(schedule.time_zone)
+    due = latest_due_time(schedule.cron, zone, schedule.next_at, now)
+    run = ScheduleRun(schedule=schedule, due_at=due, outcome=RunOutcome.SUBMITTED)
+    if due > schedule.next_at:
+        run.message = "Earlier due times passed while Berth was not running."
+    _save_next_due_time(schedule, next_due_time(schedule.cron, zone, now), now)
+    if schedule.runs.filter(due_at=due).exists():
+        return 0
+    live = find_live_run(schedule)
+    if live is None:
+        _submit(schedule, run, now)
+    elif schedule.overlap == Overlap.SKIP:
+        run.outcome, run.message = RunOutcome.SKIPPED, f"The previous run, {live}, had not ended."
+    elif schedule.runs.filter(outcome=RunOutcome.QUEUED).exists():
+        run.outcome, run.message = RunOutcome.SKIPPED, "Another run was queued already."
+    else:
+        run.outcome, run.message = RunOutcome.QUEUED, f"Waiting for the previous run, {live}, to end."
+        if schedule.overlap == Overlap.REPLACE:
+            _cancel(live, now)
+    run.save(force_insert=True)
+    _delete_old_runs(schedule)
+    return run.outcome == RunOutcome.SUBMITTED
+
+
+def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
+    """Submit the run with the rights of the owner. A refusal is recorded, and the owner is notified."""
+    assert schedule.owner is not None
+    if run.outcome == RunOutcome.QUEUED:
+        run.message = ""
+    run.outcome, run.decided_at = RunOutcome.SUBMITTED, now
+    try:
+        with transaction.atomic():
+            submit_document(schedule, run, Actor.for_user(schedule.owner), now)
+    except BerthError as error:
+        run.outcome, run.workload, run.array = RunOutcome.REFUSED, None, None
+        run.message = _describe_refusal(error)
+        message = f"The run of {run.due_at:%Y-%m-%d %H:%M} UTC was refused: {run.message}"
+        notify_schedule(schedule, message, now)
+
+
+def _describe_refusal(error: BerthError) -> str:
+    if isinstance(error, Invalid):
+        return "; ".join(str(problem) for problem in error.problems)
+    return error.detail
+
+
+def _cancel(live: Workload | WorkloadArray, now: datetime) -> None:
+    if isinstance(live, WorkloadArray):
+        arrays.cancel(actor=BERTH, array=live, now=now)
+    else:
+        workloads.cancel(actor=BERTH, workload=live, now=now)
+
+
+def _pause(schedule: Schedule, now: datetime) -> None:
+    """Pause a schedule whose owner may no longer submit to the project, and notify the owner."""
+    name = "The owner" if schedule.owner is None else schedule.owner.get_username()
+    message = f"{name} may no longer submit to {schedule.project.name}."
+    _save_next_due_time(schedule, None, now, message)
+    schedule.runs.filter(outcome=RunOutcome.QUEUED).update(outcome=RunOutcome.SKIPPED, message=message)
+    notify_schedule(schedule, f"The schedule is paused: {message}", now)
+    announce.tenants_changed(project_id=schedule.project_id)
+
+
+def _save_next_due_time(
+    schedule: Schedule,
+    next_at: datetime | None,
+    now: datetime,
+    message: str = "The schedule never fires again.",
+) -> None:
+    """Store the next due time, or pause the schedule if there is none."""
+    schedule.next_at = next_at
+    if next_at is None:
+        schedule.paused_at, schedule.pause_message = now, message
+    schedule.save(update_fields=["next_at", "paused_at", "pause_message"])
+
+
+def _delete_old_runs(schedule: Schedule) -> None:
+    newest = schedule.runs.order_by("-due_at", "-id").values_list("pk", flat=True)[:RUNS_KEPT]
+    schedule.runs.exclude(pk__in=list(newest)).delete()

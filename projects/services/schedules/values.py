@@ -1,0 +1,200 @@
+"""Check the values of a schedule."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
+
+from berth.core.errors import Invalid
+from berth.core.problems import SUGGESTION, Problem, closest_match, format_value, suggest
+from berth.core.spec import parse_workload
+from berth.core.spec.texts import NAME, NAME_ALLOWED
+from berth.documents import read_document
+from pools.engine.schedule import InvalidSchedule, parse_schedule
+from projects.actor import Actor
+from projects.engine.due_times import next_due_time, next_due_times
+from projects.models import Project, Schedule, Template
+from projects.models.schedules import Overlap
+from projects.services.workloads.submission import prepare
+from projects.services.workloads.submission_view import SubmissionView
+from projects.services.workloads.templates import check_document, template_document
+
+CRON_MAX = 120
+CRON_EXAMPLE = "such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
+ZONE_EXAMPLE = "a time zone such as UTC or Europe/Berlin"
+UNSCHEDULED_KEYS = ("deadline", "submitted")  # moments, which would be the same in every run
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleValues:
+    """Values of a schedule. Either `text`, a workload document in YAML, or `template` is set."""
+
+    cron: str
+    time_zone: str = "UTC"
+    overlap: str = Overlap.SKIP
+    text: str = ""
+    template: str = ""
+
+
+def check_values(
+    actor: Actor, project: Project, name: str, values: ScheduleValues, now: datetime
+) -> datetime:
+    """Return the first due time. Raises Invalid with all problems of the values."""
+    problems: list[Problem] = []
+    if not NAME.fullmatch(name):
+        problems.append(Problem("name", "is not a valid name", format_value(name), NAME_ALLOWED))
+    if values.overlap not in Overlap.values:
+        allowed = suggest(values.overlap, Overlap.values)
+        problems.append(Problem("overlap", "is not an allowed value", format_value(values.overlap), allowed))
+    first, when_problems = _first_due_time(values, now)
+    problems += when_problems
+    problems += _source_problems(actor, project, name, values, now)
+    if problems or first is None:
+        raise Invalid(problems)
+    return first
+
+
+def schedule_document(schedule: Schedule) -> dict[str, Any]:
+    """Return the document to submit, with the project and, by default, the schedule's name.
+
+    Raises Invalid if the schedule's template no longer exists.
+    """
+    project = schedule.project
+    if not schedule.template:
+        return _with_defaults(read_document(schedule.text), schedule.name, project)
+    template = _find_template(project, schedule.template)
+    if template is None:
+        raise Invalid([_missing_template(project, schedule.template)])
+    return _template_source(template, schedule.name)
+
+
+def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
+    """Return the next due times; none while the schedule is paused."""
+    if schedule.next_at is None:
+        return []
+    zone = ZoneInfo(schedule.time_zone)
+    return [schedule.next_at, *next_due_times(schedule.cron, zone, max(schedule.next_at, now), count - 1)]
+
+
+def cron_expression(text: str) -> str:
+    """Return the normalized expression, in which nicknames such as @daily are expanded."""
+    return parse_schedule(text).expression
+
+
+def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | None, list[Problem]]:
+    problems = []
+    zone: ZoneInfo | None = None
+    if values.time_zone in available_timezones():
+        zone = ZoneInfo(values.time_zone)
+    else:
+        match = _closest_zone(values.time_zone)
+        allowed = f"{SUGGESTION}`{match}`?" if match else ZONE_EXAMPLE
+        problems.append(Problem("time_zone", "is not a time zone", format_value(values.time_zone), allowed))
+    received = format_value(values.cron)
+    if len(values.cron) > CRON_MAX:
+        problems.append(Problem("cron", "is too long", received, f"at most {CRON_MAX} characters"))
+        return None, problems
+    try:
+        expression = cron_expression(values.cron)
+    except InvalidSchedule as error:
+        if _is_impossible_day(values.cron):
+            problems.append(_never_fires(received))
+        else:
+            problems.append(Problem("cron", str(error), received, CRON_EXAMPLE))
+        return None, problems
+    first = next_due_time(expression, zone or ZoneInfo("UTC"), now)
+    if first is None:
+        problems.append(_never_fires(received))
+    return first, problems
+
+
+def _is_impossible_day(cron: str) -> bool:
+    """Return whether every field is valid, but the months do not have the day."""
+    fields = cron.split()
+    if len(fields) != 5:
+        return False
+    try:
+        parse_schedule(" ".join([*fields[:3], "*", fields[4]]))
+        parse_schedule(" ".join([*fields[:2], "*", *fields[3:]]))
+    except InvalidSchedule:
+        return False
+    return True
+
+
+def _never_fires(received: str) -> Problem:
+    return Problem("cron", "never fires", received, "a day of the month that one of its months has")
+
+
+def _closest_zone(name: str) -> str:
+    """Return the time zone that is spelled most similarly, also if only its city is given."""
+    zones = available_timezones()
+    by_lower = {zone.lower(): zone for zone in zones}
+    by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}
+    text = name.strip().lower().replace(" ", "_")
+    exact = by_lower.get(text) or by_city.get(text)
+    return (
+        exact
+        or by_lower.get(closest_match(text, by_lower), "")
+        or by_city.get(closest_match(text, by_city), "")
+    )
+
+
+def _source_problems(
+    actor: Actor, project: Project, name: str, values: ScheduleValues, now: datetime
+) -> Iterator[Problem]:
+    if bool(values.text) == bool(values.template):
+        received = "both" if values.text else "neither"
+        yield Problem("document", "needs a document or a template", received, "one of the two")
+        return
+    path = "template" if values.template else "document"
+    try:
+        if values.template:
+            template = _find_template(project, values.template)
+            if template is None:
+                yield _missing_template(project, values.template)
+                return
+            document = _template_source(template, name)
+        else:
+            check_document(project, values.text)
+            document = _with_defaults(read_document(values.text), name, project)
+        _check_submission(actor, project, document, now)
+    except Invalid as error:
+        for problem in error.problems:
+            where = f"{path}.{problem.path}" if problem.path else path
+            yield Problem(where, problem.message, problem.received, problem.allowed)
+
+
+def _check_submission(actor: Actor, project: Project, document: dict[str, Any], now: datetime) -> None:
+    """Raise Invalid if the document could not be submitted now, or is not meant for several runs."""
+    spec = parse_workload(document)
+    problems = [
+        Problem(key, "cannot be scheduled", "", "no key that names a moment")
+        for key in UNSCHEDULED_KEYS
+        if key in document
+    ]
+    if spec.kind == "service":
+        problems.append(Problem("kind", "cannot be scheduled", format_value("service"), "another kind"))
+    if problems:
+        raise Invalid(problems)
+    prepare(SubmissionView(actor), document, spec, project=project, now=now, is_array=spec.array is not None)
+
+
+def _find_template(project: Project, name: str) -> Template | None:
+    return Template.objects.select_related("project").filter(project=project, name=name).first()
+
+
+def _missing_template(project: Project, name: str) -> Problem:
+    names = Template.objects.filter(project=project).values_list("name", flat=True)
+    allowed = suggest(name, names) or f"a template of {project.name}, which has none"
+    return Problem("template", "does not exist", format_value(name), allowed)
+
+
+def _template_source(template: Template, name: str) -> dict[str, Any]:
+    """Return the template's document. Its default name is the schedule's."""
+    document = read_document(template.text)
+    return {**template_document(template), "name": document.get("name", name)}
+
+
+def _with_defaults(document: dict[str, Any], name: str, project: Project) -> dict[str, Any]:
+    return {"name": name, **document, "project": project.name}

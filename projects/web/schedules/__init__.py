@@ -1,0 +1,1 @@
+"""Schedule pages: list, next and last runs, and forms."""

@@ -1,0 +1,111 @@
+"""Forms that create and edit schedules."""
+
+from typing import Any
+
+from django import forms
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import PreconditionFailed
+from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
+from berth.server.web.pages import Request, done, form_page, signed_in
+from berth.server.web.zones import reader_zone
+from projects.access import Action, may
+from projects.models import Schedule
+from projects.models.schedules import Overlap
+from projects.selectors import find_project, projects
+from projects.services import schedules
+from projects.web.schedules.pages import find_schedule
+
+
+class ScheduleForm(Form):
+    cron = forms.CharField(
+        label="Cron", max_length=120,
+        help_text="Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5",
+    )  # fmt: skip
+    time_zone = forms.CharField(label="Time zone", max_length=64, help_text="For example Europe/Berlin")
+    overlap = forms.ChoiceField(
+        label="Overlap", choices=Overlap.choices, help_text="If the previous run has not ended"
+    )
+    template = forms.CharField(
+        label="Template", max_length=63, required=False, help_text="A template of the project, or a document"
+    )
+    document = forms.CharField(
+        label="Document", required=False, strip=False, help_text="Workload document in YAML",
+        widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
+    )  # fmt: skip
+
+    def values(self) -> schedules.ScheduleValues:
+        cleaned = self.cleaned_data
+        text = cleaned["document"].replace("\r\n", "\n")
+        return schedules.ScheduleValues(
+            cron=cleaned["cron"],
+            time_zone=cleaned["time_zone"],
+            overlap=cleaned["overlap"],
+            text=text if text.strip() else "",
+            template=cleaned["template"],
+        )
+
+
+class NewScheduleForm(ScheduleForm):
+    project = forms.ChoiceField(label="Project")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens")
+    field_order = ("project", "name", "cron", "time_zone", "overlap", "template", "document")
+
+
+class EditScheduleForm(ScheduleForm):
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def add(request: Request) -> HttpResponse:
+    initial = {"time_zone": str(reader_zone(request)), "template": request.GET.get("template", "")}
+    form = NewScheduleForm(request.POST or None, auto_id="schedule_%s", initial=initial)
+    form.fields["project"].choices = [  # type: ignore[attr-defined]
+        (row.name, row.name) for row in projects(request.actor) if may(request.actor, Action.SUBMIT, row)
+    ]
+    if request.method == "POST" and form.is_valid():
+        with form_errors(form):
+            values = form.cleaned_data
+            project = find_project(request.actor, values["project"])
+            try:
+                stored = schedules.set_schedule(
+                    actor=request.actor, project=project, name=values["name"], values=form.values(),
+                    expected_version=0,
+                )  # fmt: skip
+            except PreconditionFailed:
+                form.add_error("name", "A schedule with this name exists. Choose another name")
+            else:
+                to = reverse("schedule", args=[project.name, stored.name])
+                return done(request, f"Schedule {stored.name} created.", to=to, leave=True)
+    return form_page(
+        request, form, title="Create schedule", label="Create schedule", back=reverse("schedules")
+    )
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def edit(request: Request, project: str, name: str) -> HttpResponse:
+    schedule = find_schedule(request, project, name)
+    schedules.require_change(request.actor, schedule)
+    form = EditScheduleForm(request.POST or None, auto_id="schedule_%s", initial=_initial(schedule))
+    back = reverse("schedule", args=[project, name])
+    if request.method == "POST" and form.is_valid():
+        with form_errors(form):
+            schedules.set_schedule(
+                actor=request.actor, project=schedule.project, name=name, values=form.values(),
+                expected_version=form.cleaned_data["version"],
+            )  # fmt: skip
+            return done(request, f"Schedule {name} changed.", to=back)
+    return form_page(
+        request, form, title=f"Edit {name}", label="Save schedule", back=back,
+        text="" if schedule.owner_id == request.user.pk else "You become the owner: runs use your rights.",
+    )  # fmt: skip
+
+
+def _initial(schedule: Schedule) -> dict[str, Any]:
+    names = ("cron", "time_zone", "overlap", "template", "version")
+    return {**{name: getattr(schedule, name) for name in names}, "document": schedule.text}

@@ -1,0 +1,162 @@
+"""Pages that list schedules and show their next and last runs, and the actions on them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.core.errors import NotFound
+from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv
+from berth.server.web.pages import Request, confirm_page, done, page, signed_in
+from projects import selectors
+from projects.access import Action, may, may_submit_anywhere
+from projects.models import Schedule, ScheduleRun
+from projects.services import schedules
+
+NEXT_RUNS, LAST_RUNS = 5, 20  # on one page
+COLUMNS: tuple[Column[Schedule], ...] = (
+    Column("name", "Schedule", lambda row: row.name, order="name"),
+    Column("project", "Project", lambda row: row.project.name, order="project__name"),
+    Column("cron", "Cron", lambda row: row.cron),
+    Column("zone", "Time zone", lambda row: row.time_zone),
+    Column("next", "Next run", lambda row: row.next_at, order="next_at"),
+    Column("owner", "Owner", lambda row: row.owner.get_username() if row.owner else ""),
+)
+RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
+    Column("due", "Due", lambda run: run.due_at),
+    Column("outcome", "Outcome", lambda run: run.get_outcome_display()),
+    Column("workload", "Workload", lambda run: str(run.workload or run.array or "")),
+    Column("message", "Message", lambda run: run.message),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Action that a user confirms, with the wording of its dialog."""
+
+    title: str
+    warning: str
+    label: str
+    result: str
+    run: Callable[..., object]
+    is_danger: bool = False
+    leaves: bool = False
+
+
+STEPS = {
+    "pause": Step(
+        "Pause {}?",
+        "No runs are submitted until the schedule is resumed. Submitted runs are not affected.",
+        "Pause schedule",
+        "Schedule {} paused.",
+        schedules.pause_schedule,
+    ),
+    "resume": Step(
+        "Resume {}?",
+        "Due times that passed while the schedule was paused are not made up.",
+        "Resume schedule",
+        "Schedule {} resumed.",
+        schedules.resume_schedule,
+    ),
+    "run": Step(
+        "Run {} now?",
+        "The run is submitted with your rights. The next due time does not change.",
+        "Run now",
+        "A run of {} was submitted.",
+        schedules.run_now,
+    ),
+    "delete": Step(
+        "Delete {}?",
+        "The history of its runs is deleted too. Their workloads are kept.",
+        "Delete schedule",
+        "Schedule {} deleted.",
+        schedules.delete_schedule,
+        is_danger=True,
+        leaves=True,
+    ),
+}
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    rows = selectors.schedules(request.actor)
+    listing = list_query(request, COLUMNS, rows, list, file_name="schedules", default="name")
+    if file := requested_csv(request, listing):
+        return file
+    context = {
+        "rows": listing.rows,
+        "listing": listing,
+        "may_create": may_submit_anywhere(request.actor),
+    }
+    return page(request, "projects/schedules/list.html", context, inner="projects/schedules/rows.html")
+
+
+@signed_in
+@require_GET
+def detail(request: Request, project: str, name: str) -> HttpResponse | StreamingHttpResponse:
+    schedule = find_schedule(request, project, name)
+    runs = list_rows(
+        request,
+        RUN_COLUMNS,
+        schedule.runs.select_related("workload", "array"),
+        file_name=f"runs-of-{name}",
+        default="-due",
+        size=LAST_RUNS,
+    )
+    if file := requested_csv(request, runs):
+        return file
+    context = {
+        "schedule": schedule,
+        "next_runs": schedules.next_runs(schedule, NEXT_RUNS, timezone.now()),
+        "runs": runs.rows,
+        "listing": runs,
+        "steps": list(_steps(request, schedule)),
+        "may_change": schedules.may_change(request.actor, schedule),
+    }
+    return page(request, "projects/schedules/page.html", context, inner="projects/schedules/body.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
+    """Ask for confirmation (GET), or perform the step (POST)."""
+    schedule = find_schedule(request, project, name)
+    if step == "run":
+        request.require("submit", schedule.project)
+    else:
+        schedules.require_change(request.actor, schedule)
+    chosen = STEPS[step]
+    back = reverse("schedule", args=[project, name])
+    if request.method == "POST":
+        chosen.run(actor=request.actor, schedule=schedule)
+        to = reverse("schedules") if chosen.leaves else back
+        return done(request, chosen.result.format(name), to=to, leave=chosen.leaves)
+    return confirm_page(
+        request,
+        title=chosen.title.format(name),
+        warning=chosen.warning,
+        label=chosen.label,
+        back=back,
+        danger=chosen.is_danger,
+    )
+
+
+def find_schedule(request: Request, project: str, name: str) -> Schedule:
+    row = selectors.schedules(request.actor).filter(project__name=project, name=name).first()
+    if row is None:
+        raise NotFound("Schedule not found.")
+    return row
+
+
+def _steps(request: Request, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    """Yield the steps that the user may perform, with their labels."""
+    if may(request.actor, Action.SUBMIT, schedule.project):
+        yield "run", STEPS["run"].label
+    if schedules.may_change(request.actor, schedule):
+        change = "pause" if schedule.paused_at is None else "resume"
+        yield change, STEPS[change].label
+        yield "delete", STEPS["delete"].label

@@ -1,0 +1,296 @@
+"""Tests of the runs of schedules, which the services process submits."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from berth.core.errors import Conflict, Invalid
+from berth.db import crash_points, lease
+from projects.elastic.rounds import ServiceLoop
+from projects.models import (
+    ArrayState,
+    Audit,
+    Delivery,
+    Membership,
+    Phase,
+    Schedule,
+    ScheduleRun,
+    Subscription,
+    Template,
+    Workload,
+    WorkloadArray,
+)
+from projects.services import schedules, tenants, workloads
+from projects.services.schedules import ScheduleValues, submit_due_runs
+from projects.services.workloads.templates import set_template
+from tests.cast import Cast
+from tests.fakes.clock import FixedClock
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+TEXT = "command: python train.py\nroles: [{gpu: 1}]\n"
+ARRAY = f"{TEXT}array: {{tasks: 2}}\n"
+
+
+def make_schedule(cast: Cast, name: str = "nightly", **changes: Any) -> Schedule:
+    values = ScheduleValues(**{"cron": "0 * * * *", "text": TEXT, **changes})
+    return schedules.set_schedule(actor=cast.dave, project=cast.vision, name=name, values=values, now=NOON)
+
+
+def outcomes(schedule: Schedule) -> list[str]:
+    return [run.outcome for run in schedule.runs.order_by("due_at")]
+
+
+def end_all(phase: str = Phase.CANCELLED) -> None:
+    Workload.objects.update(phase=phase, ended_at=NOON)
+    WorkloadArray.objects.update(state=ArrayState.CANCELLED, ended_at=NOON)
+
+
+def test_run_is_submitted_at_its_due_time_for_the_owner(cast: Cast) -> None:
+    schedule = make_schedule(cast)
+    assert schedule.next_at == NOON + HOUR
+    assert submit_due_runs(NOON + HOUR - timedelta(seconds=1)) == 0
+    assert submit_due_runs(NOON + HOUR) == 1
+    assert submit_due_runs(NOON + HOUR) == 0
+    (run,) = schedule.runs.all()
+    workload = Workload.objects.get()
+    assert (run.due_at, run.outcome, run.workload) == (NOON + HOUR, "submitted", workload)
+    assert (workload.name, workload.submitted_by) == ("nightly", cast.dave.user)
+    assert Audit.objects.filter(action="submit", object_name="nightly", actor="dave").exists()
+    schedule.refresh_from_db()
+    assert schedule.next_at == NOON + 2 * HOUR
+
+
+def test_array_is_submitted_with_all_of_its_tasks(cast: Cast) -> None:
+    schedule = make_schedule(cast, text=ARRAY)
+    assert submit_due_runs(NOON + HOUR) == 1
+    run = schedule.runs.get()
+    assert run.array is not None
+    assert run.array.tasks.count() == 2
+    submit_due_runs(NOON + 2 * HOUR)
+    assert outcomes(schedule) == ["submitted", "skipped"]
+
+
+def test_template_is_read_when_the_run_is_due(cast: Cast) -> None:
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    schedule = make_schedule(cast, text="", template="train")
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT.replace("train.py", "new.py"))
+    submit_due_runs(NOON + HOUR)
+    workload = schedule.runs.get().workload
+    assert workload is not None
+    assert (workload.name, workload.spec["command"]) == ("nightly", "python new.py")
+
+
+@pytest.mark.parametrize("point", ["schedule.processed", "schedule.done"])
+def test_killed_process_submits_each_due_time_once(cast: Cast, point: str) -> None:
+    schedule = make_schedule(cast)
+
+    class Killed(BaseException):
+        pass
+
+    def die(name: str) -> None:
+        if name == point:
+            raise Killed
+
+    crash_points.set_listener(die)
+    with pytest.raises(Killed):
+        submit_due_runs(NOON + HOUR)
+    crash_points.set_listener(None)
+    assert Workload.objects.count() == (point == "schedule.done")
+    submit_due_runs(NOON + HOUR)
+    submit_due_runs(NOON + HOUR)
+    assert outcomes(schedule) == ["submitted"]
+    assert Workload.objects.count() == 1
+
+
+def test_two_processes_submit_a_due_time_once(cast: Cast) -> None:
+    schedule = make_schedule(cast)
+    start = threading.Barrier(4)
+
+    def process() -> int:
+        try:
+            start.wait()
+            return submit_due_runs(NOON + HOUR)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        submitted = [future.result() for future in [threads.submit(process) for _ in range(4)]]
+    assert sum(submitted) == 1
+    assert outcomes(schedule) == ["submitted"]
+
+
+def test_only_the_latest_missed_run_is_made_up(cast: Cast) -> None:
+    schedule = make_schedule(cast)
+    assert submit_due_runs(NOON + 30 * HOUR + timedelta(minutes=20)) == 1
+    (run,) = schedule.runs.all()
+    assert run.due_at == NOON + 30 * HOUR
+    assert run.message == "Earlier due times passed while Berth was not running."
+    schedule.refresh_from_db()
+    assert schedule.next_at == NOON + 31 * HOUR
+
+
+def test_overlap_skip_leaves_out_the_run_while_the_previous_one_lives(cast: Cast) -> None:
+    schedule = make_schedule(cast)
+    for hours in (1, 2):
+        submit_due_runs(NOON + hours * HOUR)
+    assert outcomes(schedule) == ["submitted", "skipped"]
+    assert schedule.runs.latest("due_at").message == "The previous run, nightly, had not ended."
+    end_all()
+    submit_due_runs(NOON + 3 * HOUR)
+    assert outcomes(schedule) == ["submitted", "skipped", "submitted"]
+
+
+def test_overlap_queue_submits_one_run_after_the_previous_one(cast: Cast) -> None:
+    schedule = make_schedule(cast, overlap="queue")
+    for hours in (1, 2, 3):
+        submit_due_runs(NOON + hours * HOUR)
+    assert outcomes(schedule) == ["submitted", "queued", "skipped"]
+    end_all()
+    assert submit_due_runs(NOON + 3 * HOUR + timedelta(minutes=5)) == 1
+    assert outcomes(schedule) == ["submitted", "submitted", "skipped"]
+    assert Workload.objects.exclude(phase=Phase.CANCELLED).count() == 1
+
+
+def test_overlap_replace_cancels_the_previous_run(cast: Cast) -> None:
+    schedule = make_schedule(cast, overlap="replace")
+    submit_due_runs(NOON + HOUR)
+    first = Workload.objects.get()
+    submit_due_runs(NOON + 2 * HOUR)
+    first.refresh_from_db()
+    assert (first.phase, outcomes(schedule)) == (Phase.CANCELLED, ["submitted", "queued"])
+    assert submit_due_runs(NOON + 2 * HOUR + timedelta(seconds=5)) == 1
+    assert outcomes(schedule) == ["submitted", "submitted"]
+    assert Workload.objects.filter(phase=Phase.PENDING).count() == 1
+
+
+def test_schedule_of_an_owner_without_a_role_pauses_and_notifies(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "BERTH_SENDS_MAIL", True)
+    Subscription.objects.create(
+        project=cast.vision, to="team@example.org", channel="mail", events=["schedule"]
+    )
+    schedule = make_schedule(cast)
+    Membership.objects.filter(user=cast.dave.user).delete()
+    assert submit_due_runs(NOON + HOUR) == 0
+    schedule.refresh_from_db()
+    assert (schedule.paused_at, schedule.next_at) == (NOON + HOUR, None)
+    assert schedule.pause_message == "dave may no longer submit to vision."
+    assert Workload.objects.count() == 0
+    deliveries = Delivery.objects.order_by("to")
+    assert [row.to for row in deliveries] == ["dave@example.org", "team@example.org"]
+    assert deliveries[0].content["message"] == "The schedule is paused: dave may no longer submit to vision."
+    with pytest.raises(Conflict, match="Edit the schedule to become its owner"):
+        schedules.resume_schedule(actor=cast.carol, schedule=schedule)
+    values = ScheduleValues("0 * * * *", text=TEXT)
+    schedules.set_schedule(actor=cast.carol, project=cast.vision, name="nightly", values=values, now=NOON)
+    resumed = schedules.resume_schedule(actor=cast.carol, schedule=schedule, now=NOON + 5 * HOUR)
+    assert resumed.next_at == NOON + 6 * HOUR
+    assert submit_due_runs(NOON + 6 * HOUR) == 1
+    assert Workload.objects.get().submitted_by == cast.carol.user
+
+
+def test_schedule_of_a_deleted_user_pauses(cast: Cast) -> None:
+    schedule = make_schedule(cast)
+    assert cast.dave.user is not None
+    cast.dave.user.delete()
+    submit_due_runs(NOON + HOUR)
+    schedule.refresh_from_db()
+    assert schedule.pause_message == "The owner may no longer submit to vision."
+
+
+def test_refused_run_records_the_reason_and_the_schedule_goes_on(cast: Cast) -> None:
+    Subscription.objects.create(
+        project=cast.vision, to="team@example.org", channel="mail", events=["schedule"]
+    )
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    schedule = make_schedule(cast, text="", template="train")
+    Template.objects.all().delete()
+    assert submit_due_runs(NOON + HOUR) == 0
+    run = schedule.runs.get()
+    assert run.outcome == "refused"
+    assert "template: does not exist; received 'train'" in run.message
+    assert (
+        Delivery.objects.get().content["message"].startswith("The run of 2026-06-01 13:00 UTC was refused:")
+    )
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    assert submit_due_runs(NOON + 2 * HOUR) == 1
+
+
+def test_name_in_use_refuses_the_run(cast: Cast) -> None:
+    schedule = make_schedule(cast)
+    document = {"name": "nightly", "command": "true", "roles": [{"gpu": 1}]}
+    workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+    submit_due_runs(NOON + HOUR)
+    run = schedule.runs.get()
+    assert run.outcome == "refused"
+    assert "already has a live workload named nightly" in run.message
+
+
+def test_paused_schedule_submits_nothing_and_makes_nothing_up(cast: Cast) -> None:
+    schedule = make_schedule(cast, overlap="queue")
+    submit_due_runs(NOON + HOUR)
+    submit_due_runs(NOON + 2 * HOUR)
+    schedules.pause_schedule(actor=cast.dave, schedule=schedule, now=NOON + 2 * HOUR)
+    assert outcomes(schedule) == ["submitted", "skipped"]
+    end_all()
+    assert submit_due_runs(NOON + 9 * HOUR) == 0
+    schedules.resume_schedule(actor=cast.dave, schedule=schedule, now=NOON + 9 * HOUR)
+    assert submit_due_runs(NOON + 9 * HOUR) == 0
+    assert submit_due_runs(NOON + 10 * HOUR) == 1
+
+
+def test_deletion_of_the_project_deletes_its_schedules(cast: Cast) -> None:
+    make_schedule(cast)
+    tenants.delete_project(actor=cast.alice, project=cast.vision)
+    assert not Schedule.objects.exists()
+    assert submit_due_runs(NOON + HOUR) == 0
+
+
+def test_history_keeps_the_newest_runs(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projects.services.schedules.runs.RUNS_KEPT", 3)
+    schedule = make_schedule(cast)
+    for hours in range(1, 6):
+        submit_due_runs(NOON + hours * HOUR)
+    assert [run.due_at for run in schedule.runs.order_by("due_at")] == [NOON + h * HOUR for h in (3, 4, 5)]
+
+
+def test_broken_schedule_does_not_stop_the_others(cast: Cast) -> None:
+    broken = make_schedule(cast, "broken")
+    Schedule.objects.filter(pk=broken.pk).update(time_zone="Nowhere/Else")
+    make_schedule(cast)
+    assert submit_due_runs(NOON + HOUR) == 1
+    assert Workload.objects.get().name == "nightly"
+
+
+def test_number_of_schedules_is_limited(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projects.services.schedules.control.MAX_PER_PROJECT", 2)
+    for name in ("a", "b"):
+        make_schedule(cast, name)
+    with pytest.raises(Conflict, match="already has 2 schedules"):
+        make_schedule(cast, "c")
+
+
+def test_document_for_a_single_moment_is_refused(cast: Cast) -> None:
+    with pytest.raises(Invalid, match=r"document\.deadline: cannot be scheduled"):
+        make_schedule(cast, text=f"{TEXT}deadline: 2030-01-01T00:00:00Z\n")
+
+
+def test_services_process_submits_the_run(cast: Cast) -> None:
+    clock = FixedClock(NOON)
+    schedule = make_schedule(cast)
+    held = lease.acquire("services", "first", 60)
+    loop = ServiceLoop(clock=clock, ports=lambda fence: None, held=held, _renewed=time.monotonic())  # type: ignore[arg-type,return-value]
+    for _ in range(3):
+        with ThreadPoolExecutor(1) as loop._threads:
+            loop.step("tick")
+        clock.advance(2400)
+    assert outcomes(schedule) == ["submitted"]
+    assert ScheduleRun.objects.get().due_at == NOON + HOUR

@@ -1,0 +1,123 @@
+"""Tests of the pages of schedules."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from html import unescape
+from typing import Any
+
+from django.test import Client
+from django.utils import timezone
+
+from projects.models import Schedule, Workload
+from projects.services import schedules
+from projects.services.schedules import ScheduleValues, submit_due_runs
+from projects.services.workloads.templates import set_template
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+TEXT = "command: python train.py\nroles: [{gpu: 1}]\n"
+FORM = {
+    "project": "vision", "name": "nightly", "cron": "0 3 * * 1-5", "time_zone": "Europe/Berlin",
+    "overlap": "queue", "template": "", "document": TEXT,
+}  # fmt: skip
+PAGE = "/schedules/vision/nightly"
+SignIn = Callable[[str], Client]
+
+
+def text(answer: Any) -> str:
+    """Return the visible text of a page, with single spaces."""
+    shown = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", answer.content.decode(), flags=re.DOTALL)
+    return " ".join(unescape(shown).split())
+
+
+def create(cast: Cast, **changes: str) -> Schedule:
+    values = ScheduleValues(**{"cron": "0 3 * * 1-5", "text": TEXT, **changes})
+    return schedules.set_schedule(actor=cast.dave, project=cast.vision, name="nightly", values=values)
+
+
+def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    assert "No schedules yet" in text(dave.get("/schedules"))
+    answer = dave.post("/schedules/new", FORM, **HTMX)
+    assert (answer.status_code, answer["HX-Redirect"]) == (204, PAGE)
+    schedule = Schedule.objects.get()
+    assert (schedule.cron, schedule.overlap, schedule.text) == ("0 3 * * 1-5", "queue", TEXT)
+    assert "nightly vision 0 3 * * 1-5 Europe/Berlin" in text(dave.get("/schedules"))
+    page = text(dave.get(PAGE))
+    assert "Runs are submitted with the rights of dave" in page
+    assert "No runs yet" in page
+    assert "python train.py" in page
+
+
+def test_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:
+    values = {**FORM, "cron": "0 25 * * *", "time_zone": "Europe/Berlni", "document": "roles: [{gpus: 1}]\n"}
+    answer = sign_in("dave").post("/schedules/new", values, **HTMX)
+    assert answer.status_code == 422
+    shown = text(answer)
+    assert "Has an invalid hour; allowed: 0 to 23" in shown
+    assert "Did you mean `Europe/Berlin`?" in shown
+    assert "roles[0].gpus: unknown key" in shown
+    assert not Schedule.objects.exists()
+
+
+def test_name_in_use_is_reported_at_its_field(cast: Cast, sign_in: SignIn) -> None:
+    create(cast)
+    answer = sign_in("dave").post("/schedules/new", FORM, **HTMX)
+    assert answer.status_code == 422
+    assert "A schedule with this name exists" in text(answer)
+
+
+def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
+    create(cast)
+    Schedule.objects.update(next_at=timezone.now() - timedelta(seconds=5))
+    submit_due_runs(timezone.now())
+    workload = Workload.objects.get()
+    answer = sign_in("erin").get(PAGE)
+    html = answer.content.decode()
+    assert html.partition('id="next-title"')[2].partition("</ol>")[0].count("<li>") == 5
+    assert f'href="/workloads/{workload.pk}"' in html
+    assert "Submitted" in text(answer)
+    assert 'id="step-run"' not in html
+
+
+def test_buttons_pause_resume_run_and_delete(cast: Cast, sign_in: SignIn) -> None:
+    create(cast)
+    dave = sign_in("dave")
+    assert "Pause schedule" in text(dave.get(f"{PAGE}/pause", **HTMX))
+    assert dave.post(f"{PAGE}/pause", **HTMX).status_code == 204
+    page = text(dave.get(PAGE))
+    assert "Paused by dave." in page
+    assert "None while the schedule is paused." in page
+    assert "Paused by dave." in text(dave.get("/schedules"))
+    assert dave.post(f"{PAGE}/resume", **HTMX).status_code == 204
+    assert dave.post(f"{PAGE}/run", **HTMX).status_code == 204
+    assert "by dave" in text(dave.get(PAGE))
+    again = dave.post(f"{PAGE}/run", **HTMX)
+    assert again.status_code == 409
+    assert "The previous run has not ended" in text(again)
+    assert dave.post(f"{PAGE}/delete", **HTMX)["HX-Redirect"] == "/schedules"
+    assert not Schedule.objects.exists()
+
+
+def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None:
+    schedule = create(cast)
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    carol = sign_in("carol")
+    assert "You become the owner: runs use your rights." in text(carol.get(f"{PAGE}/edit", **HTMX))
+    values = {**FORM, "document": "", "template": "train", "version": str(schedule.version)}
+    assert carol.post(f"{PAGE}/edit", values, **HTMX).status_code == 204
+    schedule.refresh_from_db()
+    assert (schedule.owner, schedule.template, schedule.text) == (cast.carol.user, "train", "")
+    stale = carol.post(f"{PAGE}/edit", values | {"cron": "@daily"}, **HTMX)
+    assert "changed since you read it" in text(stale)
+
+
+def test_page_is_hidden_and_steps_are_refused_without_the_role(cast: Cast, sign_in: SignIn) -> None:
+    create(cast)
+    assert sign_in("grace").get(PAGE).status_code == 404
+    assert "nightly" not in text(sign_in("grace").get("/schedules"))
+    for step in ("pause", "run", "delete"):
+        assert sign_in("erin").post(f"{PAGE}/{step}", **HTMX).status_code == 403
+        assert sign_in("grace").post(f"{PAGE}/{step}", **HTMX).status_code == 404
+    assert sign_in("erin").get(f"{PAGE}/edit", **HTMX).status_code == 403
