@@ -42,7 +42,7 @@ class ListPage:
 
 
 LISTS = (
-    ListPage("/workloads?state=all", "trainer", "trainer", sorts="name priority gpus submitted state"),
+    ListPage("/workloads?state=all", "trainer", "trainer", sorts="name gpus submitted state"),
     ListPage("/services", "chat", "chat", theirs="recommend", sorts="name serving model"),
     ListPage("/queue?pool=local", "trainer", "trainer", sorts="position name gpus priority since"),
     ListPage("/quotas?pool=local", "vision", "vision", theirs="ads", sorts="name quota allocated share"),

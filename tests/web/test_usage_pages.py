@@ -1,5 +1,6 @@
 """Tests for the usage page: sums, cost, export and budgets."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -12,6 +13,7 @@ from berth.server.web.charts.columns import stacked_columns
 from projects.models import Budget, Membership, Project
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
+from tests import factories as make
 from tests.cast import Cast
 
 HTMX = {"HTTP_HX_REQUEST": "true"}
@@ -38,6 +40,32 @@ def test_usage_totals_cover_only_visible_projects(sign_in) -> None:
     own = sign_in("erin").get("/usage?span=24h").content.decode()
     assert "20.00" in own and "25.00" not in own
     assert "No usage" in sign_in("frank").get("/usage?span=24h").content.decode()
+
+
+@pytest.mark.usefixtures("used")
+def test_measured_use_and_idle_hours_cover_only_visible_projects(cast: Cast, sign_in) -> None:
+    for project, busy in ((cast.vision, 25), (cast.ads, 50)):
+        work = make.workload(project, f"run-{project.name}", phase="running", run=1)
+        pod = make.place(work, make.node(cast.pool), [0])
+        make.past_utilization(pod, make.ago(hours=1), step=3600, gpus=4, busy=busy)
+    everything = sign_in("alice").get("/usage?span=24h").context
+    uses = {line.name: line.use for line in everything["lines"]}
+    assert (uses["vision"].percent, uses["vision"].idle) == (25, 3)
+    assert (uses["ads"].percent, uses["ads"].idle) == (50, 2)
+    assert everything["use"].idle == 5
+    page = sign_in("erin").get("/usage?span=24h")
+    assert page.context["use"].idle == 3
+    assert "/workloads?project=vision&amp;state=all" in page.content.decode()
+
+
+@pytest.mark.usefixtures("used")
+def test_chart_has_a_readout_and_marks_partial_periods(sign_in) -> None:
+    page = sign_in("alice").get("/usage?span=7d")
+    chart = page.context["chart"]
+    assert chart.has_partial and chart.names == "vision|ads"
+    readouts = json.loads(chart.readouts)
+    assert [sum(column) for column in list(zip(*readouts, strict=True))[1:]] == [8, 2]
+    assert "partial day" in page.content.decode()
 
 
 @pytest.mark.usefixtures("used")

@@ -21,9 +21,9 @@ class Column:
 
 COLUMNS: Mapping[str, Column] = {
     "state": Column("State", "state"),
-    "status": Column("Status"),
     "gpus": Column("GPUs", "gpus", number=True),
-    "priority": Column("Priority", "priority", number=True),
+    "status": Column("Status"),
+    "priority": Column("Priority", "priority", number=True, is_default=False),
     "submitted": Column("Submitted", "submitted"),
     "department": Column("Department", "department", is_default=False),
     "pool": Column("Node pool", is_default=False),

@@ -1,12 +1,15 @@
 """Usage page, with cost and budgets."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpResponse, StreamingHttpResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
@@ -24,7 +27,15 @@ from projects.selectors import budgets, departments, projects
 from projects.web.quotas.budgets import budget_setter, editable_budget_owners
 from scheduler.api.usage import stream_csv
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
-from scheduler.reports.usage.report import Dimension, Step, UsageRow, total, usage_report
+from scheduler.reports.usage.gpu_use import GpuUse, gpu_use, total_use
+from scheduler.reports.usage.report import (
+    Dimension,
+    Step,
+    UsageRow,
+    floor_to_hour,
+    total,
+    usage_report,
+)
 from scheduler.web.usage.query import SPANS, UsageQuery, parse_usage_query
 
 MAX_NAMED_LAYERS = 8
@@ -41,6 +52,24 @@ class UsageLine:
     hue: str
     used: UsageRow
     bar: Bar
+    use: GpuUse | None  # None if nothing was measured
+    workloads_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageChart:
+    """Stacked columns with the data for the readout at the pointer. Partial periods are drawn pale."""
+
+    columns: Columns
+    layers: list[tuple[str, str]]  # (hue, name)
+    readouts: str
+    begin: datetime
+    end: datetime
+    has_partial: bool
+
+    @property
+    def names(self) -> str:
+        return "|".join(name for _, name in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +87,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if request.GET.get("format") == "csv":
         return stream_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")
-    lines = _usage_lines(rows, question.by)
+    uses = gpu_use(request.actor, question.request, question.by)
+    lines = _usage_lines(rows, question.by, uses)
     shown = load_slice(
         budgets(request.actor), {"made": "pk"}, sort="made", default="made",
         cursor=request.GET.get("cursor", ""), size=BUDGETS_PER_PAGE,
@@ -73,7 +103,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "names": len(lines),
         "sort": sort,
         "chart": _chart(rows, lines, question),
-        "labels": _labels(question),
+        "use": total_use({line.name: line.use for line in lines if line.use is not None}),
         "pieces": _chart_periods(rows, question),
         "slice": shown,
         "budgets": _budget_bars(shown.rows, now, budget_setter(request.actor)),
@@ -83,7 +113,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
 
 
-def _usage_lines(rows: Iterable[UsageRow], by: Dimension) -> list[UsageLine]:
+def _usage_lines(rows: Iterable[UsageRow], by: Dimension, uses: Mapping[str, GpuUse]) -> list[UsageLine]:
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
@@ -95,8 +125,17 @@ def _usage_lines(rows: Iterable[UsageRow], by: Dimension) -> list[UsageLine]:
         hue = f"hue-{place}" if place < MAX_NAMED_LAYERS else "hue-other"
         label = f"{used.gpu_hours:,.1f} GPU-hours"
         gpu_hours_bar = stacked_bar([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
-        rows_.append(UsageLine(name, hue, used, gpu_hours_bar))
+        url = _workloads_url(by, name)
+        rows_.append(UsageLine(name, hue, used, gpu_hours_bar, uses.get(name), url))
     return rows_
+
+
+def _workloads_url(by: Dimension, name: str) -> str:
+    """Return the URL of the list of workloads behind a line, or "" for departments and for Berth itself."""
+    keys = {Dimension.PROJECT: "project", Dimension.POOL: "pool", Dimension.USER: "search"}
+    if not name or by not in keys:
+        return ""
+    return f"{reverse('workloads')}?{urlencode({keys[by]: name, 'state': 'all'})}"
 
 
 def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
@@ -106,14 +145,21 @@ def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
         "cpu_hours": lambda line: line.used.cpu_hours,
         "memory": lambda line: line.used.memory_gib_hours,
         "cost": lambda line: line.used.cost or Decimal(0),
+        "use": lambda line: (line.use and line.use.percent) or 0.0,
+        "idle": lambda line: line.use.idle if line.use else 0.0,
     }
     key = keys.get(sort.removeprefix("-"), keys["gpu_hours"])
     return sorted(lines, key=key, reverse=sort.startswith("-"))
 
 
-def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> Columns:
+def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> UsageChart | None:
     """Return a chart with one layer for each of the largest consumers, and one layer for all others."""
     starts = _starts(question)
+    if not starts:
+        return None
+    ends = [*starts[1:], _next_start(starts[-1], question.step)]
+    begin, until = floor_to_hour(question.request.since), question.request.until
+    partial = [at < begin or end > until for at, end in zip(starts, ends, strict=True)]
     amounts: dict[tuple[str, datetime], float] = {}
     hues = {line.name: line.hue for line in lines}
     for row in rows:
@@ -121,15 +167,29 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: Usage
             key = hues[row.names[question.by]], row.at
             amounts[key] = amounts.get(key, 0.0) + row.gpu_hours
     called = {line.hue: line.name or "Berth" for line in lines[:MAX_NAMED_LAYERS]}
-    layers = []
-    for hue in dict.fromkeys(line.hue for line in lines):
-        values = []
-        for at in starts:
-            amount = amounts.get((hue, at), 0.0)
-            where = f"{called.get(hue, 'others')}, {_label(at, question)}"
-            values.append((amount, f"{where}: {amount:,.1f} GPU-hours"))
-        layers.append((hue, values))
-    return stacked_columns(layers)
+    hues_in_order = list(dict.fromkeys(line.hue for line in lines))
+    layers = [
+        (
+            hue,
+            [
+                (amounts.get((hue, at), 0.0), "partial" * part)
+                for at, part in zip(starts, partial, strict=True)
+            ],
+        )
+        for hue in hues_in_order
+    ]
+    readouts = [
+        [round(at.timestamp()), *(round(amounts.get((hue, at), 0.0), 1) for hue in hues_in_order)]
+        for at in starts
+    ]
+    return UsageChart(
+        stacked_columns(layers),
+        [(hue, called.get(hue, "others")) for hue in hues_in_order],
+        json.dumps(readouts, separators=(",", ":")),
+        starts[0],
+        ends[-1],
+        any(partial),
+    )
 
 
 def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[ChartPeriod]:
@@ -141,11 +201,6 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
     return [
         ChartPeriod(_label(start, question), total(used)) for start, used in sorted(at.items(), reverse=True)
     ]
-
-
-def _labels(question: UsageQuery) -> tuple[str, str]:
-    starts = _starts(question)
-    return (_label(starts[0], question), _label(starts[-1], question)) if starts else ("", "")
 
 
 def _starts(question: UsageQuery) -> list[datetime]:

@@ -215,7 +215,9 @@ def _pending(scene: Scene) -> None:
         message=SCALE_UP,
         submitted_at=make.ago(minutes=6),
         since=make.ago(minutes=6),
-        pending_reasons=make.reasons(("OverFairShare", 5.9), ("Fragmented", 3), ("WaitingForScaleUp", 1)),
+        pending_reasons=make.reasons(
+            ("OverFairShare", 5.9), ("WaitingForCapacity", 3), ("WaitingForScaleUp", 1)
+        ),
         explained_at=make.ago(seconds=4),
         explanation={
             "pool": "train",
@@ -235,15 +237,14 @@ def _pending(scene: Scene) -> None:
                     "numbers": {"nodes": 1},
                 },
                 {
-                    "reason": "Fragmented",
-                    "message": "Enough is free, but fragmented: 8 GPUs requested, 9.25 free, "
-                    "the largest free block on a node is 1.",
+                    "reason": "WaitingForCapacity",
+                    "message": "8 GPUs requested, 1.25 free, 6.75 missing.",
                     "numbers": {
                         "resource": "gpu",
                         "requested": 8000,
-                        "free": 9250,
+                        "free": 1250,
                         "biggest_block": 1000,
-                        "missing": 0,
+                        "missing": 6750,
                     },
                 },
             ],
@@ -251,28 +252,11 @@ def _pending(scene: Scene) -> None:
     )
     make.event(pending, "submitted", "Submitted by hiro.", at=pending.submitted_at, actor="hiro")
     scene.workloads["asr-pretrain"] = pending
-    for project, name, gpus, reason, message in (
-        (
-            "vision",
-            "ablation-7",
-            2,
-            "ProjectLimit",
-            "Project vision is limited to 16 GPUs: 16 allocated, 2 requested.",
-        ),
-        (
-            "vision",
-            "ablation-8",
-            2,
-            "ProjectLimit",
-            "Project vision is limited to 16 GPUs: 16 allocated, 2 requested.",
-        ),
-        (
-            "robotics",
-            "policy-sweep",
-            4,
-            "OverFairShare",
-            "Would put robotics over its quota and fair share (2 GPUs): 0.75 allocated, 4 requested.",
-        ),
+    over = "Would put {} over its quota and fair share ({} GPUs): {} allocated, {} requested."
+    for position, project, name, gpus, message in (
+        (3, "vision", "ablation-7", 2, over.format("vision", 12, 12, 2)),
+        (5, "vision", "ablation-8", 2, over.format("vision", 12, 12, 2)),
+        (2, "robotics", "policy-sweep", 4, over.format("robotics", 2, 0.75, 4)),
     ):
         scene.workloads[name] = make.workload(
             scene.projects[project],
@@ -280,9 +264,9 @@ def _pending(scene: Scene) -> None:
             replicas=gpus,
             by=scene.people["dave"],
             pools=["train"],
-            reason=reason,
+            reason="OverFairShare",
             message=message,
-            explanation={"queue_position": 2, "pool": "train", "blockers": []},
+            explanation={"queue_position": position, "pool": "train", "blockers": []},
             explained_at=make.ago(seconds=9),
         )
     scene.workloads["paused-run"] = make.workload(

@@ -43,7 +43,7 @@ def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: 
     text = alice.get("/node-pools/local").content.decode()
     gpus = node.gpus
     assert f"Largest gang that fits now: 1 \N{MULTIPLICATION SIGN} {gpus} GPU" in text
-    assert f"{1.5 * gpus:.2f} per hour, at 1.5 per GPU-hour" in text
+    assert f"{1.5 * gpus:.2f} USD per hour, at 1.5 USD per GPU-hour" in text
 
 
 def test_pool_and_node_pages_warn_if_pods_are_not_isolated(cast: Cast, alice: Client, node: Node) -> None:

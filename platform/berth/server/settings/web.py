@@ -81,6 +81,9 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
 # Each port of an interactive workload has its own host: https://*.apps.example.org.
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
 
+# Currency of the pools' prices. Pages show it beside costs.
+BERTH_CURRENCY = env.str("BERTH_CURRENCY", default="USD")
+
 # The built documentation site, served under /docs.
 BERTH_DOCS = Path(
     env.str("BERTH_DOCS", default="") or (CHECKOUT / "site" if is_checkout() else BERTH_HOME / "docs")

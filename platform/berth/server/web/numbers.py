@@ -66,8 +66,16 @@ def as_percentage(value: int) -> str:
 
 
 def money(value: Decimal | float) -> str:
-    """Format an amount of money without a currency, because prices do not have one."""
+    """Format an amount of money without its currency."""
     return f"{value:,.2f}"
+
+
+def seconds(milliseconds: float | None) -> str:
+    """Format milliseconds in seconds, with up to two decimals for short times."""
+    if milliseconds is None:
+        return NO_VALUE
+    value = milliseconds / 1000
+    return f"{value:,.0f} s" if value >= 100 else f"{value:,.1f} s" if value >= 1 else f"{value:.2g} s"
 
 
 def percent(part: float, whole: float) -> str:

@@ -132,14 +132,14 @@ def _queue_state(workload: Workload) -> tuple[int | None, datetime | None]:
 
 def usage_chart(hourly_means: list[MeanGpus], zone: ZoneInfo) -> Columns:
     """Return hourly columns of GPUs: used, allocated but idle, allocated but unmeasured, and free."""
-    layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "requested": []}
+    layers: dict[str, list[tuple[float, str]]] = {"used": [], "quiet": [], "unknown": [], "free": []}
     for hour in hourly_means:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
         for kind, amount, use in (
-            ("busy", hour.used, "used"),
+            ("used", hour.used, "used"),
             ("quiet", hour.measured - hour.used, "allocated, idle"),
-            ("used", hour.allocated - hour.measured, "allocated, not measured"),
-            ("requested", hour.total - hour.allocated, "free"),
+            ("unknown", hour.allocated - hour.measured, "allocated, not measured"),
+            ("free", hour.total - hour.allocated, "free"),
         ):
             layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {use}"))
     return stacked_columns(list(layers.items()))
@@ -178,6 +178,6 @@ def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
     most_frequent = count_by_reason(rows)[1][:REASONS_MAX]
     most = most_frequent[0][1] if most_frequent else 0
     return [
-        ReasonCount(reason, n, stacked_bar([(n, "over")], most, f"{n} workloads"))
+        ReasonCount(reason, n, stacked_bar([(n, "requested")], most, f"{n} workloads"))
         for reason, n in most_frequent
     ]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.db.models import Model
 from django.template.context import Context
 from django.templatetags.static import static
@@ -34,12 +35,14 @@ register.filter("gpu_hours", format_gpu_time)
 register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
+register.filter("seconds", numbers.seconds)
 register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", summarize)
 register.filter("condition_titles", use_condition_titles)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
+ALL_RUNNING = re.compile(r"(\d+) of \1 pods running\.|All pods that make the gang are running\.")
 TONES = {
     "pending": "warn",
     "active": "info",
@@ -126,6 +129,11 @@ def _moment(text: str) -> SafeString:
     except ValueError:  # not a valid date, such as 2026-02-31
         return format_html("{} UTC", text)
     return format_html('<time datetime="{}" data-style="moment">{} UTC</time>', moment.isoformat(), text)
+
+
+@register.simple_tag
+def currency() -> str:
+    return str(settings.BERTH_CURRENCY)
 
 
 @register.simple_tag
@@ -302,6 +310,12 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
         "unit": field.unit,
         "data": data,
     }
+
+
+@register.filter
+def is_healthy(workload: Any) -> bool:
+    """Return whether a workload runs with all of its pods, so that its message adds nothing to its state."""
+    return workload.phase == "running" and bool(ALL_RUNNING.fullmatch(workload.message))
 
 
 @register.filter
