@@ -921,7 +921,7 @@ class Migration(migrations.Migration):
                     models.CharField(blank=True, help_text="Reason for stopping.", max_length=40),
                 ),
                 (
-                    "noticed_at",
+                    "signalled_at",
                     models.DateTimeField(
                         blank=True, help_text="Time of the signal ahead of SIGTERM.", null=True
                     ),

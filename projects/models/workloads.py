@@ -313,7 +313,9 @@ class Pod(FastRows):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     stop_reason = models.CharField(max_length=40, blank=True, help_text="Reason for stopping.")
-    noticed_at = models.DateTimeField(null=True, blank=True, help_text="Time of the signal ahead of SIGTERM.")
+    signalled_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time of the signal ahead of SIGTERM."
+    )
     exit_code = models.IntegerField(null=True, blank=True)
     signal = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True)

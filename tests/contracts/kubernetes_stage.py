@@ -46,6 +46,9 @@ class KubernetesStage:
     def noticing(self, pod_id: str) -> PodOrder:
         raise NotImplementedError("notices are not sent")
 
+    def finish_noticing(self, pod_id: str) -> None:
+        raise NotImplementedError("notices are not sent")
+
     def order(self, pod_id: str, *command: str, **changes: object) -> PodOrder:
         values: dict[str, object] = {
             "pool": POOL, "image": IMAGE, "image_pull_policy": "never", "instance_id": f"{self._node}/1",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pools.runtimes.base import PodOrder, PodReport, PodState, PodUsage, Runtime
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, PodUsage, Runtime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
@@ -77,6 +77,12 @@ class Stage(Protocol):
     def noticing(self, pod_id: str) -> PodOrder:
         """Return an order for a pod that writes `noticed` when it receives SIGUSR1, and ends on SIGTERM."""
 
+    def finish_noticing(self, pod_id: str) -> None:
+        """End the command of a noticing pod that has received SIGUSR1 with exit code 4.
+
+        A child process of the command continues.
+        """
+
     def end_pod(self, pod_id: str, exit_code: int) -> None: ...
 
     def crash_pod(self, pod_id: str, number: int) -> None: ...
@@ -113,8 +119,11 @@ class LocalStage:
         return order(pod_id, "sh", "-c", f"trap '' TERM; {self.SHELL}")
 
     def noticing(self, pod_id: str) -> PodOrder:
-        script = "trap 'echo noticed' USR1; sleep 1000 & echo ready; while :; do sleep 0.1; done"
-        return order(pod_id, "sh", "-c", script)
+        loop = 'while [ ! -e "$BERTH_POD_DIR/end" ]; do sleep 0.1; done; exit 4'
+        return order(pod_id, "sh", "-c", f"trap 'echo noticed' USR1; sleep 1000 & echo ready; {loop}")
+
+    def finish_noticing(self, pod_id: str) -> None:
+        (self.root / "pods" / pod_id / "work" / "end").touch()
 
     def end_pod(self, pod_id: str, exit_code: int) -> None:
         self._do(pod_id, f"exit {exit_code}")
@@ -198,6 +207,9 @@ class FakeStage:
     def noticing(self, pod_id: str) -> PodOrder:
         self.runtime.noticing.add(pod_id)
         return order(pod_id, "sleep", "inf")
+
+    def finish_noticing(self, pod_id: str) -> None:
+        self.runtime.end(pod_id, exit_code=4, cause=PodCause.STOPPED)
 
     def end_pod(self, pod_id: str, exit_code: int) -> None:
         self.runtime.end(pod_id, exit_code=exit_code)

@@ -130,6 +130,14 @@ def test_sigterm_follows_after_the_lead(stage: Stage) -> None:
     assert b"noticed" in stage.runtime.read_log("p-1", 0, 100).data
 
 
+def test_command_that_ends_during_the_lead_ends_the_pod(stage: Stage) -> None:
+    start_noticing(stage)
+    stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 3600))
+    stage.finish_noticing("p-1")
+    report = ended(stage.runtime, "p-1")
+    assert (report.exit_code, report.cause) == (4, PodCause.STOPPED)
+
+
 def test_pod_without_a_handler_does_not_receive_the_notice(stage: Stage) -> None:
     start_noticing(stage)
     stage.runtime.start(stage.long("p-2"))

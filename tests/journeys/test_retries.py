@@ -107,7 +107,7 @@ def test_checkpoint_of_the_guide_is_written_on_the_signal_and_resumed(
     until(lambda: client.workloads.get(workload.id).phase == "suspended")
     (pod,) = client.workloads.pods(workload.id)
     assert (pod.state, pod.exit_code) == ("stopped", 0), "it ended by itself, long before SIGTERM"
-    assert pod.noticed_at is not None
+    assert pod.signalled_at is not None
     dave.berth("resume", "saver")
     assert ended(client, workload).phase == "completed"
     assert client.workloads.log(workload.id).data.decode() == "resumed from step 41\n"

@@ -320,9 +320,14 @@ class Pod:
                 send_signal(pid, number)
 
     def end_lead(self) -> None:
-        """Send SIGTERM to all processes once the lead is over."""
-        if self.term_at is None or time.monotonic() < self.term_at:
+        """Send SIGTERM to all processes once the lead is over, or the command has ended during the lead."""
+        if self.term_at is None or self.deadline is None:
             return
+        now = time.monotonic()
+        if now < self.term_at:
+            if self.wait_status is None:
+                return
+            self.deadline -= self.term_at - now
         self.term_at = None
         strays = [pid for pid in self.processes() if process_group(pid) not in (self.pid, None)]
         try:

@@ -49,7 +49,7 @@ class PodResponse(ResponseModel):
     started_at: datetime | None
     ended_at: datetime | None
     stop_reason: str
-    noticed_at: datetime | None = Field(description="Time at which the preemption signal was sent.")
+    signalled_at: datetime | None = Field(description="Time at which the preemption signal was sent.")
     exit_code: int | None
     signal: int | None
     message: str

@@ -47,12 +47,12 @@ def record_notices(
     sent: Mapping[uuid.UUID, tuple[Pod, StopNotice]], now: datetime, context: SchedulerContext
 ) -> None:
     """Record when pods received their notices, with one event for each workload. Idempotent."""
-    started = [pk for pk, (pod, _) in sent.items() if pod.noticed_at is None and pod.started_at is not None]
+    started = [pk for pk, (pod, _) in sent.items() if pod.signalled_at is None and pod.started_at is not None]
     if not started:
         return
     with fenced_transaction(context.held_lease):
-        unrecorded = lock_keys(Pod.objects.filter(pk__in=started, noticed_at=None))
-        Pod.objects.filter(pk__in=unrecorded).update(noticed_at=now)
+        unrecorded = lock_keys(Pod.objects.filter(pk__in=started, signalled_at=None))
+        Pod.objects.filter(pk__in=unrecorded).update(signalled_at=now)
         pods = Counter(sent[pk][0].workload_id for pk in unrecorded)
         notices = {sent[pk][0].workload_id: sent[pk] for pk in unrecorded}
         rows = Workload.objects.filter(pk__in=pods).select_related("project").order_by("pk")

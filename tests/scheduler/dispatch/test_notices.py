@@ -51,7 +51,7 @@ def test_evicted_gang_receives_the_signal_before_sigterm(stage: Stage) -> None:
     assert (stage.phase(low), stage.phase(high)) == (Phase.STOPPING, Phase.RESERVED)
     (event,) = signal_events(low)
     assert event.message == "SIGUSR1 sent to 4 pods. SIGTERM follows after 300 s."
-    assert {pod.noticed_at for pod in stage.pods(low)} == {stage.clock.now()}
+    assert {pod.signalled_at for pod in stage.pods(low)} == {stage.clock.now()}
     stage.clock.advance(301)
     stage.tick(3)
     assert (stage.phase(low), stage.phase(high)) == (Phase.PENDING, Phase.RUNNING)
@@ -127,4 +127,4 @@ def test_signal_is_recorded_once_after_a_crash(stage: Stage, point: str) -> None
     assert life.deaths
     assert len(notices(stage)) == 4
     assert len(signal_events(low)) == 1
-    assert not Pod.objects.filter(workload=low, noticed_at=None).exists()
+    assert not Pod.objects.filter(workload=low, signalled_at=None).exists()

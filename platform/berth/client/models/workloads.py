@@ -326,7 +326,7 @@ class Pod(PodMixin, Model):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     stop_reason: str = ""
-    noticed_at: datetime | None = None
+    signalled_at: datetime | None = None
     """Time at which the preemption signal was sent."""
     exit_code: int | None = None
     signal: int | None = None
