@@ -45,12 +45,12 @@ class DependencyGraph:
             rows.filter(project__name__in=projects, spec__has_key="after").order_by().values_list(*columns)
             for rows in (workloads, arrays)
         )
-        found = set()
+        awaited = set()
         for project, name, section in waiting.union(active, all=True):
             if (project, name) != without:
                 self._awaited[AwaitedName(project, name)] = references = list(_references(project, section))
-                found.update(references)
-        return found
+                awaited.update(references)
+        return awaited
 
     def _load_tasks(self, names: Collection[AwaitedName]) -> None:
         filters = Q()
