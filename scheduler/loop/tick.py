@@ -28,6 +28,7 @@ from scheduler.engine.plan import Bundle, Plan
 from scheduler.loop import log_context
 from scheduler.loop.commit import commit
 from scheduler.loop.commit.reservations import drop_stale_reservations
+from scheduler.loop.commit.shared_quotas import select_within_shared_quotas
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.cycle_record import (
     CycleMemory,
@@ -147,7 +148,8 @@ class Loop:
         if view is None or plan is None:
             return
         record = self._timer.record(view, plan, self.context.held_lease)
-        part = replace(plan, bundles=self._next_bundles(plan))
+        bundles = select_within_shared_quotas(self._next_bundles(plan), view.snapshot)
+        part = replace(plan, bundles=bundles)
 
         def step() -> CycleRun:
             rendezvous = rendezvous_for_plan(view, part, self.context)
@@ -159,7 +161,7 @@ class Loop:
         if run is not None:
             untried = sum(bundle.workload not in self._stale for bundle in plan.bundles)
             goes_on = bool(run.outcome.applied) or untried > MAX_BUNDLES
-            self.has_more |= goes_on and len(plan.bundles) > MAX_BUNDLES
+            self.has_more |= goes_on and len(plan.bundles) > len(bundles)
             record.commit_ms = self._timer.milliseconds["commit"]
             self._runs.append(run)
             self._changed |= bool(run.outcome.applied or run.outcome.stale)

@@ -1,17 +1,21 @@
 """Tests for workloads that a quota of the pool's cluster bounds."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from pools.models import NodePool
 from pools.runtimes.base import ClusterQuota, ClusterQuotas, RuntimeFailure
 from pools.selectors import project_namespace
-from projects.models import Phase
+from projects.models import Phase, Quota
 from projects.services.workloads.prediction import dry_run
 from scheduler.loop.tick import POD_TRIGGER
 from scheduler.models import Cycle
 from scheduler.reports.explanations.workload import explain
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.replay import replay
+from tests import factories as make
 from tests.cast import training
 from tests.scheduler.stage import Stage
 
@@ -79,3 +83,29 @@ def test_doctor_says_that_quotas_cannot_be_read(stage: Stage) -> None:
     (finding,) = [each for each in diagnose_pool(pool, stage.clock.now()) if each.name == "cluster quotas"]
     assert "refuses pods: resourcequotas is forbidden." in finding.finding
     assert "deploy/kubernetes/role.yaml" in finding.remedy
+
+
+def test_two_pools_on_one_cluster_do_not_fill_its_quota_in_the_same_cycle(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = make.pool("second", provider="fake", runtime="fake")
+    stage.node(0, second)
+    for owner in ({"department": stage.cast.research}, {"project": stage.cast.vision}):
+        Quota.objects.create(pool=second, gpu_milli=8000, **owner)
+    limit(stage, gpus=2)
+    workloads = [stage.submit(name, pools=[name], **GANG) for name in (stage.cast.pool.name, "second")]
+    stage.tick()
+    placed = [workload for workload in workloads if stage.pods(workload)]
+    assert len(placed) == 1
+    assert stage.loop.has_more, "the next cycle must follow immediately"
+    # The cluster counts the new pods as used for the other pool.
+    (quota,) = stage.runtime.cluster_quotas.quotas
+
+    def report_quotas(pool: str) -> ClusterQuotas:
+        return ClusterQuotas((quota if pool in placed[0].spec["pools"] else replace(quota, used=2000),))
+
+    monkeypatch.setattr(stage.runtime, "get_cluster_quotas", report_quotas)
+    stage.tick(2)
+    (blocked,) = (workload for workload in workloads if workload not in placed)
+    assert (stage.phase(placed[0]), stage.phase(blocked)) == (Phase.RUNNING, Phase.PENDING)
+    assert blocked.reason == "ClusterQuota"
