@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-The mirror keeps the status of this installation's pods, but only the resource requests of other pods. It
-keeps only the quotas of namespaces that this installation may use.
+Of this installation's pods, the mirror keeps the status and the resource requests, of other pods only the
+requests. It keeps only the quotas of namespaces that this installation may use.
 """
 
 import logging
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pools.kubernetes.api import CONNECTED, AccessDenied, Api, ApiError, Unreachable
-from pools.kubernetes.manifests import is_namespace_of
+from pools.kubernetes.manifests import INSTANCE_ANNOTATION, is_namespace_of
 from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.reports import read_report
 
@@ -99,7 +99,7 @@ class Mirror:
         key = _key(pod)
         with self._lock:
             self._noted[key] = time.monotonic()
-            self._objects["pods"].setdefault(key, pod)
+            self._objects["pods"].setdefault(key, self._trim("pods", pod) or pod)
             self._own_pods = None
 
     def _read(self, kind: str, patience: float) -> list[Mapping[str, Any]]:
@@ -250,25 +250,36 @@ class Mirror:
                 return None
             parts = _pick(item, ("spec", "status"))
             return {"metadata": _pick(metadata, ("name", "namespace")), **parts}
-        if self.is_own(item):
-            return {**item, "metadata": {**metadata, "managedFields": None}}
-        spec = item["spec"]
-        if not spec.get("nodeName") or status.get("phase") in ENDED:
+        is_own, spec = self.is_own(item), item["spec"]
+        if not is_own and (not spec.get("nodeName") or status.get("phase") in ENDED):
             return None
         containers = {
-            part: [_pick(each, ("resources", "restartPolicy")) for each in spec.get(part) or ()]
+            part: [_pick(each, ("name", "resources", "restartPolicy")) for each in spec.get(part) or ()]
             for part in ("containers", "initContainers")
         }
         return {
-            "metadata": _pick(metadata, ("name", "namespace", "uid")),
-            "spec": {"nodeName": spec["nodeName"], "overhead": spec.get("overhead"), **containers},
-            "status": {"phase": status.get("phase")},
+            "metadata": _own_metadata(metadata) if is_own else _pick(metadata, ("name", "namespace", "uid")),
+            "spec": {"nodeName": spec.get("nodeName"), "overhead": spec.get("overhead"), **containers},
+            "status": _own_status(status) if is_own else {"phase": status.get("phase")},
         }
 
 
 def _key(item: Mapping[str, Any]) -> Key:
     metadata = item["metadata"]
     return metadata.get("namespace") or "", metadata["name"]
+
+
+def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    annotations = _pick(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION,))
+    names = ("name", "namespace", "uid", "labels", "deletionTimestamp")
+    return {**_pick(metadata, names), "annotations": annotations}
+
+
+def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a pod's status from which reports are derived."""
+    containers = [_pick(each, ("name", "state")) for each in status.get("containerStatuses") or ()]
+    names = ("phase", "reason", "message", "podIP", "conditions")
+    return {**_pick(status, names), "containerStatuses": containers}
 
 
 def _pick(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Tests for the Kubernetes runtime with unusual clusters or orders."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from pools.kubernetes.mirror import Mirror
 from pools.runtimes.base import PodCause, PodState, RuntimeFailure, StartRefused
-from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, running
 from tests.fakes.kubernetes.store import Refusal
 
@@ -32,6 +33,16 @@ def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
     stage.cluster.refusals.clear()
     stage.cluster.store.remove("pods", stage.namespace, "p-1")
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.EXITED
+
+
+def test_mirror_does_not_keep_the_environment_of_pods(stage: FakeKubernetesStage) -> None:
+    """The environment is most of a pod's object, and a cluster may have thousands of pods."""
+    assert stage.access[POOL].cluster.mirror.pods() == []
+    stage.runtime.start(replace(stage.long("p-1"), env={"DATASET": "imagenet"}))
+    running(stage.runtime, "p-1")
+    (pod,) = stage.access[POOL].cluster.mirror.pods()
+    assert pod["metadata"]["name"] == "p-1"
+    assert "imagenet" not in json.dumps(pod)
 
 
 @pytest.mark.parametrize(("devices", "visible"), [((), ["void"]), ((0, 1), [])])
