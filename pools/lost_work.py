@@ -4,7 +4,7 @@ Pods and allocations belong to a higher layer, so this module reads them through
 database computes the sums, because there are many more pods than nodes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 
@@ -23,6 +23,8 @@ NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]:
     """Return the work on each node with allocations or reservations, by node ID."""
+    running: Iterable[tuple[int, ...]]
+    reserved: Iterable[int]
     if pool is None:
         running, reserved = RUNNING(now), RESERVED()
     else:

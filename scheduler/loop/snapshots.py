@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from scheduler.engine.model import Snapshot
-from scheduler.engine.plan import Evict, Place, Plan, Step
+from scheduler.engine.plan import Blocker, Evict, Place, Plan, Refusal, Step
 from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot, to_json
 from scheduler.models import Cycle
 from scheduler.simulator.scenario.export import snapshot_to_scenario
@@ -64,12 +65,21 @@ def plan_document(plan: Plan) -> Document:
             }
             for bundle in plan.bundles
         ],
-        "pending": {
-            refusal.workload: [refusal.position, *(str(blocker.reason) for blocker in refusal.blockers)]
-            for refusal in plan.refusals
-        },
+        "pending": _pending_document(plan.refusals),
         "shares": {f"{report.queue} on {report.pool}": list(report.share) for report in plan.queues},
     }
+
+
+def _pending_document(refusals: Iterable[Refusal]) -> Document:
+    """Return the queue position and reasons of each pending workload. Most workloads share their reasons."""
+    reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # by identity of the blockers
+    document: Document = {}
+    for refusal in refusals:
+        if id(refusal.blockers) not in reasons:
+            names = [str(blocker.reason) for blocker in refusal.blockers]
+            reasons[id(refusal.blockers)] = refusal.blockers, names
+        document[refusal.workload] = [refusal.position, *reasons[id(refusal.blockers)][1]]
+    return document
 
 
 def load_snapshot(cycle: Cycle) -> StoredCycle | None:

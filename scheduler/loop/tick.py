@@ -5,6 +5,7 @@ every tick, even without a decision, because they complete work that a crash int
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,7 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
+CLEAN_UP_SECONDS = 0.005  # a round of clean-up sweeps pods until this time has passed
 # maximum per tick, so that no tick takes long; the next tick decides about the other workloads
 MAX_BUNDLES = 100
 
@@ -220,10 +222,13 @@ class Loop:
         if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
             return
         self.swept_at = now
+        began = time.monotonic()
         for note in self._try_steps("sweep", sweep(now, self.context)):
             if note:
                 log.warning(note)
-            yield False
+            if time.monotonic() - began >= CLEAN_UP_SECONDS:
+                yield False
+                began = time.monotonic()
         for _ in self._try_steps("logs of deleted workloads", clear_logs(self.context)):
             yield False
         for _ in self._try_steps("workspaces of deleted workloads", queue_workspaces(now, self.context)):

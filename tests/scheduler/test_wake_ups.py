@@ -185,6 +185,7 @@ def test_submission_is_scheduled_during_a_long_cleanup(
         forget(pod_id)
 
     monkeypatch.setattr(stage.runtime, "forget", forget_slowly)
+    monkeypatch.setattr(tick, "CLEAN_UP_SECONDS", 0.0)  # forgetting a pod takes at least this long
     rounds.run_until_rest("wake")
     assert urgent.workload is not None
     assert stage.phase(urgent.workload) == Phase.RUNNING

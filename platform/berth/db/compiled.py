@@ -5,14 +5,17 @@ with a dozen columns, that takes longer than PostgreSQL needs to answer it. Post
 only once per connection.
 """
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from django.db import connection, connections
-from django.db.models import Expression, Field, ForeignObject, Lookup, Model, QuerySet
+from django.db.models import Expression, Field, ForeignObject, JSONField, Lookup, Model, QuerySet
+from django.db.models.expressions import Col
+from django.db.models.query import FlatValuesListIterable, ModelIterable, ValuesListIterable
 from psycopg.sql import Literal
+from pydantic_core import from_json
 
 from berth.db.prepared import fetch_all
 
@@ -47,44 +50,132 @@ class AnyOf(Lookup):
 
 def compiled_once(
     build: Callable[..., "QuerySet[M, R]"], *, planned_once: bool = True
-) -> Callable[..., "QuerySet[M, R]"]:
-    """Wrap `build`, which returns a query, so that its SQL is compiled only on the first call.
+) -> Callable[..., list[R]]:
+    """Return a function that runs the query returned by `build`. Its SQL is compiled only on the first call.
 
     Arguments are lists, which `build` passes to the `any` lookup, or values that other lookups compare with a
-    column. The query must not be filtered or ordered further.
+    column. The query returns model instances, tuples or single values.
 
     With `planned_once=False`, the database plans each call. A join that was planned while its tables were
     small would be slow once they have grown.
     """
 
     @cache
-    def compile_query(count: int) -> tuple["QuerySet[M, R]", Any, str, tuple[int, ...]]:
-        queryset = build(*(Parameter(position) for position in range(count)))
-        compiler = queryset.query.get_compiler(queryset.db)
-        sql, values = compiler.as_sql()
-        parts = ["%s" if isinstance(each, Parameter) else _literal(each) for each in values]
-        positions = tuple(each.position for each in values if isinstance(each, Parameter))
-        converters = compiler.get_converters([column for column, *_ in compiler.select[: compiler.col_count]])
-        compiler.get_converters = lambda columns: converters
-        return queryset, compiler, sql % tuple(parts), positions
+    def compile_query(count: int) -> _CompiledQuery:
+        return _compile(build(*(Parameter(position) for position in range(count))))
 
     fetch = fetch_all if planned_once else _fetch_unprepared
 
-    def query(*values: Any) -> "QuerySet[M, R]":
-        compiled, template, sql, positions = compile_query(len(values))
-        bound = [values[position] for position in positions]
-
-        def get_compiler(using: str, **_: Any) -> Any:
-            compiler = copy.copy(template)
-            compiler.connection = connections[using]  # each thread has its own
-            compiler.execute_sql = lambda *_, **__: [fetch(sql, bound)]
-            return compiler
-
-        queryset = compiled.all()
-        queryset.query.get_compiler = get_compiler  # type: ignore[method-assign, assignment]
-        return queryset
+    def query(*values: Any) -> list[R]:
+        compiled = compile_query(len(values))
+        rows = fetch(compiled.sql, [values[position] for position in compiled.positions])
+        return cast("list[R]", compiled.build(_convert_rows(rows, compiled)))
 
     return query
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledQuery:
+    """SQL of a query, and how to convert its rows.
+
+    Converters are listed with the column's position and expression, as Django calls them.
+    """
+
+    database: str
+    sql: str
+    positions: tuple[int, ...]  # argument of each SQL parameter
+    converters: Sequence[tuple[int, Any, Callable[[Any, Any, Any], Any]]]
+    build: Callable[[Iterable[Any]], list[Any]]
+
+
+def _compile(queryset: QuerySet[Any, Any]) -> _CompiledQuery:
+    compiler = queryset.query.get_compiler(queryset.db)
+    sql, values = compiler.as_sql()
+    parts = ["%s" if isinstance(each, Parameter) else _literal(each) for each in values]
+    columns = [column for column, *_ in compiler.select[: compiler.col_count]]
+    return _CompiledQuery(
+        queryset.db,
+        sql % tuple(parts),
+        tuple(each.position for each in values if isinstance(each, Parameter)),
+        [
+            (position, expression, _fastest(converter, expression))
+            for position, (converters, expression) in compiler.get_converters(columns).items()
+            for converter in converters
+        ],
+        _row_builder(queryset, compiler),
+    )
+
+
+def _fastest(converter: Any, expression: Expression) -> Callable[[Any, Any, Any], Any]:
+    """Return a faster converter for JSON, or the converter itself."""
+    field = getattr(converter, "__self__", None)
+    is_json = isinstance(field, JSONField) and field.decoder is None and isinstance(expression, Col)
+    return _parse_json if is_json else converter
+
+
+def _parse_json(value: str | None, expression: Expression, connection: Any) -> Any:
+    return None if value is None else from_json(value)
+
+
+def _convert_rows(rows: Iterable[Sequence[Any]], compiled: _CompiledQuery) -> Iterable[Sequence[Any]]:
+    if not compiled.converters:
+        return rows
+    database, converted = connections[compiled.database], [list(row) for row in rows]
+    for position, expression, converter in compiled.converters:
+        for row in converted:
+            row[position] = converter(row[position], expression, database)
+    return converted
+
+
+def _row_builder(queryset: QuerySet[Any, Any], compiler: Any) -> Callable[[Iterable[Any]], list[Any]]:
+    """Return a function that builds the query's results as Django does, from converted rows."""
+    kind: Any = queryset._iterable_class
+    if kind is ValuesListIterable:
+        return lambda rows: [tuple(row) for row in rows]
+    if kind is FlatValuesListIterable:
+        return lambda rows: [row[0] for row in rows]
+    assert kind is ModelIterable, f"{kind.__name__} is not supported"
+    build_instance = _instance_builder(compiler.klass_info, compiler.select, queryset.db)
+    annotations = [*compiler.annotation_col_map.items()]
+
+    def build(rows: Iterable[Any]) -> list[Any]:
+        instances = []
+        for row in rows:
+            instance = build_instance(row)
+            for name, position in annotations:
+                setattr(instance, name, row[position])
+            instances.append(instance)
+        return instances
+
+    return build
+
+
+def _instance_builder(info: Any, select: Sequence[Any], database: str) -> Callable[[Any], Any]:
+    """Return a function that builds a row's instance with those of `select_related`.
+
+    It returns None for a related object that does not exist.
+    """
+    model, fields = info["model"], info["select_fields"]
+    start, end = fields[0], fields[-1] + 1
+    names = [column.target.attname for column, *_ in select[start:end]]
+    key = start + names.index(model._meta.pk.attname)
+    related = [
+        (_instance_builder(each, select, database), each["local_setter"], each["remote_setter"])
+        for each in info.get("related_klass_infos", ())
+    ]
+
+    def build(row: Sequence[Any]) -> Any:
+        if row[key] is None:
+            return None
+        instance = model.from_db(database, names, row[start:end])
+        for build_related, set_related, set_reverse in related:
+            other = build_related(row)
+            set_related(instance, other)
+            if other is not None:
+                set_reverse(other, instance)
+        return instance
+
+    return build
 
 
 def _fetch_unprepared(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:

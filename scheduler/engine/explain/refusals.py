@@ -4,19 +4,21 @@ A long queue has few distinct requests and reasons, so the reasons of each pendi
 once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, lru_cache
+from heapq import heapify, heappop, heapreplace, merge
 from itertools import chain, islice
-from typing import overload
+from typing import TypeAlias, overload
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import find_pending_groups, first_pending
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
-from scheduler.engine.board.order import QueueOrder
+from scheduler.engine.board.order import project_sort_key
 from scheduler.engine.board.run_ends import known_ends
 from scheduler.engine.explain.pending import MISSING_CAPACITY, PendingReasons
 from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable
@@ -24,6 +26,9 @@ from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
 Reasons = Mapping[Reason, Numbers]
+Entry: TypeAlias = "tuple[ReportedGroup, Gang]"
+# The sort key and submission of the queue's next entry, then the queue's creation and name. Names differ.
+HeapEntry: TypeAlias = "tuple[QueueKey, int, int, str, QueueAccount, Entry, Iterator[Entry]]"
 
 
 class ReportedGroup(PendingGroup):
@@ -32,12 +37,13 @@ class ReportedGroup(PendingGroup):
     Later changes to the board do not affect the group.
     """
 
-    __slots__ = ("queue_keys",)
+    __slots__ = ("count", "queue_keys")
 
     def __init__(
-        self, group: PendingGroup, requested: tuple[int, int, int], reasons: dict[Reason, Numbers]
+        self, group: PendingGroup, requested: tuple[int, int, int], reasons: dict[Reason, Numbers], count: int
     ) -> None:
         super().__init__(group.kind, group.account, group.choice)
+        self.count = count  # number of gangs that are still pending
         self.gangs, self.reasons, group.shared = group.gangs, reasons, True
         self.queue_keys: dict[QueueAccount, QueueKey] = {
             account: account.sort_key_for(group.account, requested) for account in group.account.path
@@ -57,54 +63,95 @@ class PoolRefusals:
     def expand(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, followed by those of gangs that are not queued."""
         position, formatter = 0, BlockerFormatter()
-        blockers = {group: formatter.blockers(group.reasons) for group in self.groups}
-        keys = {group: _format_queue_keys(group) for group in self.groups}
-        for group, gang in _FinalOrder(self.groups, self.served):
-            own_reasons = self.own_reasons.get(gang.name)
-            if own_reasons or group.reasons:
-                gang_blockers = (
-                    formatter.blockers({**group.reasons, **own_reasons}) if own_reasons else blockers[group]
-                )
-                position += is_schedulable(gang_blockers)
-                yield self._refusal(gang, gang_blockers, position, keys[group])
+        own_reasons = self.own_reasons
+        shared = {
+            group: (formatter.blockers(group.reasons), _format_queue_keys(group)) for group in self.groups
+        }
+        for group, gang in _in_queue_order(self.groups, self.served):
+            blockers, key = shared[group]
+            if gang.name in own_reasons:
+                blockers = formatter.blockers({**group.reasons, **own_reasons[gang.name]})
+            if blockers:
+                is_queued = is_schedulable(blockers)
+                position += is_queued
+                yield self._refusal(gang, blockers, position if is_queued else None, key)
         for gang in self.ungrouped:
-            gang_blockers = formatter.blockers(self.own_reasons[gang.name])
-            position += is_schedulable(gang_blockers)
-            yield self._refusal(gang, gang_blockers, position, ())
+            blockers = formatter.blockers(own_reasons[gang.name])
+            is_queued = is_schedulable(blockers)
+            position += is_queued
+            yield self._refusal(gang, blockers, position if is_queued else None, ())
 
     def names(self) -> Iterator[str]:
         """Yield the names of the workloads that `expand` yields, much faster but in no particular order."""
         for group in self.groups:
             for gang in group.gangs:
-                if gang.name not in self.served and (group.reasons or self.own_reasons.get(gang.name)):
+                if gang.name not in self.served and (group.reasons or gang.name in self.own_reasons):
                     yield gang.name
         for gang in self.ungrouped:
             yield gang.name
 
+    def __len__(self) -> int:
+        """Return the number of workloads that `expand` yields, without visiting each of them."""
+        explained = sum(group.count for group in self.groups if group.reasons)
+        others = (gang for group in self.groups if not group.reasons for gang in group.gangs)
+        own = sum(gang.name in self.own_reasons and gang.name not in self.served for gang in others)
+        return explained + own + len(self.ungrouped)
+
     def _refusal(
-        self, gang: Gang, gang_blockers: tuple[Blocker, ...], last: int, key: tuple[str, ...]
+        self, gang: Gang, blockers: tuple[Blocker, ...], position: int | None, key: tuple[str, ...]
     ) -> Refusal:
-        position = last if is_schedulable(gang_blockers) else None
         workload = gang.workload
         key += (f"priority {workload.priority}", f"submitted {_utc(workload.submitted)}", gang.name)
         start = self.expected_starts.get(gang.name)
-        return Refusal(gang.name, gang_blockers, position, key, start, self.pool)
+        return Refusal(gang.name, blockers, position, key, start, self.pool)
 
 
-class _FinalOrder(QueueOrder[ReportedGroup]):
-    """Queue order of a board that no longer changes."""
+def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
+    """Yield the pending gangs in queue order on a board that no longer changes.
 
-    def __init__(self, groups: Sequence[ReportedGroup], served: AbstractSet[str]) -> None:
-        self._served = served
-        self._left = {group: iter(group.gangs) for group in groups}
-        super().__init__(groups)
+    The order is that of `PendingOrder`, but it is found faster, because all sort keys are known.
+    """
+    by_project: dict[QueueAccount, list[ReportedGroup]] = {}
+    for group in groups:
+        by_project.setdefault(group.account, []).append(group)
+    members: dict[QueueAccount | None, list[tuple[QueueAccount, Iterator[Entry]]]] = {}
+    for account, own in by_project.items():
+        members.setdefault(account.parent, []).append((account, _project_order(own, served)))
+    while set(members) - {None}:
+        deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
+        members.setdefault(deepest.parent, []).append((deepest, _merge_queues(members.pop(deepest))))
+    return _merge_queues(members.get(None, []))
 
-    def next_gang(self, group: ReportedGroup) -> Gang | None:
-        return next((gang for gang in self._left[group] if gang.name not in self._served), None)
 
-    def sort_key(self, account: QueueAccount, group: ReportedGroup, gang: Gang) -> QueueKey:
-        del gang
-        return group.queue_keys[account]
+def _project_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
+    """Yield one project's pending gangs in order."""
+    return ((group, gang) for _, gang, group in merge(*(_pending_gangs(group, served) for group in groups)))
+
+
+def _pending_gangs(
+    group: ReportedGroup, served: AbstractSet[str]
+) -> Iterator[tuple[tuple[int, int, str], Gang, ReportedGroup]]:
+    return ((project_sort_key(gang), gang, group) for gang in group.gangs if gang.name not in served)
+
+
+def _merge_queues(queues: Iterable[tuple[QueueAccount, Iterator[Entry]]]) -> Iterator[Entry]:
+    """Yield the entries of queues with the same parent. Only the next entry of each queue is compared."""
+    heap = [_heap_entry(account, entry, rest) for account, rest in queues if (entry := next(rest, None))]
+    heapify(heap)
+    while heap:
+        *_, account, entry, rest = heap[0]
+        yield entry
+        following = next(rest, None)
+        if following is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, _heap_entry(account, following, rest))
+
+
+def _heap_entry(account: QueueAccount, entry: Entry, rest: Iterator[Entry]) -> HeapEntry:
+    group, gang = entry
+    key, submitted = group.queue_keys[account], gang.workload.submitted
+    return key, submitted, account.created, account.name, account, entry, rest
 
 
 def collect_refusals(board: Board) -> PoolRefusals:
@@ -114,7 +161,15 @@ def collect_refusals(board: Board) -> PoolRefusals:
             gang = _first_gang(board, group)
             board.add_reason(gang, *explain_shortage(board, gang))
     pending = PendingReasons(board)
-    groups = [_reported_group(board, group, pending) for group in board.pending_groups.values()]
+    started = Counter(
+        started_gang.group.kind
+        for name in board.served
+        if (started_gang := board.gangs.get(name)) is not None and started_gang.group is not None
+    )
+    groups = [
+        _reported_group(board, group, pending, len(group.gangs) - started[group.kind])
+        for group in board.pending_groups.values()
+    ]
     expected_starts = _expected_starts(board)
     ungrouped = [
         board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None
@@ -155,14 +210,15 @@ def _first_gang(board: Board, group: PendingGroup) -> Gang:
     return gang
 
 
-def _reported_group(board: Board, group: PendingGroup, pending: PendingReasons) -> ReportedGroup | None:
+def _reported_group(
+    board: Board, group: PendingGroup, pending: PendingReasons, count: int
+) -> ReportedGroup | None:
     """Return the group with its reasons, or None if none of its gangs is pending."""
-    for gang in group.gangs:
-        if gang.name not in board.served:
-            break
-    else:
+    if not count:
         return None
-    return ReportedGroup(group, gang.requested, pending.reasons_for(group, gang) if group.reasons else {})
+    gang = next(gang for gang in group.gangs if gang.name not in board.served)
+    reasons = pending.reasons_for(group, gang) if group.reasons else {}
+    return ReportedGroup(group, gang.requested, reasons, count)
 
 
 def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:
@@ -173,6 +229,7 @@ def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=4096)  # workloads of a burst were submitted in the same seconds
 def _utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
@@ -218,6 +275,8 @@ class Refusals(Sequence[Refusal]):
 
     def __len__(self) -> int:
         """Return the number of refused workloads, without expanding the refusals."""
+        if len(self._pools) == 1:
+            return len(self._pools[0])
         return len({name for pool in self._pools for name in pool.names()})
 
     def __eq__(self, other: object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from berth.core.words import format_amount, format_count
 from berth.db.bulk_rows import insert_rows
+from berth.db.new_rows import new_row
 from pools.engine.pod_limits import resolve_limits
 from pools.models import Node
 from projects.models import Event, Phase, Pod, PodState, Workload
@@ -152,20 +153,22 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
         request, node = order.spec.roles[step.role].request, order.nodes[step.node]
         if step.role not in limits:
             limits[step.role] = _role_limits(order, step.role, node)
-        pod = Pod(
-            workload=order.workload,
+        pod = new_row(
+            Pod,
+            workload_id=order.workload.pk,
             role=step.role,
             index=step.index,
             run=order.workload.run,
             rank=rank,
-            node=node,
+            node_id=node.pk,
             since=order.now,
             created_at=order.now,
             limits=limits[step.role],
         )
-        allocation = Allocation(
-            pod=pod,
-            node=node,
+        allocation = new_row(
+            Allocation,
+            pod_id=pod.pk,
+            node_id=node.pk,
             cycle_id=order.cycle,
             devices=list(step.devices),
             gpu_milli=step.milli if step.devices else 0,

@@ -140,7 +140,7 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
         if conflict:
             return conflict
     claims: dict[tuple[int, int], int] = defaultdict(int)
-    requested: dict[int, NodeResources] = {}
+    requested: dict[str, NodeResources] = {}
     for step in bundle.steps:
         conflict = (
             _evict_conflict(step, view, locked) if isinstance(step, Evict) else _place_conflict(step, locked)
@@ -149,8 +149,8 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
             return conflict
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node]
-            requested[node.pk] = add_resources(
-                requested.get(node.pk, NO_RESOURCES), _requested_resources(step, view)
+            requested[step.node] = add_resources(
+                requested.get(step.node, NO_RESOURCES), _requested_resources(step, view)
             )
             for device in step.devices:
                 claims[node.pk, device] += step.milli
@@ -217,15 +217,14 @@ def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
     return request.cpu, request.memory_mib, 1
 
 
-def _resource_conflict(requested: Mapping[int, NodeResources], locked: LockedRows) -> str:
+def _resource_conflict(requested: Mapping[str, NodeResources], locked: LockedRows) -> str:
     """Return why a node lacks capacity, or an empty string.
 
     The database would also reject the bundle, but then the whole batch would have to be repeated.
     """
-    nodes = {node.pk: node for node in locked.nodes.values()}
-    for pk, more in requested.items():
-        node = nodes[pk]
-        cpu, memory, pods = add_resources(locked.allocated.get(pk, NO_RESOURCES), more)
+    for name, more in requested.items():
+        node = locked.nodes[name]
+        cpu, memory, pods = add_resources(locked.allocated.get(node.pk, NO_RESOURCES), more)
         if cpu * MILLI > node.cpu_milli * node.pool.cpu_load_limit:
             return f"node {node.name} would allocate {cpu} of its {node.cpu_milli} milli-CPU"
         if memory > node.memory_mib:

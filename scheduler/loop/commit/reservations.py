@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from berth.db.bulk_rows import share_related
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
@@ -17,6 +18,7 @@ from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.bounds import QueueBounds, total_request
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.queries import PROJECTS
 from scheduler.models import Reservation
 
 log = logging.getLogger(__name__)
@@ -34,21 +36,21 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     reserved = list(RESERVATIONS())
     if not reserved:
         return 0
-    dropped = {
+    owners = {row.workload_id: row.workload for row in reserved}
+    share_related([*owners.values()], "project", PROJECTS)
+    dropped = _limit_conflicts(reserved, owners.values(), context.specs)
+    dropped |= {
         row.workload_id: RESERVATION_EXPIRED
         for row in reserved
         if row.expires_at is not None and row.expires_at <= now
     }
     dropped |= {row.workload_id: NODE_UNAVAILABLE for row in reserved if row.node.state in CLOSED_NODE_STATES}
     dropped |= {row.workload_id: "" for row in reserved if row.workload.phase in ENDED_PHASES}
+    if not dropped:
+        return 0
     with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-        workloads = {
-            row.pk: row for row in rows.filter(pk__in={row.workload_id for row in reserved}).order_by("pk")
-        }
-        for pk, why in _limit_conflicts(reserved, workloads.values(), context.specs).items():
-            dropped.setdefault(pk, why)
-        stale = [(workloads[pk], dropped[pk]) for pk in sorted(dropped) if pk in workloads]
+        stale = [(row, dropped[row.pk]) for row in rows.filter(pk__in=dropped).order_by("pk")]
         rejected = write_in_halves(stale, lambda part: _cancel_reservations(part, now))
         crash_point("reservations.before_end")
     crash_point("reservations.done")

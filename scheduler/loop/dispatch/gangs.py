@@ -157,7 +157,8 @@ def _stop_gangs(gangs: Iterable[Gang], now: datetime) -> None:
 def gang_facts(gang: Gang) -> GangFacts:
     workload, pods, parsed = gang.workload, gang.pods, gang.spec
     latest: dict[tuple[str, int], Pod] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.created_at, pod.state in LIVE_STATES, str(pod.pk))):
+    in_order = pods if len(pods) == 1 else sorted(pods, key=_age_key)
+    for pod in in_order:
         latest[pod.role, pod.index] = pod
     return GangFacts(
         phase=workload.phase,
@@ -183,6 +184,10 @@ def gang_facts(gang: Gang) -> GangFacts:
         is_stale=workload.stale_since is not None,
         idle_roles=idle_roles(parsed),
     )
+
+
+def _age_key(pod: Pod) -> tuple[datetime, bool, str]:
+    return pod.created_at, pod.state in LIVE_STATES, str(pod.pk)
 
 
 def idle_roles(parsed: ParsedSpec) -> frozenset[str]:

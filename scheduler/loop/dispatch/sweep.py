@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction
 from pools.runtimes.base import PodState as Reported
 from pools.runtimes.base import Runtime, RuntimeFailure
@@ -22,12 +23,16 @@ log = logging.getLogger(__name__)
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 # Skip rows that ended more recently, because they may be newer than the runtime's report.
 MIN_ENDED_AGE = timedelta(seconds=60)
+BATCH_SIZE = 1000  # number of pods whose rows are read at once
+ROWS = compiled_once(
+    lambda keys: Pod.objects.filter(pk__any=keys).values_list("pk", "node__pool_id", "state", "ended_at")
+)
 
 
 def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
-    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" for each other pod.
+    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" after other steps.
 
-    The caller may pause between two pods, because an ended row never becomes live again.
+    The caller may pause between two steps, because an ended row never becomes live again.
     """
     assert_no_transaction()
     swept: set[int] = set()
@@ -48,14 +53,11 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
     If a pool's cluster has failed, its remaining pods wait for the next sweep.
     """
     pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
-    rows = {
-        str(pk): (pool_id, state, ended)
-        for pk, pool_id, state, ended in Pod.objects.filter(pk__in=pod_ids).values_list(
-            "pk", "node__pool_id", "state", "ended_at"
-        )
-    }
     failed: set[int] = set()
-    for pod_id in pod_ids:
+    for number, pod_id in enumerate(pod_ids):
+        if number % BATCH_SIZE == 0:
+            rows = {str(row[0]): row[1:] for row in ROWS(pod_ids[number : number + BATCH_SIZE])}
+            yield ""
         row = rows.get(pod_id)
         if row is not None and (row[0] in failed or not _ended_long_ago(row[1], row[2], now)):
             continue

@@ -7,8 +7,9 @@ from django.db import connection
 
 from berth.db import crash_points, lease
 from berth.db.lease import LeadershipLost
-from projects.models import Phase, Pod
-from scheduler.models import Eviction
+from pools.models import Node
+from projects.models import Event, Phase, Pod
+from scheduler.models import Eviction, Reservation
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 
@@ -17,8 +18,6 @@ POINTS = (
     "reports.written",
     "reports.before_end",
     "reports.done",
-    "reservations.before_end",
-    "reservations.done",
     "cycle.observed",
     "cycle.decided",
     "commit.locked",
@@ -70,6 +69,24 @@ def test_scheduler_recovers_from_a_crash_at_any_point(stage: Stage, name: str) -
     assert stage.runtime.running() == ()
     ends = Pod.objects.values_list("workload__name", "run", "state")
     assert sorted(set(ends)) == [("high", 1, "succeeded"), ("low", 1, "stopped"), ("low", 2, "succeeded")]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["reservations.before_end", "reservations.done"])
+def test_reservation_without_its_node_is_dropped_once_despite_crashes(stage: Stage, name: str) -> None:
+    low = stage.submit("low", roles=WHOLE, priority=10)
+    stage.tick(2)
+    stage.runtime.stubborn |= {str(pod.pk) for pod in stage.pods(low)}
+    high = stage.submit("high", roles=WHOLE, priority=90)
+    stage.tick()
+    assert stage.phase(high) == Phase.RESERVED
+    Node.objects.filter(reservations__workload=high).update(state="cordoned")
+    life = CrashingScheduler(stage, name)
+    life.until(high, Phase.PENDING)
+    assert life.deaths
+    dropped = Event.objects.filter(workload_id=high.pk, data__reason="ReservationDropped")
+    assert dropped.count() == 1
+    assert not Reservation.objects.exists()
 
 
 def expire_lease() -> None:
