@@ -21,7 +21,7 @@ VIEWPORTS_AND_THEMES = {
     "wide": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
     "narrow": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
 }
-QUALITY = 0.6  # WebP quality; all pages together take about 5 MB
+QUALITY = 0.5  # WebP quality; all pages together take about 5 MB
 # Images are converted in Chromium, so that the tests need no image library.
 TO_WEBP = """async ([png, quality]) => {
   const image = new Image();
@@ -185,7 +185,7 @@ def _scale_in(page: object) -> None:
 def _search_log(page: object) -> None:
     page.get_by_label("Search the log").fill("checkpoint")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".log-hits")
+    page.wait_for_selector("#log .hit")
 
 
 def _revert_change(page: object) -> None:
