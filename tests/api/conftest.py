@@ -29,12 +29,12 @@ class Caller:
     def __call__(
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, **query: Any
     ) -> Any:
-        sent = {"HTTP_AUTHORIZATION": f"Bearer {self.secret}"} if self.secret else {}
-        sent |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in (headers or {}).items()}
+        sent = {"Authorization": f"Bearer {self.secret}"} if self.secret else {}
+        sent |= headers or {}
         address = path if path.startswith("/") else V1 + path
         client = shared_client()
         if body is None:
-            return client.generic(method, address, query_params=query or None, **sent)
+            return client.generic(method, address, query_params=query or None, headers=sent)
         kind = "application/json"
         if isinstance(body, tuple):
             kind, body = body
@@ -44,7 +44,7 @@ class Caller:
             body if isinstance(body, bytes | str) else _json(body),
             kind,
             query_params=query or None,
-            **sent,
+            headers=sent,
         )
 
     def get(self, path: str, **query: Any) -> Any:

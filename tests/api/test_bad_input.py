@@ -23,7 +23,7 @@ DOCUMENTS: dict[str, tuple[Any, int, str]] = {
     "unknown key": (training(gpus=2), 422, "gpus"),
     "unknown nested key": (training(roles=[{"name": "w", "gpuz": 1}]), 422, "roles[0].gpuz"),
     "text instead of a number": (training(roles=[{"name": "w", "gpu": "two"}]), 422, "roles[0].gpu"),
-    "number instead of text": (training(name=5), 422, "name"),
+    "number instead of text": ({**training(), "name": 5}, 422, "name"),
     "boolean instead of a number": (training(priority=True), 422, "priority"),
     "missing pool": (training(pools=["moon"]), 422, "pools[0]"),
     "missing project": (training(project="moon"), 422, "project"),

@@ -124,7 +124,7 @@ def _endpoints() -> set[tuple[str, str]]:
 
 
 def _addresses(resolver: URLResolver, before: str) -> list[tuple[str, Any]]:
-    addresses = []
+    addresses: list[tuple[str, Any]] = []
     for entry in resolver.url_patterns:
         path = before + str(entry.pattern)
         addresses += [(path, entry.callback)] if isinstance(entry, URLPattern) else _addresses(entry, path)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 from pytest_django import DjangoDbBlocker
 
 from tests.browser.data.scene import Scene
 from tests.browser.data.snapshot import Snapshot
-from tests.browser.driver.chromium import PROGRAM, Faults, Page, chromium, reader
+from tests.browser.driver.chromium import PROGRAM, Faults, chromium, reader
 from tests.browser.driver.site import serving
 from tests.browser.driver.warm import WarmContexts
 

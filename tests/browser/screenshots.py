@@ -10,6 +10,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import Browser, Page
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "platform"))
@@ -17,7 +23,7 @@ sys.path.insert(0, str(ROOT / "platform"))
 from berth.db.embedded import EmbeddedCluster  # noqa: E402
 from berth.db.embedded import run_server as database  # noqa: E402
 
-VIEWPORTS_AND_THEMES = {
+VIEWPORTS_AND_THEMES: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
     "narrow": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
 }
@@ -66,6 +72,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
     from tests.browser.data.scene import busy, people_only
     from tests.browser.driver.chromium import chromium
     from tests.browser.driver.site import serving
+    from tests.present import present
 
     # Playwright runs an event loop on this thread. Rows are created only between calls to Playwright.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -78,8 +85,8 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
         call_command("flush", verbosity=0, interactive=False)
         scene = busy()
         names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
-        names |= {"cycle": create_cycle(), "eviction": scene.eviction.pk, "service": create_service(scene).pk}
-        names["array"] = scene.array.pk
+        names |= {"cycle": create_cycle(), "service": create_service(scene).pk}
+        names |= {"eviction": present(scene.eviction).pk, "array": present(scene.array).pk}
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)
@@ -98,7 +105,9 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
         )
 
 
-def shoot(browser: object, address: str, user: object, folder: Path, name: str, path: str, only: str) -> None:
+def shoot(
+    browser: Browser, address: str, user: "User | None", folder: Path, name: str, path: str, only: str
+) -> None:
     from tests.browser.driver.chromium import reader
 
     for look, options in VIEWPORTS_AND_THEMES.items():
@@ -116,7 +125,7 @@ def shoot(browser: object, address: str, user: object, folder: Path, name: str, 
             print(f"{name}-{look}: {fault}")
 
 
-def _webp(browser: object, png: bytes) -> bytes:
+def _webp(browser: Browser, png: bytes) -> bytes:
     page = browser.new_page()
     try:
         encoded = page.evaluate(TO_WEBP, [base64.b64encode(png).decode(), QUALITY])
@@ -152,14 +161,14 @@ def create_cycle() -> int:
     return make.cycle(bundles=1, applied=1, evictions=1, plan={"bundles": [bundle]}).pk
 
 
-def _edit_quota(page: object) -> None:
+def _edit_quota(page: Page) -> None:
     page.get_by_role("link", name="Edit the quota for vision").click()
     page.locator("#quota_gpu").fill("40")
     page.get_by_role("button", name="Save").click()
     page.wait_for_selector(".error")
 
 
-def _preview_grid(page: object) -> None:
+def _preview_grid(page: Page) -> None:
     for name, keys in (("vision", "12"), ("speech", "14")):
         page.locator(f"#quota-grid tr[data-name={name}] td").nth(4).click()
         page.keyboard.type(keys)
@@ -170,30 +179,30 @@ def _preview_grid(page: object) -> None:
     page.wait_for_selector("#impact-title")
 
 
-def _explain_share(page: object) -> None:
+def _explain_share(page: Page) -> None:
     page.get_by_role("link", name="explain the fair share of vision").click()
     page.wait_for_selector("dialog .steps")
 
 
-def _scale_in(page: object) -> None:
+def _scale_in(page: Page) -> None:
     page.get_by_role("link", name="Scale in").click()
     page.locator("#scale_num_replicas").fill("3")
     page.get_by_role("button", name="Preview").click()
     page.wait_for_selector("dialog .named")
 
 
-def _search_log(page: object) -> None:
+def _search_log(page: Page) -> None:
     page.get_by_label("Search the log").fill("checkpoint")
     page.keyboard.press("Enter")
     page.wait_for_selector("#log .hit")
 
 
-def _revert_change(page: object) -> None:
+def _revert_change(page: Page) -> None:
     page.get_by_role("link", name="Revert change").first.click()
     page.wait_for_selector("dialog form")
 
 
-def _predict(page: object) -> None:
+def _predict(page: Page) -> None:
     page.locator("#document").fill(
         "# the night's run\nname: night-run\nproject: vision\npools: [train]\nkind: elastic\n"
         "command: torchrun train.py\nenv:\n  EPOCHS: '3'\nroles:\n  - name: worker\n    min: 8"
@@ -204,12 +213,12 @@ def _predict(page: object) -> None:
     page.wait_for_selector("#prediction-title")
 
 
-def _new_template(page: object) -> None:
+def _new_template(page: Page) -> None:
     page.get_by_role("link", name="New template").click()
     page.wait_for_selector("dialog form")
 
 
-def _wrong_password(page: object) -> None:
+def _wrong_password(page: Page) -> None:
     page.get_by_role("link", name="Change password").click()
     page.get_by_label("Current password").fill("not the right one")
     for label in ("New password", "Confirm new password"):
@@ -218,7 +227,7 @@ def _wrong_password(page: object) -> None:
     page.wait_for_selector("dialog .error")
 
 
-def _invalid_document(page: object) -> None:
+def _invalid_document(page: Page) -> None:
     page.locator("#document").fill(
         "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
     )
@@ -226,7 +235,7 @@ def _invalid_document(page: object) -> None:
     page.wait_for_selector(".problems")
 
 
-STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
+STEPS: Mapping[str, tuple[Callable[[Page], None], ...]] = {
     "quota-edit": (_edit_quota,),
     "quota-share": (_explain_share,),
     "quota-grid-preview": (_preview_grid,),

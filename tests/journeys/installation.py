@@ -22,7 +22,7 @@ PATIENCE = 180.0  # seconds; a machine under load starts slowly
 T = TypeVar("T")
 
 
-def until(probe: Callable[[], T], seconds: float = PATIENCE, details: Callable[[], object] = str) -> T:
+def until(probe: Callable[[], T | None], seconds: float = PATIENCE, details: Callable[[], object] = str) -> T:
     """Return the first truthy result of `probe`; fail with `details()` after `seconds`.
 
     The pauses grow with the time that has passed, because a probe every 20 ms would keep a core

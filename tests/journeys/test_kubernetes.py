@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from berth.client import Client
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
+from tests.present import present
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -91,19 +93,23 @@ def test_gang_on_kubernetes_is_reclaimed_and_resumes(
     admin, dave, grace = (sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace"))
     vision, ads = dave.client(), grace.client()
 
-    def phase(client: Any, name: str) -> str:
+    def phase(client: Client, name: str) -> str:
         return str(client.workloads.find(name).phase)
+
+    def until_running(client: Client, name: str) -> None:
+        until(lambda: phase(client, name) == "running")
 
     cluster.add_foreign_pod("theirs", "gpu-1", gpus=2)
     create_pool(admin, kubeconfig)
     assert "secret-token" not in admin.berth("pool", "describe", "prod", "-o", "json")
     node = until(lambda: next((n for n in admin.client().nodes.list(pool="prod") if n.foreign), None))
-    assert (node.foreign.gpus, node.foreign.pods, node.capacity.gpu) == (2, 1, 0)
+    foreign = present(node.foreign)
+    assert (foreign.gpus, foreign.pods, node.capacity.gpu) == (2, 1, 0)
 
     # vision has a quota of 2 of the 4 GPUs that are left, and borrows the others.
     for name in ("older", "younger"):
         submit(dave, name, "vision")
-        until(lambda name=name: phase(vision, name) == "running")
+        until_running(vision, name)
     first, second = find_pods(cluster, "older")
     namespace, spec = first["metadata"]["namespace"], first["spec"]
     assert namespace.startswith("berth-")
@@ -119,7 +125,7 @@ def test_gang_on_kubernetes_is_reclaimed_and_resumes(
 
     # ads requests the two GPUs of its quota, so the borrower's newest gang is reclaimed.
     submit(grace, "ranking", "ads")
-    until(lambda: phase(ads, "ranking") == "running")
+    until_running(ads, "ranking")
     assert (phase(vision, "older"), phase(vision, "younger")) == ("running", "pending")
     assert vision.workloads.find("younger").preemptions == 1
     assert find_pods(cluster, "younger") == []
@@ -129,7 +135,7 @@ def test_gang_on_kubernetes_is_reclaimed_and_resumes(
         cluster.end_pod(pod["metadata"]["name"], 0)
     until(lambda: phase(ads, "ranking") == "completed")
     assert ads.workloads.log(ads.workloads.find("ranking").id).data == b"epoch 1\n"
-    until(lambda: phase(vision, "younger") == "running")
+    until_running(vision, "younger")
 
     # The node evicts a pod of a gang. The pod is replaced, and the gang does not fail.
     evicted = find_pods(cluster, "older")[1]["metadata"]["name"]

@@ -20,6 +20,10 @@ def phase(client: Client, name: str) -> str:
     return client.workloads.find(name).phase
 
 
+def until_running(client: Client, name: str) -> None:
+    until(lambda: phase(client, name) == "running")
+
+
 @pytest.mark.shows("RAI-16", "RAI-22", "RAI-36", "RAI-46", "RAI-67")
 def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installation, tmp_path: Path) -> None:
     dave, grace = (sign_in(shared_berth, name, tmp_path / name) for name in ("dave", "grace"))
@@ -28,13 +32,13 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
     # vision has a quota of 2 GPUs and borrows 6. Two gangs of four fill the pool, which scales up for them.
     for name in ("older", "younger"):
         dave.berth("submit", "-f", str(DOCUMENTS / f"{name}.yaml"))
-        until(lambda name=name: phase(vision, name) == "running")
+        until_running(vision, name)
     until(lambda: last_step(vision, "younger", "step") > SAVED_STEP)
 
     # ads requests the four GPUs of its quota. The borrower's newest gang is reclaimed as a whole.
     endless = (DOCUMENTS / "ranking.yaml").read_text().replace('"600"', '"1000000"')
     grace.berth("submit", "-f", "-", stdin=endless)
-    until(lambda: phase(ads, "ranking") == "running")
+    until_running(ads, "ranking")
     assert phase(vision, "older") == "running"
     until(lambda: phase(vision, "younger") == "pending")
     assert vision.workloads.find("younger").preemptions == 1
@@ -43,7 +47,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
 
     # The workload in ads ends. The borrower's gang resumes from its checkpoint, not from the start.
     grace.berth("cancel", "ranking")
-    until(lambda: phase(vision, "younger") == "running")
+    until_running(vision, "younger")
     until(
         lambda: last_step(vision, "younger", "begins") >= SAVED_STEP,
         details=lambda: read_log_text(vision, "younger"),

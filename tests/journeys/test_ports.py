@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from tests.journeys.command import Terminal
 from tests.journeys.installation import ROOT, Installation, until
@@ -34,10 +35,10 @@ class Browser:
 
     def exchange(self, text: str, path: str = "/socket") -> str:
         connection = socket.create_connection(("127.0.0.1", urlsplit(self.here).port or 80))
-        origin = f"http://{self.host}"
+        origin = Origin(f"http://{self.host}")
         headers = {"Cookie": self.cookie}
         url = f"ws://{self.host}{path}"
-        with connect(url, sock=connection, additional_headers=headers, origin=origin, proxy=None) as opened:  # type: ignore[arg-type]
+        with connect(url, sock=connection, additional_headers=headers, origin=origin, proxy=None) as opened:
             opened.send(text)
             return str(opened.recv(20))
 

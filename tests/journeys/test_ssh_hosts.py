@@ -82,8 +82,10 @@ class Story:
 @pytest.fixture
 def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
     with ssh_installation(installing, tmp_path, ["box-1", "box-2"]) as running:
-        users = [sign_in(running.berth, name, tmp_path / name) for name in ("admin", "dave", "grace")]
-        yield Story(*users, running)
+        admin, dave, grace = (
+            sign_in(running.berth, name, tmp_path / name) for name in ("admin", "dave", "grace")
+        )
+        yield Story(admin, dave, grace, running)
 
 
 def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:

@@ -104,8 +104,12 @@ def test_no_process_connects_as_a_database_superuser(berth: Installation) -> Non
         " WHERE datname = current_database() AND usesysid IS NOT NULL GROUP BY 1"
     )
     with psycopg.connect(cluster.url(), autocommit=True) as connection:
-        until(lambda: dict(connection.execute(connected).fetchall()).get("berth_app", 0) >= 3)
-        assert set(dict(connection.execute(connected).fetchall())) == {"berth_app"}
+
+        def connections() -> dict[str, int]:
+            return dict(connection.execute(connected).fetchall())
+
+        until(lambda: connections().get("berth_app", 0) >= 3)
+        assert set(connections()) == {"berth_app"}
         assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = user").fetchone() == (False,)
     bare = cluster.url().replace(cluster.password_file.read_text().strip(), "guess")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):

@@ -175,7 +175,7 @@ class ServiceStage:
     def addresses(self) -> Iterator[str]:
         for pod_id in self.stage.runtime.running():
             order = self.stage.runtime.order(pod_id)
-            if order is not None and "BERTH_PORT" in order.env:
+            if "BERTH_PORT" in order.env:
                 yield f"http://{order.env['BERTH_HOST']}:{order.env['BERTH_PORT']}"
 
     def until(self, done: Any, seconds: float = 1, max_ticks: int = MAX_TICKS) -> None:
@@ -214,7 +214,6 @@ class ServiceStage:
         owned = set(live.values_list("workload_id", flat=True))
         for pod_id in self.stage.runtime.running():
             order = self.stage.runtime.order(pod_id)
-            assert order is not None
             assert order.env["BERTH_WORKLOAD_ID"] in {str(pk) for pk in owned}
         known_urls = set(InferenceEngine.objects.exclude(router_url="").values_list("router_url", flat=True))
         assert set(self.router.registered) <= known_urls

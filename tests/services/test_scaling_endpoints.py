@@ -1,6 +1,7 @@
 """Tests for the scaling endpoints: request statuses, HTTP codes and fields."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -162,7 +163,7 @@ def test_services_of_other_projects_return_404(stage: ServiceStage, caller: Call
     assert erin.post("services/chat/scale_out", {"num_replicas": 2}).status_code == 403
 
 
-INVALID_SECTIONS: list[tuple[dict[str, object], str]] = [
+INVALID_SECTIONS: list[tuple[dict[str, Any], str]] = [
     ({"router": {"kind": "sglang"}}, "service.router.url"),
     ({"router": {"kind": "sglang", "url": "ftp://router"}}, "service.router.url"),
     ({"role": "nobody"}, "service.role"),

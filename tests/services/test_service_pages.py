@@ -12,7 +12,7 @@ from projects.services.inference import autoscalers
 from projects.web.services.conditions import use_condition_titles
 from tests.services.stage import ServiceStage
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -57,12 +57,12 @@ def test_scale_in_is_previewed_before_it_starts(
     service, dave = stage.serve(), sign_in("dave")
     stage.finish(stage.scale_out(service, num_replicas=3))
     at = f"/services/{service.workload_id}/scale-in"
-    preview = dave.post(at, {"num_replicas": "1"}, **HTMX).content.decode()
+    preview = dave.post(at, {"num_replicas": "1"}, headers=HTMX).content.decode()
     assert "engine_2, http://" in preview
     assert not ScaleRequest.objects.filter(direction="scale_in").exists()
-    done = dave.post(at, {"num_replicas": "1", "confirmed": "1"}, **HTMX)
+    done = dave.post(at, {"num_replicas": "1", "confirmed": "1"}, headers=HTMX)
     assert (done.status_code, ScaleRequest.objects.filter(direction="scale_in").count()) == (204, 1)
-    refused = dave.post(at, {"num_replicas": "0"}, **HTMX)
+    refused = dave.post(at, {"num_replicas": "0"}, headers=HTMX)
     assert refused.status_code == 422
 
 
@@ -72,13 +72,13 @@ def test_service_is_scaled_and_autoscaled_with_forms(
     service, dave = stage.serve(engines=2), sign_in("dave")
     at = f"/services/{service.workload_id}"
     both = {"num_replicas": "3", "engine_urls": "http://198.51.100.1"}
-    refused = dave.post(f"{at}/scale-out", both, **HTMX)
+    refused = dave.post(f"{at}/scale-out", both, headers=HTMX)
     assert "cannot be combined with num_replicas" in refused.content.decode().lower()
-    assert dave.post(f"{at}/scale-out", {"num_replicas": "3"}, **HTMX).status_code == 204
+    assert dave.post(f"{at}/scale-out", {"num_replicas": "3"}, headers=HTMX).status_code == 204
     request = ScaleRequest.objects.get()
-    assert dave.post(f"{at}/cancel/{request.pk}", **HTMX).status_code == 204
+    assert dave.post(f"{at}/cancel/{request.pk}", headers=HTMX).status_code == 204
     assert stage.reload(request).status == "CANCELLED"
-    assert dave.post(f"{at}/autoscaler/on", **HTMX).status_code == 204
+    assert dave.post(f"{at}/autoscaler/on", headers=HTMX).status_code == 204
     assert Autoscaler.objects.get().enabled
 
 
@@ -99,7 +99,7 @@ def test_autoscaler_form_saves_percentages_as_fractions_and_keeps_other_settings
         dave, at, enabled="on", max_engines="9", scale_out_policy__token_usage_threshold="72.5",
         scale_out_policy__durations__ttft_high="45",
     )  # fmt: skip
-    assert dave.post(f"{at}/autoscaler", fields, **HTMX).status_code == 204
+    assert dave.post(f"{at}/autoscaler", fields, headers=HTMX).status_code == 204
     after = autoscalers.full_settings(Autoscaler.objects.get())
     assert after["enabled"] and after["max_engines"] == 9
     assert after["scale_out_policy"]["token_usage_threshold"] == 0.725
@@ -114,7 +114,7 @@ def test_autoscaler_form_shows_errors_next_to_their_fields(
     service, dave = stage.serve(), sign_in("dave")
     at = f"/services/{service.workload_id}"
     fields = autoscaler_fields(dave, at, max_engines="0", scale_in_policy__token_usage_threshold="130")
-    answer = dave.post(f"{at}/autoscaler", fields, **HTMX)
+    answer = dave.post(f"{at}/autoscaler", fields, headers=HTMX)
     assert answer.status_code == 422
     errors = answer.context["form"].errors
     assert set(errors) == {"max_engines", "scale_in_policy__token_usage_threshold"}
@@ -126,7 +126,9 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
     service, dave = stage.serve(engines=1), sign_in("dave")
     at, now = f"/services/{service.workload_id}", timezone.now()
     MetricsPoint.objects.all().delete()
-    empty = dave.post(f"{at}/autoscaler", autoscaler_fields(dave, at, check="1"), **HTMX).content.decode()
+    empty = dave.post(
+        f"{at}/autoscaler", autoscaler_fields(dave, at, check="1"), headers=HTMX
+    ).content.decode()
     assert "No metrics from the last day" in empty
     for number in range(60):
         MetricsPoint.objects.create(
@@ -135,7 +137,7 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
         )  # fmt: skip
     stored = Autoscaler.objects.get().settings
     text = dave.post(
-        f"{at}/autoscaler", autoscaler_fields(dave, at, max_engines="4", check="1"), **HTMX
+        f"{at}/autoscaler", autoscaler_fields(dave, at, max_engines="4", check="1"), headers=HTMX
     ).content.decode()
     assert "1 scale-out and 0 scale-ins on the recorded metrics" in text
     assert "1 to 3 engines" in text
@@ -145,7 +147,8 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
         check="1",
     )  # fmt: skip
     assert (
-        "No scaling on the recorded metrics" in dave.post(f"{at}/autoscaler", calm, **HTMX).content.decode()
+        "No scaling on the recorded metrics"
+        in dave.post(f"{at}/autoscaler", calm, headers=HTMX).content.decode()
     )
     assert Autoscaler.objects.get().settings == stored
 
@@ -181,7 +184,7 @@ def test_new_service_form_starts_with_a_valid_document(
         assert f">{label}<" in text, label
     sent = {"document": page.context["text"], "agreed": page.context["text"], "step": "submit"}
     sent["f:service.router.kind"], sent["f:service.router.url"] = "sglang", "http://router.example.org:30000"
-    answer = dave.post("/submit", sent, **HTMX)
+    answer = dave.post("/submit", sent, headers=HTMX)
     service = Service.objects.get()
     assert answer.headers["HX-Redirect"] == f"/services/{service.workload_id}"
     assert service.workload.spec["service"]["router"]["kind"] == "sglang"

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 import pytest
@@ -23,7 +24,8 @@ WIRE = Wire(HERE, seconds=2.0)
 class Stage(Protocol):
     """The operations that the contract tests need in addition to the engine adapter."""
 
-    adapter: EngineAdapter
+    @property
+    def adapter(self) -> EngineAdapter: ...
 
     def begin(self, *, weights: str = "1", model: str = "default") -> str: ...
 
@@ -104,8 +106,11 @@ class HttpStage:
         return WIRE.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=10.0).is_success
 
 
-SYNCING = {"fake": FakeStage, "sglang": lambda start: HttpStage(start, "sglang")}
-PLAIN = {
+SYNCING: dict[str, Callable[[Starts], Stage]] = {
+    "fake": FakeStage,
+    "sglang": lambda start: HttpStage(start, "sglang"),
+}
+PLAIN: dict[str, Callable[[Starts], Stage]] = {
     "plain fake": lambda start: FakeStage(start, syncs_weights=False),
     "openai": lambda start: HttpStage(start, "openai"),
 }
@@ -143,7 +148,7 @@ def test_stopped_engine_is_reported_as_unreachable(stage: Stage) -> None:
     engine = stage.begin()
     stage.end(engine)
     for call in (stage.adapter.health, stage.adapter.identity, stage.adapter.metrics):
-        assert error_kind(lambda call=call: call(engine)) is ErrorKind.UNREACHABLE
+        assert error_kind(partial(call, engine)) is ErrorKind.UNREACHABLE
 
 
 def test_engine_reports_its_model(stage: Stage) -> None:

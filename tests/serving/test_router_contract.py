@@ -12,9 +12,10 @@ from projects.serving.base import ErrorKind, RouterClient, ServingError
 from projects.serving.routers import SGLangRouter
 from projects.serving.wire import Wire
 from tests.fakes.serving import FakeRouter
+from tests.journeys.installation import free_port
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Server
-from tests.serving.routers import free_port, older_router, sglang_router
+from tests.serving.routers import older_router, sglang_router
 from tests.serving.static_list import FileStage, listed
 
 WIRE = Wire(HERE, seconds=5.0)
@@ -24,7 +25,8 @@ POOL = ThreadPoolExecutor(8)
 class Stage(Protocol):
     """The operations that the contract tests need in addition to the router client."""
 
-    client: RouterClient
+    @property
+    def client(self) -> RouterClient: ...
 
     def engine(self) -> str: ...
 

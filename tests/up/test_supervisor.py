@@ -120,7 +120,8 @@ def test_pods_that_outlive_the_process_that_started_them_are_stopped(tmp_path: P
     supervisor = subprocess.Popen(
         [sys.executable, "-c", SUPERVISED, str(tmp_path)], env=ENV, stdout=subprocess.PIPE, text=True
     )
-    pod = int(until(lambda: (tmp_path / "pod").exists() and (tmp_path / "pod").read_text()))
+    pod_file = tmp_path / "pod"
+    pod = int(until(lambda: pod_file.read_text() if pod_file.exists() else None))
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.communicate(timeout=30)[0] == "stopped\n"
     assert (tmp_path / "saved").read_text() == "yes"

@@ -1,12 +1,24 @@
 """Fixtures for page tests: the cast, and a signed-in client for each user."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import pytest
+from django.http import StreamingHttpResponse
 from django.test import Client
 
 from tests.cast import Cast
 from tests.shared_rows import cast, shared_cast
 
 __all__ = ["cast", "shared_cast"]
+
+SignIn: TypeAlias = Callable[[str], Client]
+
+
+def streamed(response: object) -> bytes:
+    """Return the content of a streamed response."""
+    assert isinstance(response, StreamingHttpResponse)
+    return b"".join(response)
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +27,7 @@ def reset_rate_limits(frozen_rate_limits: None) -> None:
 
 
 @pytest.fixture
-def sign_in(cast: Cast):
+def sign_in(cast: Cast) -> SignIn:
     def signed_in(name: str) -> Client:
         client = Client()
         client.force_login(cast.people[name].user)

@@ -1,19 +1,18 @@
 """Tests for the account page and its password form."""
 
-from collections.abc import Callable
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from pytest_django import Settings
 
 from projects.models import Audit
 from projects.services.people import tokens
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 OLD, NEW = "correct horse battery", "a better horse battery"
 FORM = {"current_password": OLD, "new_password": NEW, "repeated": NEW}
-HTMX = {"HTTP_HX_REQUEST": "true"}
-SignIn = Callable[[str], Client]
+HTMX = {"HX-Request": "true"}
 
 
 def test_every_page_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> None:
@@ -34,7 +33,7 @@ def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignI
 
 
 def test_password_dialog_redirects_to_reconnect_live_updates(cast: Cast, sign_in: SignIn) -> None:
-    answer = sign_in("dave").post("/account/password", FORM, **HTMX)
+    answer = sign_in("dave").post("/account/password", FORM, headers=HTMX)
     assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/account")
 
 
@@ -64,7 +63,7 @@ def test_invalid_password_form_shows_errors_without_the_password(
     assert User.objects.get(username="dave").check_password(OLD)
 
 
-def test_wrong_current_passwords_are_throttled(cast: Cast, sign_in: SignIn, settings) -> None:
+def test_wrong_current_passwords_are_throttled(cast: Cast, sign_in: SignIn, settings: Settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     dave = sign_in("dave")
     answers = [dave.post("/account/password", FORM | {"current_password": str(n)}) for n in range(4)]

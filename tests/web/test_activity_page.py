@@ -1,6 +1,5 @@
 """Tests for the activity page."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,8 +15,7 @@ from projects.services.quotas import budgets
 from projects.services.workloads import templates
 from projects.web.activity.entries import Entry
 from tests.cast import Cast
-
-SignIn = Callable[[str], Client]
+from tests.web.conftest import SignIn, streamed
 
 
 def entries(client: Client, query: str = "") -> list[Entry]:
@@ -81,7 +79,7 @@ def test_date_filter_applies_to_page_and_export(cast: Cast, sign_in: SignIn) -> 
     assert len(entries(client, f"?since={today}")) == 1
     assert entries(client, f"?since={tomorrow}") == []
     export: Any = client.get(f"/activity?until={tomorrow}&format=csv")
-    assert b"vision in pool" in b"".join(export.streaming_content)
+    assert b"vision in pool" in streamed(export)
 
 
 def test_statement_count_does_not_depend_on_the_number_of_entries(cast: Cast, sign_in: SignIn) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -27,6 +28,7 @@ from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.simulator import load
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import streamed
 
 # Inline scripts, except data blocks, and event handler attributes.
 INLINE_SCRIPT = re.compile(
@@ -90,7 +92,8 @@ def test_admin_site_uses_the_fonts_of_the_application(admin_client: Client) -> N
     assert "/static/berth/css/fonts.css" in admin_client.get("/admin/").content.decode()
 
 
-def assert_runs_no_inline_script(answer: HttpResponse) -> None:
+def assert_runs_no_inline_script(answer: HttpResponseBase) -> None:
+    assert isinstance(answer, HttpResponse)
     assert answer.status_code == 200
     assert "script-src 'self' 'unsafe-eval';" in answer["Content-Security-Policy"]
     assert INLINE_SCRIPT.findall(answer.content.decode()) == []
@@ -256,7 +259,7 @@ def test_selected_evictions_are_exported_as_csv(admin_client: Client, running_wo
     row = Eviction.objects.get()
     form = {"action": "download", "_selected_action": [row.pk]}
     answer = admin_client.post(reverse("admin:scheduler_eviction_changelist"), form)
-    lines = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    lines = list(csv.DictReader(io.StringIO(streamed(answer).decode())))
     assert [line["workload_name"] for line in lines] == ["train"]
     assert lines[0]["preemptor_project"] == "ads"
 
@@ -369,4 +372,4 @@ def test_webhook_secret_is_never_shown(admin_client: Client) -> None:
     for answer in (admin_client.get(listing), admin_client.get(one)):
         text = answer.content.decode()
         assert "https://hooks.example.org/" in text and "swordfish" not in text
-    assert b"swordfish" not in b"".join(exported.streaming_content)
+    assert b"swordfish" not in streamed(exported)

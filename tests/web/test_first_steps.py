@@ -14,6 +14,7 @@ from berth.server.web.navigation import CHAPTERS, GROUPS, help_chapter
 from projects.models import Department, Membership, Project, Quota, Workload
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -33,7 +34,9 @@ def open_steps(cast: Cast) -> list[str]:
     return [step.title for step in first_steps(cast.alice, can_submit=True) if not step.done]
 
 
-def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(empty: Cast, sign_in) -> None:
+def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(
+    empty: Cast, sign_in: SignIn
+) -> None:
     text = sign_in("alice").get("/").content.decode()
     for title in open_steps(empty):
         assert title in text
@@ -54,7 +57,7 @@ def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(emp
     assert first_steps(empty.alice, can_submit=True) == [], "an installation that runs work needs no guide"
 
 
-def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in) -> None:
+def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "carols", by=cast.carol.user)
     text = sign_in("dave").get("/").content.decode()
     assert "Submit your first workload" in text
@@ -64,7 +67,7 @@ def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in)
 
 
 @pytest.mark.parametrize("name", ["erin", "frank"])
-def test_users_without_permission_to_submit_see_no_steps(name: str, cast: Cast, sign_in) -> None:
+def test_users_without_permission_to_submit_see_no_steps(name: str, cast: Cast, sign_in: SignIn) -> None:
     assert "First steps" not in sign_in(name).get("/").content.decode()
 
 
@@ -90,12 +93,14 @@ def test_every_menu_page_has_an_existing_documentation_chapter() -> None:
         assert not anchor or anchor in anchors, chapter
 
 
-def test_page_links_to_its_documentation_chapter(cast: Cast, sign_in) -> None:
+def test_page_links_to_its_documentation_chapter(cast: Cast, sign_in: SignIn) -> None:
     for name, chapter in (("queue", "concepts/#pending-reasons"), ("services", "services/")):
         assert f'href="/docs/{chapter}"' in sign_in("dave").get(reverse(name)).content.decode()
 
 
-def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(cast: Cast, sign_in) -> None:
+def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(
+    cast: Cast, sign_in: SignIn
+) -> None:
     for name, position in (("unschedulable", None), ("second", 7), ("first", 2)):
         make.workload(
             cast.vision, name, by=cast.dave.user, reason="OverFairShare",

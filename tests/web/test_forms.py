@@ -1,10 +1,12 @@
 """Tests for forms: errors appear on their fields, and the user's input is kept."""
 
 import json
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 
 from berth.core.errors import Invalid
 from berth.documents import read_document as read
@@ -12,8 +14,9 @@ from pools.models import NodePool
 from projects.models import ApiToken, Audit, Budget, Membership, Project, Quota, Workload
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 DOCUMENT = """
 name: from-the-web
 project: vision
@@ -23,7 +26,7 @@ roles: [{name: worker, replicas: 2, gpu: 1}]
 
 
 @pytest.fixture
-def alice(sign_in) -> Client:
+def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
@@ -32,13 +35,13 @@ def quota_fields(**changes: object) -> dict[str, object]:
     return {**empty, "gpu": "2", "weight": "1", "over_quota": "on", "version": "0", **changes}
 
 
-def errors(answer) -> dict[str, list[str]]:
+def errors(answer: Any) -> dict[str, list[str]]:
     return {name: list(messages) for name, messages in answer.context["form"].errors.items()}
 
 
 def test_quota_form_creates_and_edits_a_quota_in_gpus(alice: Client) -> None:
     path = "/quotas/projects/vision/local"
-    answer = alice.post(path, quota_fields(gpu="2.5", limit_gpu="4"), **HTMX)
+    answer = alice.post(path, quota_fields(gpu="2.5", limit_gpu="4"), headers=HTMX)
     assert answer.status_code == 204
     assert "vision" in json.loads(answer.headers["HX-Trigger"])["berth:done"]["message"]
     quota = Quota.objects.get()
@@ -67,7 +70,7 @@ def test_quota_form_creates_and_edits_a_quota_in_gpus(alice: Client) -> None:
 def test_invalid_quota_shows_an_error_on_its_field_and_preserves_the_input(
     changes: dict[str, str], field: str, words: str, alice: Client
 ) -> None:
-    answer = alice.post("/quotas/projects/vision/local", quota_fields(**changes), **HTMX)
+    answer = alice.post("/quotas/projects/vision/local", quota_fields(**changes), headers=HTMX)
     assert answer.status_code == 422
     assert words in " ".join(errors(answer)[field])
     assert not Quota.objects.exists()
@@ -77,21 +80,21 @@ def test_invalid_quota_shows_an_error_on_its_field_and_preserves_the_input(
 
 
 def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
-    cast: Cast, alice: Client, sign_in
+    cast: Cast, alice: Client, sign_in: SignIn
 ) -> None:
     path = "/quotas/projects/vision/local"
     make.quota(cast.vision, cast.pool, 2)
-    form = alice.get(path, **HTMX).context["form"]
+    form = alice.get(path, headers=HTMX).context["form"]
     seen = {"version": "1", "seen": json.dumps(form.initial["seen"])}
     assert sign_in("bob").post(path, quota_fields(gpu="3", rank="5", **seen)).status_code == 302
-    answer = alice.post(path, quota_fields(gpu="4", **seen), **HTMX)
+    answer = alice.post(path, quota_fields(gpu="4", **seen), headers=HTMX)
     assert answer.status_code == 412
     text = answer.content.decode()
     assert "Changed by bob" in text
     assert answer.context["differing"] == [("GPUs", "3", "4")], "only bob changed the rank"
     assert Quota.objects.get().gpu_milli == 3000, "nothing was overwritten"
     again = {name: answer.context["form"][name].value() for name in ("gpu", "rank", "version", "seen")}
-    assert alice.post(path, quota_fields(**again), **HTMX).status_code == 204
+    assert alice.post(path, quota_fields(**again), headers=HTMX).status_code == 204
     quota = Quota.objects.get()
     assert (quota.gpu_milli, quota.rank, quota.version) == (4000, 5, 3)
 
@@ -99,7 +102,7 @@ def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
 def test_editing_a_deleted_quota_is_a_conflict(cast: Cast, alice: Client) -> None:
     path = "/quotas/projects/vision/local"
     make.quota(cast.vision, cast.pool, 2).delete()
-    answer = alice.post(path, quota_fields(version="1"), **HTMX)
+    answer = alice.post(path, quota_fields(version="1"), headers=HTMX)
     assert answer.status_code == 412
     assert "The quota was deleted" in answer.content.decode()
 
@@ -109,29 +112,29 @@ def test_deleting_a_quota_requires_confirmation(cast: Cast, alice: Client) -> No
     path = "/quotas/projects/vision/local/delete"
     assert "over quota" in alice.get(path).content.decode()
     assert Quota.objects.exists()
-    assert alice.post(path, **HTMX).status_code == 204
+    assert alice.post(path, headers=HTMX).status_code == 204
     assert not Quota.objects.exists()
 
 
 def test_quota_form_keeps_a_separate_cpu_weight(cast: Cast, alice: Client) -> None:
     quota = make.quota(cast.vision, cast.pool, 2, weight_cpu=7.0)
-    alice.post("/quotas/projects/vision/local", quota_fields(gpu="3", version="1"), **HTMX)
+    alice.post("/quotas/projects/vision/local", quota_fields(gpu="3", version="1"), headers=HTMX)
     quota.refresh_from_db()
     assert (quota.gpu_milli, quota.weight_gpu, quota.weight_cpu) == (3000, 1.0, 7.0)
 
 
 def test_project_form_creates_a_project_and_rejects_invalid_or_duplicate_names(alice: Client) -> None:
     path = "/departments/research/new-project"
-    answer = alice.post(path, {"name": "No Good", "title": "", "rank": "0"}, **HTMX)
+    answer = alice.post(path, {"name": "No Good", "title": "", "rank": "0"}, headers=HTMX)
     assert "lowercase" in errors(answer)["name"][0]
-    assert alice.post(path, {"name": "robots", "title": "", "rank": "3"}, **HTMX).status_code == 204
+    assert alice.post(path, {"name": "robots", "title": "", "rank": "3"}, headers=HTMX).status_code == 204
     assert Project.objects.get(name="robots").rank == 3
-    answer = alice.post(path, {"name": "robots", "title": "", "rank": "0"}, **HTMX)
+    answer = alice.post(path, {"name": "robots", "title": "", "rank": "0"}, headers=HTMX)
     assert answer.status_code == 422
 
 
-def test_submission_redirects_to_the_new_workload(cast: Cast, sign_in) -> None:
-    answer = sign_in("dave").post("/submit", {"document": DOCUMENT, "step": "submit"}, **HTMX)
+def test_submission_redirects_to_the_new_workload(cast: Cast, sign_in: SignIn) -> None:
+    answer = sign_in("dave").post("/submit", {"document": DOCUMENT, "step": "submit"}, headers=HTMX)
     workload = Workload.objects.get()
     assert answer.headers["HX-Redirect"] == f"/workloads/{workload.pk}"
     assert (workload.name, workload.project, workload.submitted_by) == (
@@ -153,7 +156,7 @@ INVALID_DOCUMENTS = (
 )
 
 
-def test_invalid_document_shows_an_error_and_preserves_the_text(sign_in) -> None:
+def test_invalid_document_shows_an_error_and_preserves_the_text(sign_in: SignIn) -> None:
     dave = sign_in("dave")
     for document, path, words in INVALID_DOCUMENTS:
         answer = dave.post("/submit", {"document": document, "step": "submit"})
@@ -165,7 +168,7 @@ def test_invalid_document_shows_an_error_and_preserves_the_text(sign_in) -> None
         assert not Workload.objects.exists()
 
 
-def test_rejected_submission_by_a_viewer_preserves_the_text(sign_in) -> None:
+def test_rejected_submission_by_a_viewer_preserves_the_text(sign_in: SignIn) -> None:
     answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
     text = answer.content.decode()
     assert "does not allow you to submit" in text
@@ -173,14 +176,14 @@ def test_rejected_submission_by_a_viewer_preserves_the_text(sign_in) -> None:
     assert answer.context["text"] == DOCUMENT
 
 
-def test_only_users_who_may_submit_see_the_submit_page_in_the_menu(sign_in) -> None:
+def test_only_users_who_may_submit_see_the_submit_page_in_the_menu(sign_in: SignIn) -> None:
     for name, sees_submit in (("dave", True), ("bob", True), ("erin", False), ("frank", False)):
         text = sign_in(name).get("/workloads").content.decode()
         assert ('class="nav-link" href="/submit"' in text) is sees_submit, name
         assert ("Submit workload" in text) is sees_submit, name
 
 
-def test_cloned_document_has_a_new_name(cast: Cast, sign_in) -> None:
+def test_cloned_document_has_a_new_name(cast: Cast, sign_in: SignIn) -> None:
     like = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/submit?like={like.pk}").context["text"]
     assert read(text)["name"] == "train-2"
@@ -193,12 +196,12 @@ def test_deeply_nested_document_is_rejected() -> None:
         read("[" * 100_000)
 
 
-def test_granted_and_revoked_roles_are_audited(cast: Cast, sign_in) -> None:
+def test_granted_and_revoked_roles_are_audited(cast: Cast, sign_in: SignIn) -> None:
     carol = sign_in("carol")
     values = {"username": "frank", "scope": "project:vision", "role": "member"}
-    assert carol.post("/access/grant", values, **HTMX).status_code == 204
+    assert carol.post("/access/grant", values, headers=HTMX).status_code == 204
     row = Membership.objects.get(user=cast.frank.user)
-    assert carol.post(f"/access/members/{row.pk}/revoke", **HTMX).status_code == 204
+    assert carol.post(f"/access/members/{row.pk}/revoke", headers=HTMX).status_code == 204
     assert not Membership.objects.filter(user=cast.frank.user).exists()
     assert set(Audit.objects.filter(object_type="membership").values_list("action", flat=True)) == {
         "grant",
@@ -215,17 +218,19 @@ def test_granted_and_revoked_roles_are_audited(cast: Cast, sign_in) -> None:
     ],
 )
 def test_invalid_grant_shows_an_error_on_its_field(
-    values: dict[str, str], field: str, cast: Cast, sign_in
+    values: dict[str, str], field: str, cast: Cast, sign_in: SignIn
 ) -> None:
-    answer = sign_in("carol").post("/access/grant", values, **HTMX)
+    answer = sign_in("carol").post("/access/grant", values, headers=HTMX)
     assert answer.status_code == 422
     assert list(errors(answer)) == [field]
     assert not Membership.objects.filter(user=cast.frank.user).exists()
 
 
-def test_token_secret_is_shown_once(cast: Cast, sign_in) -> None:
+def test_token_secret_is_shown_once(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
-    answer = dave.post("/access/tokens/new", {"name": "laptop", "scopes": ["read"], "life": "30"}, **HTMX)
+    answer = dave.post(
+        "/access/tokens/new", {"name": "laptop", "scopes": ["read"], "life": "30"}, headers=HTMX
+    )
     token = ApiToken.objects.get()
     secret = answer.context["secret"]
     assert secret in answer.content.decode()
@@ -233,12 +238,12 @@ def test_token_secret_is_shown_once(cast: Cast, sign_in) -> None:
     assert token.prefix in dave.get("/access").content.decode()
     assert token.prefix not in sign_in("alice").get("/access").content.decode()
     assert sign_in("carol").post(f"/access/tokens/{token.pk}/revoke").status_code == 404
-    assert dave.post(f"/access/tokens/{token.pk}/revoke", **HTMX).status_code == 204
+    assert dave.post(f"/access/tokens/{token.pk}/revoke", headers=HTMX).status_code == 204
     token.refresh_from_db()
     assert token.revoked_at is not None
 
 
-def test_login_attempts_are_rate_limited(cast: Cast, settings) -> None:
+def test_login_attempts_are_rate_limited(cast: Cast, settings: Settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     guess = {"username": "dave", "password": "wrong"}
     tries = [Client().post("/login", guess, REMOTE_ADDR="203.0.113.9") for _ in range(4)]
@@ -246,7 +251,7 @@ def test_login_attempts_are_rate_limited(cast: Cast, settings) -> None:
     assert int(tries[-1].headers["Retry-After"]) > 0
 
 
-def test_admin_site_login_shares_the_rate_limit(cast: Cast, settings) -> None:
+def test_admin_site_login_shares_the_rate_limit(cast: Cast, settings: Settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     guess = {"username": "alice", "password": "wrong"}
     paths = ("/admin/login/", "/admin/login/", "/login", "/admin/login/")
@@ -274,9 +279,9 @@ def test_default_pool_form_can_be_saved_and_rejects_an_invalid_name(alice: Clien
     shown = {name: form[name].value() for name in form.fields}
     values = {name: value for name, value in shown.items() if value is not None and value is not False}
     values |= {name: form.fields[name].choices[0][0] for name in ("provider", "runtime")}
-    refused = alice.post("/node-pools/new", {**values, "name": "with_line"}, **HTMX)
+    refused = alice.post("/node-pools/new", {**values, "name": "with_line"}, headers=HTMX)
     assert errors(refused)["name"][0].startswith("Is not a valid name; allowed: 1 to 40")
-    assert alice.post("/node-pools/new", {**values, "name": "big"}, **HTMX).status_code == 204
+    assert alice.post("/node-pools/new", {**values, "name": "big"}, headers=HTMX).status_code == 204
     made = NodePool.objects.get(name="big")
     assert (made.nodes_min, made.nodes_max, made.provider_settings) == (0, 4, {})
 
@@ -289,14 +294,15 @@ def test_pool_can_be_created_paused_and_scaled_within_its_limits(cast: Cast, ali
         if field.initial is not None
     }
     values = {**initial, "name": "big", "provider": "fake", "runtime": "fake", "node_placement": "binpack"}
-    bad = alice.post("/node-pools/new", {**values, "nodes_min": "5", "nodes_max": "2"}, **HTMX)
+    bad = alice.post("/node-pools/new", {**values, "nodes_min": "5", "nodes_max": "2"}, headers=HTMX)
     assert bad.status_code == 422
-    assert alice.post("/node-pools/new", {**values, "nodes_max": "3"}, **HTMX).status_code == 204
-    assert alice.post("/node-pools/big/pause", **HTMX).status_code == 204
-    too_many = alice.post("/node-pools/big/scale", {"nodes_desired": "9", "version": "2"}, **HTMX)
+    assert alice.post("/node-pools/new", {**values, "nodes_max": "3"}, headers=HTMX).status_code == 204
+    assert alice.post("/node-pools/big/pause", headers=HTMX).status_code == 204
+    too_many = alice.post("/node-pools/big/scale", {"nodes_desired": "9", "version": "2"}, headers=HTMX)
     assert "0 to 3" in errors(too_many)["nodes_desired"][0]
     assert (
-        alice.post("/node-pools/big/scale", {"nodes_desired": "2", "version": "2"}, **HTMX).status_code == 204
+        alice.post("/node-pools/big/scale", {"nodes_desired": "2", "version": "2"}, headers=HTMX).status_code
+        == 204
     )
     text = alice.get("/node-pools/big").content.decode()
     assert "Paused" in text
@@ -305,11 +311,11 @@ def test_pool_can_be_created_paused_and_scaled_within_its_limits(cast: Cast, ali
 
 def test_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
     node = make.node(cast.pool)
-    assert alice.post(f"/nodes/{node.name}/cordon", {"reason": "loud fan"}, **HTMX).status_code == 204
+    assert alice.post(f"/nodes/{node.name}/cordon", {"reason": "loud fan"}, headers=HTMX).status_code == 204
     node.refresh_from_db()
     assert node.state == "cordoned"
     assert "loud fan" in alice.get("/node-pools/local").content.decode()
-    again = alice.post(f"/nodes/{node.name}/cordon", {"reason": ""}, **HTMX)
+    again = alice.post(f"/nodes/{node.name}/cordon", {"reason": ""}, headers=HTMX)
     assert again.status_code == 409
     assert "cordoned" in again.content.decode()
 

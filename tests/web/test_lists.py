@@ -18,6 +18,7 @@ from projects.services.people import members, tokens
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.shared_rows import shared_rows
+from tests.web.conftest import SignIn, streamed
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,11 @@ def read_export(client: Client, address: str) -> list[dict[str, str]]:
     assert answer.status_code == 200, address
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     assert answer["Content-Disposition"].endswith('.csv"')
-    return list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    return list(csv.DictReader(io.StringIO(streamed(answer).decode())))
 
 
 @every_list
-def test_export_contains_only_visible_rows(cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_export_contains_only_visible_rows(cast: Cast, sign_in: SignIn, page: ListPage) -> None:
     mine = str(read_export(sign_in(page.reader), page.address(format="csv")))
     assert page.ours in mine
     assert not page.theirs or page.theirs not in mine
@@ -120,7 +121,7 @@ def test_export_contains_only_visible_rows(cast: Cast, sign_in: Any, page: ListP
 
 
 @every_list
-def test_search_applies_to_list_and_export(cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_search_applies_to_list_and_export(cast: Cast, sign_in: SignIn, page: ListPage) -> None:
     client = sign_in(page.reader)
     if not page.search:
         pytest.skip("this list has its own filters, which other tests cover")
@@ -134,7 +135,9 @@ def test_search_applies_to_list_and_export(cast: Cast, sign_in: Any, page: ListP
 
 
 @every_list
-def test_list_and_export_can_be_sorted_in_both_directions(cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_and_export_can_be_sorted_in_both_directions(
+    cast: Cast, sign_in: SignIn, page: ListPage
+) -> None:
     own = page.name == "tokens" or page.path == "/notifications"
     client = sign_in(page.reader if own else "alice")
     keys = page.sorts.split()
@@ -151,7 +154,7 @@ def test_list_and_export_can_be_sorted_in_both_directions(cast: Cast, sign_in: A
 
 
 @every_list
-def test_export_link_preserves_the_query_of_the_page(cast: Cast, sign_in: Any, page: ListPage) -> None:
+def test_export_link_preserves_the_query_of_the_page(cast: Cast, sign_in: SignIn, page: ListPage) -> None:
     text = sign_in(page.reader).get(page.address(sort=page.sorts.split()[0])).content.decode()
     word = f"{page.name}-format=csv" if page.name else "format=csv"
     links = [part.split('"', 1)[0] for part in text.split('href="?')[1:] if word in part.split('"', 1)[0]]
@@ -159,7 +162,7 @@ def test_export_link_preserves_the_query_of_the_page(cast: Cast, sign_in: Any, p
     assert "<th scope=" in text and 'class="table-wrap' in text
 
 
-def test_export_headers_name_units(cast: Cast, sign_in: Any) -> None:
+def test_export_headers_name_units(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("alice")
     heads = {
         "/workloads": ("Allocated GPUs", "Requested GPUs"),
@@ -173,7 +176,7 @@ def test_export_headers_name_units(cast: Cast, sign_in: Any) -> None:
         assert set(expected) <= set(rows[0]), path
 
 
-def test_exported_cells_escape_formulas(cast: Cast, sign_in: Any) -> None:
+def test_exported_cells_escape_formulas(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     for begin in ("=", "+", "-", "@", "\t", "\uff1d"):
         Workload.objects.update(message=f"{begin}HYPERLINK(1)")
@@ -181,7 +184,7 @@ def test_exported_cells_escape_formulas(cast: Cast, sign_in: Any) -> None:
             assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
-def test_pool_charts_can_be_exported(cast: Cast, sign_in: Any) -> None:
+def test_pool_charts_can_be_exported(cast: Cast, sign_in: SignIn) -> None:
     make.node(cast.pool)
     client = sign_in("dave")
     nodes = read_export(client, "/node-pools/local?format=nodes")
@@ -190,7 +193,7 @@ def test_pool_charts_can_be_exported(cast: Cast, sign_in: Any) -> None:
     assert {"From", "Desired (nodes)", "Current (nodes)"} <= set(course[0])
 
 
-def test_long_list_is_paginated_and_its_export_is_complete(cast: Cast, sign_in: Any) -> None:
+def test_long_list_is_paginated_and_its_export_is_complete(cast: Cast, sign_in: SignIn) -> None:
     for n in range(70):
         members.create_user(actor=cast.alice, username=f"person-{n:02}", email="", password="correct horse")
         person = User.objects.get(username=f"person-{n:02}")

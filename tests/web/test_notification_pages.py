@@ -3,59 +3,60 @@
 from projects.models import Delivery, Subscription
 from projects.services.notifications.subscriptions import subscribe
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 SUBSCRIPTION_FORM = {"scope": "mine", "events": ["failed"], "pending_minutes": "60", "to": "d@example.org"}
 
 
-def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_in) -> None:
+def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
-    assert "dave@example.org" in dave.get("/notifications/new", **HTMX).content.decode()
-    assert dave.post("/notifications/new", SUBSCRIPTION_FORM, **HTMX).status_code == 204
+    assert "dave@example.org" in dave.get("/notifications/new", headers=HTMX).content.decode()
+    assert dave.post("/notifications/new", SUBSCRIPTION_FORM, headers=HTMX).status_code == 204
     row = Subscription.objects.get()
     assert (row.user, row.events) == (cast.dave.user, ["failed"])
     assert "d@example.org" in dave.get("/notifications").content.decode()
     assert "d@example.org" not in sign_in("carol").get("/notifications").content.decode()
     assert sign_in("carol").post(f"/notifications/{row.pk}/delete").status_code == 404
-    assert dave.post(f"/notifications/{row.pk}/delete", **HTMX).status_code == 204
+    assert dave.post(f"/notifications/{row.pk}/delete", headers=HTMX).status_code == 204
     assert not Subscription.objects.exists()
 
 
-def test_standalone_form_has_a_main_heading(cast: Cast, sign_in) -> None:
+def test_standalone_form_has_a_main_heading(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert "<h1>New subscription</h1>" in dave.get("/notifications/new").content.decode()
-    assert "<h2>New subscription</h2>" in dave.get("/notifications/new", **HTMX).content.decode()
+    assert "<h2>New subscription</h2>" in dave.get("/notifications/new", headers=HTMX).content.decode()
 
 
-def test_subscription_form_offers_only_scopes_that_the_user_administers(sign_in) -> None:
+def test_subscription_form_offers_only_scopes_that_the_user_administers(sign_in: SignIn) -> None:
     assert "Project vision" not in sign_in("dave").get("/notifications/new").content.decode()
     assert "Project vision" in sign_in("carol").get("/notifications/new").content.decode()
     assert "The whole platform" in sign_in("alice").get("/notifications/new").content.decode()
 
 
-def test_invalid_address_is_rejected_with_an_error(sign_in) -> None:
-    answer = sign_in("dave").post("/notifications/new", SUBSCRIPTION_FORM | {"to": "nowhere"}, **HTMX)
+def test_invalid_address_is_rejected_with_an_error(sign_in: SignIn) -> None:
+    answer = sign_in("dave").post("/notifications/new", SUBSCRIPTION_FORM | {"to": "nowhere"}, headers=HTMX)
     assert (answer.status_code, "Is not an address" in answer.content.decode()) == (422, True)
 
 
-def test_webhook_url_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
+def test_webhook_url_is_shown_without_its_secret(cast: Cast, sign_in: SignIn) -> None:
     hook = "https://hooks.slack.com/services/T000/B000/secretsecret"
     subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed"])
     page = sign_in("carol").get("/notifications").content.decode()
     assert "hooks.slack.com/…cret" in page and "secretsecret" not in page
 
 
-def test_test_message_is_queued_at_most_once_a_minute(cast: Cast, sign_in) -> None:
+def test_test_message_is_queued_at_most_once_a_minute(cast: Cast, sign_in: SignIn) -> None:
     row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])
     path = f"/notifications/{row.pk}/test"
     assert sign_in("dave").post(path).status_code == 404
     carol = sign_in("carol")
     assert "Send a test message to team@example.org?" in carol.get(path).content.decode()
-    answer = carol.post(path, **HTMX)
+    answer = carol.post(path, headers=HTMX)
     assert (answer.status_code, "queued" in answer.headers["HX-Trigger"]) == (204, True)
     delivery = Delivery.objects.get()
     assert (delivery.kind, delivery.to, delivery.content["scope"]) == ("test", "team@example.org", "vision")
-    again = carol.post(path, **HTMX).content.decode()
+    again = carol.post(path, headers=HTMX).content.decode()
     assert "A test message was sent within the last minute." in again
     assert Delivery.objects.count() == 1
     assert "Test message" in carol.get("/notifications").content.decode()

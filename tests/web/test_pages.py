@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from berth.server.web.lists.paging import Slice
 from pools import history
 from pools.models import NodePool
 from pools.models.scaling import ScalingKind
@@ -17,6 +18,7 @@ from projects.models import Project, Workload
 from scheduler.models import Eviction
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn, streamed
 
 PAGES = (
     "/",
@@ -36,7 +38,7 @@ PAGES = (
 )
 MARKUP = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 OUTSIDERS = ("frank", "grace")  # users without a role in the workload's department
 
 
@@ -56,7 +58,7 @@ def test_anonymous_visitor_is_redirected_to_the_login_page_and_back(cast: Cast) 
         assert (answer.status_code, answer.headers["Location"]) == (302, f"/login?next={path}")
 
 
-def test_every_page_opens_for_every_user(cast: Cast, sign_in, running: Workload) -> None:
+def test_every_page_opens_for_every_user(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     for name in cast.people:
         client = sign_in(name)
         for path in PAGES:
@@ -72,7 +74,9 @@ def test_every_page_opens_for_every_user(cast: Cast, sign_in, running: Workload)
             assert (text.count("<main"), text.count("<h1")) == (1, 1), path
 
 
-def test_workload_is_visible_only_to_users_of_its_project(cast: Cast, sign_in, running: Workload) -> None:
+def test_workload_is_visible_only_to_users_of_its_project(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
     pod = running.pods.get()
     for name in cast.people:
         client, status = sign_in(name), 404 if name in OUTSIDERS else 200
@@ -84,13 +88,13 @@ def test_workload_is_visible_only_to_users_of_its_project(cast: Cast, sign_in, r
 
 @pytest.mark.parametrize("step", ["cancel", "suspend"])
 def test_only_members_and_admins_can_act_on_a_workload(
-    step: str, cast: Cast, sign_in, running: Workload
+    step: str, cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     for name in cast.people:
         client, status = sign_in(name), 404 if name in OUTSIDERS else 403 if name == "erin" else 200
         assert client.get(f"/workloads/{running.pk}/{step}").status_code == status, name
         with transaction.atomic():
-            answer = client.post(f"/workloads/{running.pk}/{step}", **HTMX)
+            answer = client.post(f"/workloads/{running.pk}/{step}", headers=HTMX)
             assert answer.status_code == (204 if status == 200 else status), name
             running.refresh_from_db()
             assert running.phase == ("stopping" if status == 200 else "running"), name
@@ -116,7 +120,7 @@ FORMS = {
 }
 
 
-def test_forms_are_accessible_only_to_permitted_roles(cast: Cast, sign_in, running: Workload) -> None:
+def test_forms_are_accessible_only_to_permitted_roles(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     for name in cast.people:
         client = sign_in(name)
         for path, allowed in FORMS.items():
@@ -125,14 +129,14 @@ def test_forms_are_accessible_only_to_permitted_roles(cast: Cast, sign_in, runni
             assert status in (200, 403, 404)
 
 
-def test_missing_page_keeps_the_navigation_of_a_signed_in_user(sign_in) -> None:
+def test_missing_page_keeps_the_navigation_of_a_signed_in_user(sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/no-such-page")
     assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, True)
     answer = Client().get("/no-such-page")
     assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, False)
 
 
-def test_every_font_file_in_the_style_sheet_is_shipped(sign_in) -> None:
+def test_every_font_file_in_the_style_sheet_is_shipped(sign_in: SignIn) -> None:
     assert "/static/berth/css/fonts.css" in sign_in("alice").get("/").content.decode()
     sheet = Path(finders.find("berth/css/fonts.css") or "")
     files = re.findall(r'url\("([^"]+)"\)', sheet.read_text())
@@ -140,7 +144,7 @@ def test_every_font_file_in_the_style_sheet_is_shipped(sign_in) -> None:
     assert [file for file in files if not (sheet.parent / file).is_file()] == []
 
 
-def test_forms_of_invisible_projects_return_404(sign_in) -> None:
+def test_forms_of_invisible_projects_return_404(sign_in: SignIn) -> None:
     client = sign_in("grace")
     for path in (
         "/quotas/projects/vision/local",
@@ -151,7 +155,7 @@ def test_forms_of_invisible_projects_return_404(sign_in) -> None:
 
 
 def test_evictions_are_visible_only_to_victim_and_preemptor_projects(
-    cast: Cast, sign_in, running: Workload
+    cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     preemptor = make.workload(cast.ads, "rank")
     row = make.eviction(running, preemptor, cast.pool)
@@ -163,14 +167,14 @@ def test_evictions_are_visible_only_to_victim_and_preemptor_projects(
     assert f"/workloads/{running.pk}" not in text, "no link that the user cannot open"
 
 
-def test_devices_of_other_projects_are_anonymized(cast: Cast, sign_in, running: Workload) -> None:
+def test_devices_of_other_projects_are_anonymized(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     for path in ("/node-pools/local", "/"):
         assert "another project" in sign_in("grace").get(path).content.decode()
         assert not re.search(r"\bvision\b", sign_in("grace").get(path).content.decode())
         assert "vision" in sign_in("dave").get(path).content.decode()
 
 
-def test_only_platform_admins_see_provider_error_details(cast: Cast, sign_in) -> None:
+def test_only_platform_admins_see_provider_error_details(cast: Cast, sign_in: SignIn) -> None:
     error = "ordering 1 nodes: credentials: AccessDenied: arn:aws:iam::123456789012:role/berth"
     cast.pool.last_error = error
     cast.pool.save()
@@ -183,21 +187,21 @@ def test_only_platform_admins_see_provider_error_details(cast: Cast, sign_in) ->
         assert summary in seen.lower() or path == "/api/v1/node-pools/local", path
 
 
-def test_htmx_request_gets_only_the_page_body(sign_in, running: Workload) -> None:
+def test_htmx_request_gets_only_the_page_body(sign_in: SignIn, running: Workload) -> None:
     client = sign_in("dave")
     for path in (*PAGES[:2], *PAGES[3:], f"/workloads/{running.pk}"):
-        part = client.get(path, **HTMX).content.decode()
+        part = client.get(path, headers=HTMX).content.decode()
         assert "<html" not in part
         assert '<nav class="nav"' not in part
 
 
 def test_expired_session_returns_401_and_preserves_the_input(cast: Cast, running: Workload) -> None:
-    answer = Client().post(f"/workloads/{running.pk}/cancel", **HTMX)
+    answer = Client().post(f"/workloads/{running.pk}/cancel", headers=HTMX)
     assert answer.status_code == 401
     assert "Your input is preserved" in answer.content.decode()
 
 
-def test_markup_is_escaped_on_every_page(cast: Cast, sign_in, running: Workload) -> None:
+def test_markup_is_escaped_on_every_page(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     cast.research.title = cast.vision.title = MARKUP
     cast.research.save()
     cast.vision.save()
@@ -240,19 +244,19 @@ INVALID_QUERIES = (
 )  # fmt: skip
 
 
-def test_invalid_query_parameters_are_ignored(sign_in) -> None:
+def test_invalid_query_parameters_are_ignored(sign_in: SignIn) -> None:
     client = sign_in("alice")
     for path in ("/workloads", "/evictions", "/activity", "/node-pools/local"):
         for query in INVALID_QUERIES:
             assert client.get(path + query).status_code == 200, path + query
 
 
-def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in) -> None:
+def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in: SignIn) -> None:
     for number in range(120):
         make.workload(cast.vision, f"job-{number:03}", submitted_at=make.ago(minutes=number))
     client = sign_in("dave")
 
-    def names(slice_) -> list[str]:
+    def names(slice_: Slice[Workload]) -> list[str]:
         return [row.name for row in slice_.rows]
 
     first = client.get("/workloads").context["slice"]
@@ -267,11 +271,11 @@ def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in) -> Non
     assert names(by_name)[0] == "job-119"
 
 
-def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in, running: Workload) -> None:
+def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.eviction(running, None, cast.pool, kind="drain")
     make.eviction(running, None, cast.pool, rule="=cmd()")
     answer = sign_in("dave").get("/evictions?format=csv&kind=reclaim")
-    text = b"".join(answer.streaming_content).decode()
+    text = streamed(answer).decode()
     assert len(text.splitlines()) == 2
     assert "'=cmd()" in text
     assert Eviction.objects.count() == 2
@@ -279,7 +283,7 @@ def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in, running: Wo
 
 @pytest.mark.parametrize(("kind", "title"), [("preempt", "Preempted"), ("shrink", "Scaled down")])
 def test_eviction_titles_state_what_happened(
-    kind: str, title: str, cast: Cast, sign_in, running: Workload
+    kind: str, title: str, cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     eviction = make.eviction(running, running, cast.pool, kind=kind)
     for path in ("/evictions", f"/evictions/{eviction.pk}"):
@@ -290,7 +294,9 @@ def test_eviction_titles_state_what_happened(
     "name",
     ["bob", pytest.param("alice", marks=pytest.mark.heavy), pytest.param("dave", marks=pytest.mark.heavy)],
 )
-def test_query_count_does_not_grow_with_projects(name: str, cast: Cast, sign_in, running: Workload) -> None:
+def test_query_count_does_not_grow_with_projects(
+    name: str, cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
     client = sign_in(name)
 
     def count_queries(path: str) -> int:
@@ -310,7 +316,7 @@ def test_query_count_does_not_grow_with_projects(name: str, cast: Cast, sign_in,
         assert count_queries(path) <= few[path], path
 
 
-def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in, running: Workload) -> None:
+def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     Project.objects.bulk_create(Project(name=f"idle-{n}", department=cast.research) for n in range(60))
     text = sign_in("alice").get("/").content.decode()
     assert "61 more projects" in text
@@ -319,12 +325,16 @@ def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in, running:
 
 
 @pytest.mark.parametrize(("tumbling", "period"), [(True, "within each"), (False, "within the last")])
-def test_fair_share_page_names_the_usage_window(cast: Cast, sign_in, tumbling: bool, period: str) -> None:
+def test_fair_share_page_names_the_usage_window(
+    cast: Cast, sign_in: SignIn, tumbling: bool, period: str
+) -> None:
     NodePool.objects.update(window=86_400, tumbling_window=tumbling)
     assert period in sign_in("alice").get("/fair-share").content.decode()
 
 
-def test_large_fair_share_page_expands_one_department_at_a_time(cast: Cast, sign_in, monkeypatch) -> None:
+def test_large_fair_share_page_expands_one_department_at_a_time(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("scheduler.web.fair_share.MAX_EXPANDED_PROJECTS", 1)
     alice = sign_in("alice")
     folded = alice.get("/fair-share?pool=local").content.decode()
@@ -334,7 +344,9 @@ def test_large_fair_share_page_expands_one_department_at_a_time(cast: Cast, sign
     assert "?project=ads" not in opened
 
 
-def test_overview_charts_the_busiest_projects(cast: Cast, sign_in, monkeypatch) -> None:
+def test_overview_charts_the_busiest_projects(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("berth.server.web.overview.PROJECTS_MAX", 1)
     make.workload(cast.vision, "small", gpu_milli_min=1000)
     make.workload(cast.search, "large", gpu_milli_min=2000)
@@ -344,7 +356,7 @@ def test_overview_charts_the_busiest_projects(cast: Cast, sign_in, monkeypatch) 
     ]  # fmt: skip
 
 
-def test_user_without_a_role_sees_no_pools(cast: Cast, sign_in) -> None:
+def test_user_without_a_role_sees_no_pools(cast: Cast, sign_in: SignIn) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(name="kraken", gpu_model="H100-kraken")
     make.node(NodePool.objects.get(pk=cast.pool.pk), gpus=7)
     assert "kraken" in sign_in("erin").get("/node-pools").content.decode()
@@ -353,13 +365,13 @@ def test_user_without_a_role_sees_no_pools(cast: Cast, sign_in) -> None:
         assert "kraken" not in frank.get(path).content.decode(), path
 
 
-def test_email_addresses_are_shown_only_to_admins_of_the_scope(cast: Cast, sign_in) -> None:
+def test_email_addresses_are_shown_only_to_admins_of_the_scope(cast: Cast, sign_in: SignIn) -> None:
     expected = dict.fromkeys(cast.people, "") | {
         "alice": "alice bob carol dave erin grace", "bob": "bob carol dave erin", "carol": "carol dave erin",
     }  # fmt: skip
     for name, seen in expected.items():
         for query in ("", "?people-format=csv", "?people-search=example.org"):
             answer = sign_in(name).get(f"/access{query}")
-            body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+            body = streamed(answer) if answer.streaming else answer.content
             shown = [person for person in sorted(cast.people) if f"{person}@example.org" in body.decode()]
             assert " ".join(shown) == seen, f"{name} {query}"

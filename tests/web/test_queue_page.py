@@ -1,6 +1,5 @@
 """Tests for the filters of the queue page."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django.db import connection
@@ -10,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from projects.models import Project
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-SignIn = Callable[[str], Client]
 ADDRESS = "/queue?pool=local"
 
 

@@ -1,12 +1,10 @@
 """Tests of the pages of schedules."""
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from html import unescape
 from typing import Any
 
-from django.test import Client
 from django.utils import timezone
 
 from projects.models import Schedule, Workload
@@ -14,15 +12,15 @@ from projects.services import schedules
 from projects.services.schedules import ScheduleValues, submit_due_runs
 from projects.services.workloads.templates import set_template
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 TEXT = "command: python train.py\nroles: [{gpu: 1}]\n"
 FORM = {
     "project": "vision", "name": "nightly", "cron": "0 3 * * 1-5", "time_zone": "Europe/Berlin",
     "overlap": "queue", "template": "", "document": TEXT,
 }  # fmt: skip
 PAGE = "/schedules/vision/nightly"
-SignIn = Callable[[str], Client]
 
 
 def text(answer: Any) -> str:
@@ -39,7 +37,7 @@ def create(cast: Cast, **changes: str) -> Schedule:
 def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert "No schedules yet" in text(dave.get("/schedules"))
-    answer = dave.post("/schedules/new", FORM, **HTMX)
+    answer = dave.post("/schedules/new", FORM, headers=HTMX)
     assert (answer.status_code, answer["HX-Redirect"]) == (204, PAGE)
     schedule = Schedule.objects.get()
     assert (schedule.cron, schedule.overlap, schedule.text) == ("0 3 * * 1-5", "queue", TEXT)
@@ -52,7 +50,7 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
 
 def test_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:
     values = {**FORM, "cron": "0 25 * * *", "time_zone": "Europe/Berlni", "document": "roles: [{gpus: 1}]\n"}
-    answer = sign_in("dave").post("/schedules/new", values, **HTMX)
+    answer = sign_in("dave").post("/schedules/new", values, headers=HTMX)
     assert answer.status_code == 422
     shown = text(answer)
     assert "Has an invalid hour; allowed: 0 to 23" in shown
@@ -63,7 +61,7 @@ def test_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:
 
 def test_name_in_use_is_reported_at_its_field(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
-    answer = sign_in("dave").post("/schedules/new", FORM, **HTMX)
+    answer = sign_in("dave").post("/schedules/new", FORM, headers=HTMX)
     assert answer.status_code == 422
     assert "A schedule with this name exists" in text(answer)
 
@@ -84,19 +82,19 @@ def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
 def test_buttons_pause_resume_run_and_delete(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     dave = sign_in("dave")
-    assert "Pause schedule" in text(dave.get(f"{PAGE}/pause", **HTMX))
-    assert dave.post(f"{PAGE}/pause", **HTMX).status_code == 204
+    assert "Pause schedule" in text(dave.get(f"{PAGE}/pause", headers=HTMX))
+    assert dave.post(f"{PAGE}/pause", headers=HTMX).status_code == 204
     page = text(dave.get(PAGE))
     assert "Paused by dave." in page
     assert "None while the schedule is paused." in page
     assert "Paused by dave." in text(dave.get("/schedules"))
-    assert dave.post(f"{PAGE}/resume", **HTMX).status_code == 204
-    assert dave.post(f"{PAGE}/run", **HTMX).status_code == 204
+    assert dave.post(f"{PAGE}/resume", headers=HTMX).status_code == 204
+    assert dave.post(f"{PAGE}/run", headers=HTMX).status_code == 204
     assert "by dave" in text(dave.get(PAGE))
-    again = dave.post(f"{PAGE}/run", **HTMX)
+    again = dave.post(f"{PAGE}/run", headers=HTMX)
     assert again.status_code == 409
     assert "The previous run has not ended" in text(again)
-    assert dave.post(f"{PAGE}/delete", **HTMX)["HX-Redirect"] == "/schedules"
+    assert dave.post(f"{PAGE}/delete", headers=HTMX)["HX-Redirect"] == "/schedules"
     assert not Schedule.objects.exists()
 
 
@@ -104,12 +102,12 @@ def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None
     schedule = create(cast)
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     carol = sign_in("carol")
-    assert "You become the owner: runs use your rights." in text(carol.get(f"{PAGE}/edit", **HTMX))
+    assert "You become the owner: runs use your rights." in text(carol.get(f"{PAGE}/edit", headers=HTMX))
     values = {**FORM, "document": "", "template": "train", "version": str(schedule.version)}
-    assert carol.post(f"{PAGE}/edit", values, **HTMX).status_code == 204
+    assert carol.post(f"{PAGE}/edit", values, headers=HTMX).status_code == 204
     schedule.refresh_from_db()
     assert (schedule.owner, schedule.template, schedule.text) == (cast.carol.user, "train", "")
-    stale = carol.post(f"{PAGE}/edit", values | {"cron": "@daily"}, **HTMX)
+    stale = carol.post(f"{PAGE}/edit", values | {"cron": "@daily"}, headers=HTMX)
     assert "changed since you read it" in text(stale)
 
 
@@ -118,6 +116,6 @@ def test_page_is_hidden_and_steps_are_refused_without_the_role(cast: Cast, sign_
     assert sign_in("grace").get(PAGE).status_code == 404
     assert "nightly" not in text(sign_in("grace").get("/schedules"))
     for step in ("pause", "run", "delete"):
-        assert sign_in("erin").post(f"{PAGE}/{step}", **HTMX).status_code == 403
-        assert sign_in("grace").post(f"{PAGE}/{step}", **HTMX).status_code == 404
-    assert sign_in("erin").get(f"{PAGE}/edit", **HTMX).status_code == 403
+        assert sign_in("erin").post(f"{PAGE}/{step}", headers=HTMX).status_code == 403
+        assert sign_in("grace").post(f"{PAGE}/{step}", headers=HTMX).status_code == 404
+    assert sign_in("erin").get(f"{PAGE}/edit", headers=HTMX).status_code == 403

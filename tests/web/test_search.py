@@ -4,11 +4,13 @@ import re
 
 import pytest
 from django.test import Client
+from pytest_django import DjangoAssertNumQueries
 
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -19,16 +21,18 @@ def objects(cast: Cast) -> None:
 
 
 def links(client: Client, words: str) -> list[str]:
-    text = client.get("/search", {"q": words}, **HTMX).content.decode()
+    text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
     return re.findall(r'href="([^"]+)"', text)
 
 
 def titles(client: Client, words: str) -> set[str]:
-    text = client.get("/search", {"q": words}, **HTMX).content.decode()
+    text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
     return set(re.findall(r"<span>([^<]+)</span>", text))
 
 
-def test_search_results_include_pages_objects_and_projects(cast: Cast, objects: None, sign_in) -> None:
+def test_search_results_include_pages_objects_and_projects(
+    cast: Cast, objects: None, sign_in: SignIn
+) -> None:
     alice = sign_in("alice")
     assert titles(alice, "rack7") == {"rack7-node", "rack7-train", "rack7-ranker"}
     assert titles(alice, "RACK7 vision") == {"rack7-train"}
@@ -38,14 +42,14 @@ def test_search_results_include_pages_objects_and_projects(cast: Cast, objects: 
     assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
 
 
-def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None, sign_in) -> None:
+def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None, sign_in: SignIn) -> None:
     assert titles(sign_in("dave"), "rack7") == {"rack7-node", "rack7-train"}
-    assert Client().get("/search", {"q": "rack7"}, **HTMX).status_code == 401
+    assert Client().get("/search", {"q": "rack7"}, headers=HTMX).status_code == 401
 
 
 @pytest.mark.parametrize("words", ["%", "_", "'\"><script>", "\0", "x " * 500, "\\", "☃"])
-def test_unusual_search_text_causes_no_error(cast: Cast, sign_in, words: str) -> None:
-    answer = sign_in("alice").get("/search", {"q": words}, **HTMX)
+def test_unusual_search_text_causes_no_error(cast: Cast, sign_in: SignIn, words: str) -> None:
+    answer = sign_in("alice").get("/search", {"q": words}, headers=HTMX)
     assert answer.status_code == 200
     assert "<script>" not in answer.content.decode()
     if words in ("%", "☃"):
@@ -53,7 +57,7 @@ def test_unusual_search_text_causes_no_error(cast: Cast, sign_in, words: str) ->
 
 
 def test_search_query_count_is_independent_of_the_number_of_workloads(
-    cast: Cast, sign_in, django_assert_max_num_queries
+    cast: Cast, sign_in: SignIn, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     alice = sign_in("alice")
     for number in range(20):

@@ -14,15 +14,18 @@ from projects.models import ProjectSecret
 from projects.services import workloads
 from projects.services.secrets import set_project_secret
 from tests.cast import Cast, training
+from tests.web.conftest import SignIn, streamed
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 TOKEN = "correct-horse-battery-staple"
 FORM = {"owner": "project/vision", "name": "hf-token", "value": f" {TOKEN}\r\n"}
 LOGIN = {"owner": "pool/local", "name": "hub", "registry": "docker.io", "username": "berth", "value": TOKEN}
 
 
-def set_secret(cast: Cast, name: str = "hf-token", **registry: str) -> ProjectSecret:
-    content = SecretContent(TOKEN, **registry)
+def set_secret(
+    cast: Cast, name: str = "hf-token", *, registry: str = "", username: str = ""
+) -> ProjectSecret:
+    content = SecretContent(TOKEN, registry=registry, username=username)
     return set_project_secret(
         actor=cast.carol, project=cast.vision, name=name, content=content, at=timezone.now()
     )[0]
@@ -34,36 +37,36 @@ def text(answer: Any) -> str:
     return content
 
 
-def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in) -> None:
+def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in: SignIn) -> None:
     carol = sign_in("carol")
     assert "No secrets yet" in text(carol.get("/secrets"))
-    assert carol.post("/secrets/new/value", FORM, **HTMX).status_code == 204
+    assert carol.post("/secrets/new/value", FORM, headers=HTMX).status_code == 204
     assert unseal(ProjectSecret.objects.get().sealed) == f" {TOKEN}\n"
     assert "hf-token" in text(carol.get("/secrets"))
-    replacement = text(carol.get("/secrets/new/value?owner=project/vision&name=hf-token", **HTMX))
+    replacement = text(carol.get("/secrets/new/value?owner=project/vision&name=hf-token", headers=HTMX))
     assert 'value="hf-token"' in replacement
-    assert carol.post("/secrets/new/value", FORM | {"value": "second"}, **HTMX).status_code == 204
+    assert carol.post("/secrets/new/value", FORM | {"value": "second"}, headers=HTMX).status_code == 204
     assert unseal(ProjectSecret.objects.get().sealed) == "second"
-    confirm = text(carol.get("/secrets/project/vision/hf-token/delete", **HTMX))
+    confirm = text(carol.get("/secrets/project/vision/hf-token/delete", headers=HTMX))
     assert "Delete the secret hf-token of project vision?" in confirm
-    assert carol.post("/secrets/project/vision/hf-token/delete", **HTMX).status_code == 204
+    assert carol.post("/secrets/project/vision/hf-token/delete", headers=HTMX).status_code == 204
     assert not ProjectSecret.objects.exists()
 
 
-def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in) -> None:
+def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
-    assert alice.post("/secrets/new/registry", LOGIN, **HTMX).status_code == 204
+    assert alice.post("/secrets/new/registry", LOGIN, headers=HTMX).status_code == 204
     row = PoolSecret.objects.get()
     assert (row.registry, row.username, unseal(row.sealed)) == ("docker.io", "berth", TOKEN)
     assert "docker.io" in text(alice.get("/secrets?search=pool%20local"))
-    replacement = text(alice.get("/secrets/new/registry?owner=pool/local&name=hub", **HTMX))
+    replacement = text(alice.get("/secrets/new/registry?owner=pool/local&name=hub", headers=HTMX))
     assert 'value="docker.io"' in replacement and 'value="berth"' in replacement
     assert "Secrets</a>" in text(alice.get("/node-pools/local"))
-    assert alice.post("/secrets/pool/local/hub/delete", **HTMX).status_code == 204
+    assert alice.post("/secrets/pool/local/hub/delete", headers=HTMX).status_code == 204
     assert not PoolSecret.objects.exists()
 
 
-def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in) -> None:
+def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in: SignIn) -> None:
     set_secret(cast)
     set_pool_secret(
         actor=cast.alice, pool=cast.pool, name="shared", content=SecretContent(TOKEN), at=timezone.now()
@@ -79,7 +82,7 @@ def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in)
     assert sign_in("grace").post("/secrets/project/vision/hf-token/delete").status_code == 404
     carol = sign_in("carol")
     assert "Pool local" not in text(carol.get("/secrets/new/value"))
-    assert carol.post("/secrets/new/value", FORM | {"owner": "pool/local"}, **HTMX).status_code == 422
+    assert carol.post("/secrets/new/value", FORM | {"owner": "pool/local"}, headers=HTMX).status_code == 422
     assert ProjectSecret.objects.count() == PoolSecret.objects.count() == 1
 
 
@@ -93,28 +96,28 @@ def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in)
     ],
 )
 def test_invalid_form_does_not_contain_the_secret_value(
-    sign_in, kind: str, changes: dict[str, str], message: str
+    sign_in: SignIn, kind: str, changes: dict[str, str], message: str
 ) -> None:
     form = {**(FORM if kind == "value" else LOGIN), **changes}
-    answer = sign_in("alice").post(f"/secrets/new/{kind}", form, **HTMX)
+    answer = sign_in("alice").post(f"/secrets/new/{kind}", form, headers=HTMX)
     assert (answer.status_code, message in text(answer)) == (422, True)
 
 
-def test_confirmation_lists_the_live_workloads_that_use_the_secret(cast: Cast, sign_in) -> None:
+def test_confirmation_lists_the_live_workloads_that_use_the_secret(cast: Cast, sign_in: SignIn) -> None:
     set_secret(cast)
     uses = {"secrets": [{"name": "hf-token", "env": "HF_TOKEN"}]}
     workloads.submit(actor=cast.dave, project=cast.vision, document=training("reader", **uses))
     role = {"name": "w", "gpu": 1, **uses}
     workloads.submit(actor=cast.dave, project=cast.vision, document=training("by-role", roles=[role]))
     workloads.submit(actor=cast.dave, project=cast.vision, document=training("other"))
-    page = text(sign_in("carol").get("/secrets/project/vision/hf-token/delete", **HTMX))
+    page = text(sign_in("carol").get("/secrets/project/vision/hf-token/delete", headers=HTMX))
     assert "vision/reader" in page and "vision/by-role" in page and "vision/other" not in page
 
 
-def test_csv_export_contains_no_secret_value(cast: Cast, sign_in) -> None:
+def test_csv_export_contains_no_secret_value(cast: Cast, sign_in: SignIn) -> None:
     set_secret(cast, registry="docker.io", username="berth")
     answer = sign_in("dave").get("/secrets?format=csv")
-    lines = b"".join(answer.streaming_content).decode()
+    lines = streamed(answer).decode()
     assert "hf-token,project vision,Registry,docker.io,berth" in lines
     assert TOKEN not in lines and ProjectSecret.objects.get().sealed not in lines
 
@@ -122,7 +125,6 @@ def test_csv_export_contains_no_secret_value(cast: Cast, sign_in) -> None:
 def test_admin_site_shows_secrets_without_their_values(cast: Cast) -> None:
     secret = set_secret(cast)
     user = cast.alice.user
-    assert user is not None
     user.is_staff = True
     user.save()
     client = Client()
@@ -134,4 +136,4 @@ def test_admin_site_shows_secrets_without_their_values(cast: Cast) -> None:
         assert secret.sealed not in answer.content.decode()
     action = {"action": "download", "_selected_action": [secret.pk]}
     download = client.post(reverse("admin:projects_projectsecret_changelist"), action)
-    assert secret.sealed not in b"".join(download.streaming_content).decode()
+    assert secret.sealed not in streamed(download).decode()

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from projects.services import workloads
 from tests.cast import Cast, make_cast, training
@@ -25,11 +26,10 @@ def addresses(child_env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
 def open_socket(address: str, cast: Cast) -> ClientConnection:
     """Open a socket for live updates as dave."""
     browser = Client()
-    assert cast.dave.user is not None
     browser.force_login(cast.dave.user)
     cookie = f"sessionid={browser.cookies['sessionid'].value}"
     url = address.replace("http", "ws", 1) + "/ws/live"
-    return connect(url, additional_headers={"Cookie": cookie}, origin=address, open_timeout=20)  # type: ignore[arg-type]
+    return connect(url, additional_headers={"Cookie": cookie}, origin=Origin(address), open_timeout=20)
 
 
 def kinds(socket: ClientConnection, last_kind: str, seconds: float = 20) -> list[str]:

@@ -15,8 +15,9 @@ from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn, streamed
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def used(cast: Cast) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_usage_totals_cover_only_visible_projects(sign_in) -> None:
+def test_usage_totals_cover_only_visible_projects(sign_in: SignIn) -> None:
     everything = sign_in("alice").get("/usage?span=24h").content.decode()
     assert "10.0" in everything and "25.00" in everything and "vision" in everything and "ads" in everything
     own = sign_in("erin").get("/usage?span=24h").content.decode()
@@ -43,7 +44,7 @@ def test_usage_totals_cover_only_visible_projects(sign_in) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_measured_use_and_idle_hours_cover_only_visible_projects(cast: Cast, sign_in) -> None:
+def test_measured_use_and_idle_hours_cover_only_visible_projects(cast: Cast, sign_in: SignIn) -> None:
     for project, busy in ((cast.vision, 25), (cast.ads, 50)):
         work = make.workload(project, f"run-{project.name}", phase="running", run=1)
         pod = make.place(work, make.node(cast.pool), [0])
@@ -59,7 +60,7 @@ def test_measured_use_and_idle_hours_cover_only_visible_projects(cast: Cast, sig
 
 
 @pytest.mark.usefixtures("used")
-def test_chart_has_a_readout_and_marks_partial_periods(sign_in) -> None:
+def test_chart_has_a_readout_and_marks_partial_periods(sign_in: SignIn) -> None:
     page = sign_in("alice").get("/usage?span=7d")
     chart = page.context["chart"]
     assert chart.has_partial and chart.names == "vision|ads"
@@ -69,7 +70,7 @@ def test_chart_has_a_readout_and_marks_partial_periods(sign_in) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_every_time_range_and_step_is_accepted(sign_in) -> None:
+def test_every_time_range_and_step_is_accepted(sign_in: SignIn) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = (
         "Australia/Lord_Howe"  # this zone's offset and daylight saving shift both include half an hour
@@ -82,57 +83,57 @@ def test_every_time_range_and_step_is_accepted(sign_in) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_search_filters_totals_chart_and_export(sign_in) -> None:
+def test_search_filters_totals_chart_and_export(sign_in: SignIn) -> None:
     client = sign_in("alice")
     context = client.get("/usage?span=24h&step=hour&search=VIS").context
     assert [line.name for line in context["lines"]] == ["vision"]
     assert context["total"].gpu_hours == sum(piece.used.gpu_hours for piece in context["pieces"]) == 8
     by_person = client.get("/usage?span=24h&by=user&search=gra").context
     assert [line.name for line in by_person["lines"]] == ["grace"]
-    file = b"".join(client.get("/usage?span=24h&search=vis&format=csv").streaming_content).decode()
+    file = streamed(client.get("/usage?span=24h&search=vis&format=csv")).decode()
     assert "vision" in file and "ads" not in file
     no_matches = client.get("/usage?span=24h&search=%00<script>").content.decode()
     assert "No matches" in no_matches and "<script>" not in no_matches.split("u-search")[1][:200]
 
 
 @pytest.mark.usefixtures("used")
-def test_usage_chart_adds_up_to_the_total(sign_in) -> None:
+def test_usage_chart_adds_up_to_the_total(sign_in: SignIn) -> None:
     context = sign_in("alice").get("/usage?span=24h&step=hour").context
     assert sum(piece.used.gpu_hours for piece in context["pieces"]) == context["total"].gpu_hours == 10
     assert [line.name for line in context["lines"]] == ["vision", "ads"]
 
 
 @pytest.mark.usefixtures("used")
-def test_unknown_time_zone_falls_back_to_utc(sign_in) -> None:
+def test_unknown_time_zone_falls_back_to_utc(sign_in: SignIn) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = "../../etc/passwd"
     assert "UTC time" in client.get("/usage?span=24h").content.decode()
 
 
 @pytest.mark.usefixtures("used")
-def test_usage_is_exported_as_csv(sign_in) -> None:
+def test_usage_is_exported_as_csv(sign_in: SignIn) -> None:
     answer = sign_in("alice").get("/usage?span=24h&by=user&format=csv")
-    lines = b"".join(answer.streaming_content).decode().split()
+    lines = streamed(answer).decode().split()
     assert lines[0] == "at,user,gpu_hours,cpu_hours,memory_gib_hours,cost"
     assert [line.split(",")[1:3] for line in lines[1:]] == [["dave", "8.0"], ["grace", "2.0"]]
 
 
-def test_only_admins_can_create_edit_and_delete_a_budget(cast: Cast, sign_in) -> None:
+def test_only_admins_can_create_edit_and_delete_a_budget(cast: Cast, sign_in: SignIn) -> None:
     bob = sign_in("bob")
     values = {"owner": "projects/vision", "gpu_hours": "300", "warn_at": "50, 100 %", "version": "0"}
-    assert bob.post("/budgets/new", values, **HTMX).status_code == 204
+    assert bob.post("/budgets/new", values, headers=HTMX).status_code == 204
     budget = Budget.objects.get(project=cast.vision)
     assert (budget.gpu_hours, budget.warn_at) == (300, [50, 100])
-    again = bob.post("/budgets/new", values, **HTMX)
+    again = bob.post("/budgets/new", values, headers=HTMX)
     assert "already has a budget" in again.content.decode()
     changed = {"gpu_hours": "400", "warn_at": "", "version": str(budget.version)}
-    assert bob.post("/budgets/projects/vision", changed, **HTMX).status_code == 204
-    overtaken = bob.post("/budgets/projects/vision", changed, **HTMX)
+    assert bob.post("/budgets/projects/vision", changed, headers=HTMX).status_code == 204
+    overtaken = bob.post("/budgets/projects/vision", changed, headers=HTMX)
     assert (overtaken.status_code, "Someone else changed" in overtaken.content.decode()) == (412, True)
     assert sign_in("carol").get("/budgets/projects/vision").status_code == 403
     assert sign_in("grace").get("/budgets/projects/vision").status_code == 404
     assert bob.get("/budgets/departments/research").status_code == 403
-    assert bob.post("/budgets/projects/vision/delete", **HTMX).status_code == 204
+    assert bob.post("/budgets/projects/vision/delete", headers=HTMX).status_code == 204
     assert not Budget.objects.exists()
 
 
@@ -144,12 +145,14 @@ def test_only_admins_can_create_edit_and_delete_a_budget(cast: Cast, sign_in) ->
         ({"gpu_hours": "9", "warn_at": "0"}, "Is not a list of percentages"),
     ],
 )
-def test_invalid_budget_is_rejected_with_an_error(sign_in, values: dict, message: str) -> None:
-    answer = sign_in("alice").post("/budgets/projects/vision", {"version": "0", **values}, **HTMX)
+def test_invalid_budget_is_rejected_with_an_error(
+    sign_in: SignIn, values: dict[str, str], message: str
+) -> None:
+    answer = sign_in("alice").post("/budgets/projects/vision", {"version": "0", **values}, headers=HTMX)
     assert (answer.status_code, message in answer.content.decode()) == (422, True)
 
 
-def test_project_users_see_the_used_share_of_the_budget(cast: Cast, sign_in) -> None:
+def test_project_users_see_the_used_share_of_the_budget(cast: Cast, sign_in: SignIn) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
     UsageHour.objects.create(
         hour=datetime.now(UTC).replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk,
@@ -160,14 +163,14 @@ def test_project_users_see_the_used_share_of_the_budget(cast: Cast, sign_in) -> 
     assert "No budgets yet" in sign_in("grace").get("/usage").content.decode()
 
 
-def test_query_count_does_not_grow_with_projects(cast: Cast, sign_in) -> None:
+def test_query_count_does_not_grow_with_projects(cast: Cast, sign_in: SignIn) -> None:
     Membership.objects.create(user=cast.grace.user, role="viewer", department=cast.research)
     budgets.set_budget(actor=cast.alice, owner=cast.ads, values={"gpu_hours": 10})
     grace, counts = sign_in("grace"), []
     for more in range(2):
         with CaptureQueriesContext(connection) as queries:
             assert grace.get("/usage").status_code == 200
-            assert grace.get("/notifications/new", **HTMX).status_code == 200
+            assert grace.get("/notifications/new", headers=HTMX).status_code == 200
         counts.append(len(queries))
         for number in range(5):
             project = Project.objects.create(name=f"p{more}{number}", department=cast.research)
@@ -184,7 +187,9 @@ def test_chart_columns_are_stacked_and_fill_the_scale() -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_largest_projects_are_listed_and_the_export_has_all_projects(sign_in, monkeypatch) -> None:
+def test_largest_projects_are_listed_and_the_export_has_all_projects(
+    sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("scheduler.web.usage.pages.MAX_ROWS", 1)
     alice = sign_in("alice")
     answer = alice.get("/usage?span=24h")
@@ -194,7 +199,7 @@ def test_largest_projects_are_listed_and_the_export_has_all_projects(sign_in, mo
     assert "vision" in file and "ads" in file
 
 
-def test_budget_list_is_paginated(cast: Cast, sign_in, monkeypatch) -> None:
+def test_budget_list_is_paginated(cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.web.usage.pages.BUDGETS_PER_PAGE", 1)
     for owner in (cast.vision, cast.ads):
         budgets.set_budget(actor=cast.alice, owner=owner, values={"gpu_hours": 10})

@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from berth.server.web.charts.steps import HEIGHT
@@ -14,6 +15,7 @@ from scheduler.models import Allocation, NodeUtilization
 from tests import factories as make
 from tests.cast import Cast
 from tests.services.stage import document
+from tests.web.conftest import SignIn
 
 
 @pytest.fixture
@@ -23,11 +25,11 @@ def pod(cast: Cast) -> Pod:
     return make.place(work, node, [1])
 
 
-def page(client, path: str) -> str:
+def page(client: Client, path: str) -> str:
     return client.get(path).content.decode()
 
 
-def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_in, pod: Pod) -> None:
+def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
     make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
     for path in (
@@ -44,7 +46,7 @@ def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/utilization").status_code == 404
 
 
-def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_in, pod: Pod) -> None:
+def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     client, address = sign_in("erin"), f"/workloads/{pod.workload_id}"
     assert "GPU utilization" not in page(client, address), "nothing is measured yet"
     make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
@@ -56,7 +58,7 @@ def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_i
     assert sign_in("grace").get(f"{address}/utilization?part=strip").status_code == 404
 
 
-def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in, pod: Pod) -> None:
+def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/resources")
     assert text.count("not measured") >= 4
     make.used(pod, None, gpu_memory=None)
@@ -66,14 +68,14 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in, pod
     assert "0 %" not in text
 
 
-def test_pending_workload_has_no_utilization(cast: Cast, sign_in) -> None:
+def test_pending_workload_has_no_utilization(cast: Cast, sign_in: SignIn) -> None:
     pending = make.workload(cast.vision, "waits")
     text = page(sign_in("dave"), f"/workloads/{pending.pk}/resources")
     assert "Nothing measured yet" in text
     assert "not measured</span>" not in text
 
 
-def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in, pod: Pod) -> None:
+def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     other = make.workload(cast.vision, "busy-one", phase="running", run=1, started_at=make.ago(hours=2))
     make.used(make.place(other, pod.node, [0]), 80)
     make.used(pod, 0, busy_at=make.ago(hours=2))
@@ -83,7 +85,9 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in, pod: Po
     assert page(client, "/workloads").count("GPUs idle") == 1
 
 
-def test_node_page_shows_gpu_utilization_without_workload_names(cast: Cast, sign_in, pod: Pod) -> None:
+def test_node_page_shows_gpu_utilization_without_workload_names(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
     make.used(pod, 25)
     path = f"/nodes/{pod.node.name}/utilization"
     assert "is not measured" in page(sign_in("grace"), path)
@@ -99,7 +103,7 @@ def test_node_page_shows_gpu_utilization_without_workload_names(cast: Cast, sign
         assert sign_in("frank").get(hidden).status_code == 404, hidden
 
 
-def test_overview_separates_allocated_from_used(cast: Cast, sign_in, pod: Pod) -> None:
+def test_overview_separates_allocated_from_used(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     client = sign_in("dave")
     assert "allocated, idle" not in page(client, "/")
     pod.allocation.bound_at = make.ago(hours=3)
@@ -114,11 +118,11 @@ def test_overview_separates_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
 
 
 @pytest.mark.parametrize("span", ["1h", "7d", "", "x", "%00", "-1"])
-def test_every_time_range_is_accepted(cast: Cast, sign_in, pod: Pod, span: str) -> None:
+def test_every_time_range_is_accepted(cast: Cast, sign_in: SignIn, pod: Pod, span: str) -> None:
     assert sign_in("dave").get(f"/workloads/{pod.workload_id}/utilization?span={span}").status_code == 200
 
 
-def test_completed_workload_keeps_its_utilization_chart(cast: Cast, sign_in, pod: Pod) -> None:
+def test_completed_workload_keeps_its_utilization_chart(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     make.past_utilization(pod, make.ago(minutes=50), cpu=700)
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago(minutes=40))
@@ -135,7 +139,7 @@ def filled_ranges(text: str, kind: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["used", "line"])
-def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in, pod: Pod, kind: str) -> None:
+def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in: SignIn, pod: Pod, kind: str) -> None:
     for minute in range(8):
         make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
@@ -144,7 +148,7 @@ def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in, pod: Pod, kind:
     assert max(places) == 1000
 
 
-def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in, pod: Pod) -> None:
+def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     for minute in (0, 1, 30, 31):
         make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
@@ -153,7 +157,7 @@ def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in, pod: Pod) 
     assert line[1].count("M") == 2, "the line of allocated GPUs is not drawn through the gap"
 
 
-def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in, pod: Pod) -> None:
+def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     long_ago = timezone.now() - timedelta(hours=3)
     NodePool.objects.update(created_at=long_ago)
     Node.objects.update(created_at=long_ago, since=long_ago)
@@ -165,7 +169,7 @@ def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in, po
     assert "1.0 GPUs allocated, not measured" in answer.content.decode()
 
 
-def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sign_in) -> None:
+def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sign_in: SignIn) -> None:
     workload = workloads.submit(actor=cast.dave, document=document(), project=cast.vision)
     service = Service.objects.get(workload=workload)
     for minutes in (0.25, 1, 2, 20, 21):

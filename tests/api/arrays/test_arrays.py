@@ -8,6 +8,7 @@ from projects.models import Audit, Event, Membership, RoleNode, Workload, Worklo
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
+from tests.present import present
 
 PATH = "arrays"
 # Token with roles, savepoint, projects, quotas, pools, array, its names, tasks, release, audit, counts.
@@ -40,7 +41,8 @@ def test_submission_stores_a_workload_with_roles_and_an_event_per_task(dave: Cal
     assert array["spec"]["array"] == {"tasks": 150, "max_running": 50}
     assert (RoleNode.objects.count(), Event.objects.filter(kind="submitted").count()) == (300, 150)
     (entry,) = Audit.objects.filter(action="submit")
-    assert (entry.object_type, entry.object_id, entry.after["tasks"]) == ("workloadarray", array["id"], 150)
+    assert (entry.object_type, entry.object_id) == ("workloadarray", array["id"])
+    assert present(entry.after)["tasks"] == 150
     assert dave.get(f"arrays/{array['id']}").json() == {
         name: value for name, value in array.items() if name != "warnings"
     }

@@ -93,8 +93,8 @@ def test_password_change_is_audited_without_the_passwords(cast: Cast) -> None:
 def test_error_for_an_invalid_new_password_names_the_field(
     cast: Cast, dave: Caller, current: str, new: str, path: str, message: str
 ) -> None:
-    cast.dave.user.email = "dave-dave-dave@example.org"  # type: ignore[union-attr]
-    cast.dave.user.save()  # type: ignore[union-attr]
+    cast.dave.user.email = "dave-dave-dave@example.org"
+    cast.dave.user.save()
     answer = change(dave, current, new)
     assert answer.status_code == 422
     assert message in {error["path"]: error["message"] for error in answer.json()["errors"]}[path]
@@ -145,7 +145,7 @@ def test_password_set_by_an_admin_revokes_sign_in_tokens(cast: Cast) -> None:
     admin.save()
     browser = Client()
     browser.force_login(admin)
-    path = f"/admin/auth/user/{cast.dave.user.pk}/password/"  # type: ignore[union-attr]
+    path = f"/admin/auth/user/{cast.dave.user.pk}/password/"
     form = {"password1": NEW, "password2": NEW, "usable_password": "true"}
     assert browser.post(path, form).status_code == 302
     assert here.get("whoami").status_code == 401

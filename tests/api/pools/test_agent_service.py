@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from pools import services
-from pools.api import joining
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool
 from tests.agents import NO_METADATA, REJECTED, write_agent
@@ -78,17 +77,11 @@ UPGRADE = "echo upgraded >> {place}/upgrades; [ ! -e {place}/hold ] || sleep 300
 CHECK = "grep -q ') S' /proc/$(cat {place}/pod.pid)/stat"  # a killed pod may stay as a zombie
 
 
-def load_wiring_of_agents() -> Wired:
-    """Return the wiring that the fixture `host` has installed."""
-    wired = joining.load_wiring()
-    assert isinstance(wired, Wired)
-    return wired
-
-
 class Host:
-    """A machine with the service manager."""
+    """A machine with the service manager. `wired` provides the instructions of its node."""
 
-    def __init__(self, place: Path, url: str, token: str) -> None:
+    def __init__(self, place: Path, url: str, token: str, wired: Wired | None = None) -> None:
+        self.wired = wired or Wired()
         self.place, self.unit, self.state = place, place / "berth-agent.service", place / "state"
         self.agent = write_agent(place, report_seconds=0.2)
         values = {
@@ -135,9 +128,9 @@ def host(
     NodePool.objects.update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
     wired = Wired()
     scripts = Instructions(*(script.format(place=tmp_path) for script in (START, STOP, CHECK, UPGRADE)))
-    wired.instructions = lambda node: scripts  # type: ignore[method-assign]
+    wired.instructions = lambda node: scripts
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
-    host = Host(tmp_path, live_server.url, token)
+    host = Host(tmp_path, live_server.url, token, wired)
     yield host
     for name in ("manager", "service", "pod"):
         if host.is_running(name):
@@ -195,33 +188,38 @@ def test_restarted_agent_restarts_its_node_if_the_node_has_died(host: Host, meta
     assert Node.objects.count() == 1
 
 
+def until_next_reports(since: datetime) -> None:
+    """Wait until the agent has reported for a second."""
+    poll_until(lambda: Machine.objects.get().last_seen_at > since + timedelta(seconds=1))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_changed_service_settings_are_applied_without_stopping_pods(
     host: Host, metal_pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool's head is lost, and then another machine takes its place."""
-    wired = load_wiring_of_agents()
-    start, former = START.format(place=host.place), wired.instructions
+    start = START.format(place=host.place)
     host.install()
     reconcile_pool(metal_pool)
+    former = host.wired.instructions(Node.objects.get())
+
+    def change_instructions(changed: Instructions) -> None:
+        host.wired.instructions = lambda node: changed
+
     poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
     pod = host.pid("pod")
-    for update, result in (
+    for changed, result in (
         (Instructions(), ""),
-        (replace(former(None), start=f"{start} # head 2", update=f"echo 2 >> {host.place}/updates"), "2\n"),
-        (
-            replace(former(None), start=f"{start} # head 3", update=f"echo 3 >> {host.place}/updates"),
-            "2\n3\n",
-        ),
+        (replace(former, start=f"{start} # head 2", update=f"echo 2 >> {host.place}/updates"), "2\n"),
+        (replace(former, start=f"{start} # head 3", update=f"echo 3 >> {host.place}/updates"), "2\n3\n"),
     ):
-        wired.instructions = lambda node, update=update: update
-        since = timezone.now()
-        poll_until(lambda since=since: Machine.objects.get().last_seen_at > since + timedelta(seconds=1))
+        change_instructions(changed)
+        until_next_reports(timezone.now())
         updates = host.place / "updates"
         assert (updates.read_text() if updates.exists() else "") == result
     assert (host.pid("pod"), host.is_running("pod")) == (pod, True)
     assert (host.place / "starts").read_text() == "started\n"
-    wired.instructions = lambda node: replace(former(None), start=f"{start} # other Ray", update="exit 1")
+    change_instructions(replace(former, start=f"{start} # other Ray", update="exit 1"))
     poll_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
 
 

@@ -226,7 +226,7 @@ def assert_page_shows_the_failure_and_retries(cast: Cast) -> None:
     confirmation = client.get("/node-pools/cloud/retry").content.decode()
     assert "Provisioning starts again immediately" in confirmation
     assert NodePool.objects.get(name="cloud").boot_failures == 1, "the confirmation changes nothing"
-    assert client.post("/node-pools/cloud/retry", HTTP_HX_REQUEST="true").status_code == 204
+    assert client.post("/node-pools/cloud/retry", headers={"HX-Request": "true"}).status_code == 204
     assert NodePool.objects.get(name="cloud").boot_failures == 0
 
 

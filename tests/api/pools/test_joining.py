@@ -1,5 +1,6 @@
 """Tests for machines that join pools over REST and receive instructions."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def reconcile_pool(pool: NodePool, nodes_desired: int | None = None) -> None:
 
 def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
-    nothing = {
+    nothing: dict[str, Any] = {
         "instance": "",
         "start": "",
         "stop": "",
@@ -285,11 +286,17 @@ def test_boot_fails_if_its_slurm_allocation_ends_but_not_if_its_spot_machine_is_
 
 
 class Wired:
+    """Wiring whose only runtime gives every node the same instructions."""
+
+    def __init__(self) -> None:
+        self.instructions: Callable[[Node], Instructions] = start_and_stop
+
     def runtime_for(self, pool: NodePool) -> "Wired":
         return self
 
-    def instructions(self, node: Node) -> Instructions:
-        return Instructions(f"start {node.name}", "stop")
+
+def start_and_stop(node: Node) -> Instructions:
+    return Instructions(f"start {node.name}", "stop")
 
 
 def test_repeated_orders_get_identical_user_data(settings: Any) -> None:
@@ -316,12 +323,17 @@ def test_agent_joins_and_runs_the_start_script(
     )
     done = tmp_path / "done"
     wired = Wired()
-    wired.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")  # type: ignore[method-assign]
+    wired.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
+
+    def start_script_has_run() -> bool:
+        reconcile_pool(metal_pool)
+        return done.exists() and done.read_text() != ""
+
     running = start_agent(live_server.url, tmp_path / "state", token)
     try:
         poll_until(Machine.objects.exists)
-        poll_until(lambda: (reconcile_pool(metal_pool), done.exists() and done.read_text())[1])
+        poll_until(start_script_has_run)
         assert done.read_text() == "metal-0\n"
         machine = Machine.objects.get()
         assert machine.cpu_milli >= 1000

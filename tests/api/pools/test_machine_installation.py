@@ -85,8 +85,8 @@ def test_node_with_a_failed_installation_is_marked_lost_with_the_reason(
     reconcile_pool(metal_pool)
     reconcile_pool(metal_pool)
     assert Node.objects.count() == 1, "a machine that just failed does not get a new node immediately"
-    failed = f"Failed boot 1 of 5 (metal-0): {why}. Next attempt in 30 s."
-    assert alice.get("node-pools/metal").json()["last_error"] == failed
+    last_error = f"Failed boot 1 of 5 (metal-0): {why}. Next attempt in 30 s."
+    assert alice.get("node-pools/metal").json()["last_error"] == last_error
     assert bob.get("node-pools/metal").json()["last_error"] is None
     NodePool.objects.update(boot_retry_at=timezone.now())
     reconcile_pool(metal_pool)

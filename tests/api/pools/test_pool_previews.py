@@ -110,7 +110,7 @@ def test_pool_form_shows_the_preview_and_preserves_the_input(
         "node_consolidation_after": "300", "image_mode": "allow", "reclaim_min_runtime": "0",
         "preempt_min_runtime": "0", "kubeconfig": values["kubeconfig"],
     }  # fmt: skip
-    answer = client.post("/node-pools/new", {**fields, "check": "1"}, HTTP_HX_REQUEST="true")
+    answer = client.post("/node-pools/new", {**fields, "check": "1"}, headers={"HX-Request": "true"})
     text = answer.content.decode()
     assert answer.status_code == 200, answer.context["form"].errors
     assert "1 of 2 nodes can be used, with 4 GPUs, 3 of them free." in text

@@ -137,8 +137,8 @@ def test_lower_maximum_previews_and_drains_the_excess_nodes(
     )
     now = timezone.now()
     reconcile(cast.pool.pk, provider=ListingProvider(nodes), now=now, work_to_lose=work_to_lose(now))
-    draining = Node.objects.filter(state="draining").order_by("ordinal").values_list("name", flat=True)
-    assert list(draining) == sorted(draining)
+    drained = Node.objects.filter(state="draining").order_by("ordinal").values_list("name", flat=True)
+    assert list(drained) == sorted(draining)
 
 
 def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> None:
@@ -152,8 +152,8 @@ def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> N
 
 def test_maximum_below_the_ready_threshold_is_rejected(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     edit(alice, {"nodes": {"min": 1, "desired": 4, "max": 4}})
-    for query in ({}, {"dry_run": "true"}):
-        refused = alice("PATCH", "node-pools/local", {"nodes_max": 2}, **query)
+    for path in ("node-pools/local", "node-pools/local?dry_run=true"):
+        refused = alice("PATCH", path, {"nodes_max": 2})
         assert refused.status_code == 422
         assert [item["path"] for item in refused.json()["errors"]] == ["ready_threshold"]
 

@@ -113,7 +113,7 @@ def test_agent_reports_the_start_scripts_exit_code_and_output(
     )
     wired, stopped = Wired(), tmp_path / "stopped"
     script = Instructions("echo preparing; echo no such program >&2; exit 7", f"echo $BERTH_NODE > {stopped}")
-    wired.instructions = lambda node: script  # type: ignore[method-assign]
+    wired.instructions = lambda node: script
     monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
     running = start_agent(live_server.url, tmp_path / "state", token)
     try:

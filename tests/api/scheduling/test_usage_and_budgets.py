@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -35,7 +36,9 @@ def create_usage_hour(cast: Cast) -> Callable[..., UsageHour]:
     return make
 
 
-def test_report_is_grouped_by_user_and_paginated(alice: Caller, create_usage_hour) -> None:
+def test_report_is_grouped_by_user_and_paginated(
+    alice: Caller, create_usage_hour: Callable[..., UsageHour]
+) -> None:
     begin = datetime(2026, 6, 1, tzinfo=UTC)
     for number in range(5):
         create_usage_hour(begin + timedelta(days=number), number + 1)
@@ -58,7 +61,7 @@ def test_report_is_grouped_by_user_and_paginated(alice: Caller, create_usage_hou
     assert third["next"] is None
 
 
-def test_csv_report_escapes_formulas(alice: Caller, create_usage_hour) -> None:
+def test_csv_report_escapes_formulas(alice: Caller, create_usage_hour: Callable[..., UsageHour]) -> None:
     create_usage_hour(timezone.now() - timedelta(hours=3), 4, user_name="=HYPERLINK()")
     answer = alice.get("usage", group_by=["project", "user"], format="csv")
     assert answer["Content-Type"].startswith("text/csv")
@@ -78,7 +81,7 @@ def test_csv_report_escapes_formulas(alice: Caller, create_usage_hour) -> None:
         ({"since": "2026-06-02T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, "since"),
     ],
 )
-def test_error_names_the_invalid_report_parameter(alice: Caller, query: dict, path: str) -> None:
+def test_error_names_the_invalid_report_parameter(alice: Caller, query: dict[str, str], path: str) -> None:
     answer = alice.get("usage", **query)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 
@@ -109,12 +112,14 @@ def test_budget_is_created_read_edited_and_deleted_with_an_etag(bob: Caller) -> 
         ({"gpu_hours": 5, "hours": 3}, "hours"),
     ],
 )
-def test_error_for_an_invalid_budget_names_the_field(bob: Caller, body: dict, path: str) -> None:
+def test_error_for_an_invalid_budget_names_the_field(bob: Caller, body: dict[str, Any], path: str) -> None:
     answer = bob("PUT", VISION_BUDGET, body, headers=NEW)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 
 
-def test_forecast_extrapolates_the_last_seven_days(cast: Cast, create_usage_hour) -> None:
+def test_forecast_extrapolates_the_last_seven_days(
+    cast: Cast, create_usage_hour: Callable[..., UsageHour]
+) -> None:
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     create_usage_hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # last month
     create_usage_hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
@@ -125,7 +130,7 @@ def test_forecast_extrapolates_the_last_seven_days(cast: Cast, create_usage_hour
     assert status.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
-def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour) -> None:
+def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour: Callable[..., UsageHour]) -> None:
     """At half past the hour, the first of the seven days' hours counts in full for both usage and time."""
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     for back in range(1, 8 * 24):
@@ -135,7 +140,9 @@ def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour) -> Non
     assert status.pace == pytest.approx(2)
 
 
-def test_each_budget_warning_is_sent_once_per_month(cast: Cast, create_usage_hour) -> None:
+def test_each_budget_warning_is_sent_once_per_month(
+    cast: Cast, create_usage_hour: Callable[..., UsageHour]
+) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
     create_usage_hour(datetime(2026, 6, 2, tzinfo=UTC), 79)
     assert record_budget_warnings(MID_JUNE) == 0

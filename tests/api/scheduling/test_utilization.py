@@ -1,5 +1,7 @@
 """Tests for measured utilization over REST."""
 
+from typing import Any
+
 import pytest
 from django.utils import timezone
 
@@ -16,7 +18,7 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 
 
-def create_running_pod(cast: Cast, project: Project, name: str, devices: list[int], **columns: object) -> Pod:
+def create_running_pod(cast: Cast, project: Project, name: str, devices: list[int], **columns: Any) -> Pod:
     node = cast.pool.nodes.first() or make.node(cast.pool, devices=["GPU-0", "GPU-1"], gpu_memory_mib=80_000)
     work = make.workload(project, name, phase="running", run=1, started_at=make.ago(hours=2), **columns)
     return make.place(work, node, devices)

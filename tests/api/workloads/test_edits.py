@@ -9,6 +9,7 @@ from pools.models import NodePool
 from projects.models import Audit, Event, Phase, Workload
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
+from tests.present import present
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -50,8 +51,8 @@ def test_edit_updates_document_and_columns_and_is_audited(dave: Caller, pending:
     assert event.message.startswith("Edited by dave: deadline: not set -> 2099-01-01")
     assert "labels.stage: b -> not set; priority: 50 -> " in event.message
     entry = Audit.objects.get(object_id=pending, action="edit")
-    assert entry.before["priority"] == 50
-    assert entry.after["priority"] == edited["priority"]
+    assert present(entry.before)["priority"] == 50
+    assert present(entry.after)["priority"] == edited["priority"]
     assert dave.get(f"workloads/{pending}").json()["spec"] == edited["spec"]
 
 

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from projects.models import Phase, PortLink, Workload
 from projects.visits.links import load_port_origins
@@ -20,7 +22,7 @@ INTERACTIVE_DOCUMENT = {
 
 
 @pytest.fixture
-def interactive_workload(dave: Caller, settings) -> str:
+def interactive_workload(dave: Caller, settings: Settings) -> str:
     settings.BERTH_APPS_ORIGIN = "https://*.apps.example.org"
     workload_id: str = dave.post("workloads", INTERACTIVE_DOCUMENT).json()["id"]
     Workload.objects.filter(pk=workload_id).update(phase=Phase.RUNNING, run=1, started_at=timezone.now())
@@ -60,7 +62,7 @@ def test_request_for_a_missing_port_pending_workload_or_unknown_field_is_rejecte
 
 
 def test_error_names_the_setting_if_no_apps_origin_is_configured(
-    dave: Caller, interactive_workload: str, settings
+    dave: Caller, interactive_workload: str, settings: Settings
 ) -> None:
     settings.BERTH_APPS_ORIGIN = ""
     answer = dave.post(interactive_workload)
@@ -69,7 +71,7 @@ def test_error_names_the_setting_if_no_apps_origin_is_configured(
     assert not PortLink.objects.exists()
 
 
-def test_workload_page_opens_a_port(cast: Cast, interactive_workload: str, client) -> None:
+def test_workload_page_opens_a_port(cast: Cast, interactive_workload: str, client: Client) -> None:
     workload_id = interactive_workload.split("/")[1]
     client.force_login(cast.dave.user)
     assert (
@@ -106,7 +108,7 @@ def test_only_valid_host_names_are_resolved_to_a_port() -> None:
         assert hosts.parse_host(other) is None, other
 
 
-def test_invalid_apps_origin_stops_the_server(settings) -> None:
+def test_invalid_apps_origin_stops_the_server(settings: Settings) -> None:
     settings.BERTH_APPS_ORIGIN = "https://apps.example.org"
     with pytest.raises(ImproperlyConfigured, match="BERTH_APPS_ORIGIN must look like"):
         load_port_origins()

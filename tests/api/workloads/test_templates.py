@@ -1,5 +1,7 @@
 """Tests for workload templates over REST."""
 
+from typing import Any
+
 import pytest
 
 from projects.models import Audit, Template
@@ -11,7 +13,7 @@ VISION_TEMPLATES = "projects/vision/templates/nightly"
 TEXT = "# the night's run\ncommand: train   # all of it\nroles: [{replicas: 2, gpu: 1}]\n"
 
 
-def save(caller: Caller, path: str = VISION_TEMPLATES, **values: object) -> object:
+def save(caller: Caller, path: str = VISION_TEMPLATES, **values: object) -> Any:
     return caller("PUT", path, {"text": TEXT, "description": "every night", **values}, headers=NEW)
 
 

@@ -1,6 +1,7 @@
 """Tests for submitting, listing and controlling workloads over REST."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -164,7 +165,7 @@ def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> N
 def test_image_is_rejected_for_every_workload_kind_if_no_pool_runs_images(
     cast: Cast, dave: Caller, kind: str
 ) -> None:
-    service = {"service": {}} if kind == "service" else {}
+    service: dict[str, Any] = {"service": {}} if kind == "service" else {}
     refused = dave.post(
         "workloads", training(project="vision", kind=kind, image="docker.io/org/torch", **service)
     )

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from pools.runtimes.pod_dir import PodDir
 from projects.models import Workload
+from tests.present import present
 
 
 def write_log(workload: Workload, home: Path) -> None:
-    pool = workload.pool
+    pool = present(workload.pool)
     pool.runtime = "local"
     pool.save(update_fields=["runtime"])
     for pod in workload.pods.all():

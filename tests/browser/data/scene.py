@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
@@ -142,7 +143,7 @@ def _quotas(scene: Scene) -> None:
 
 
 def _run(
-    scene: Scene, project: str, name: str, gpus: int, *, minutes: int, by: str, **columns: object
+    scene: Scene, project: str, name: str, gpus: int, *, minutes: int, by: str, **columns: Any
 ) -> Workload:
     started = make.ago(minutes=minutes)
     workload = make.workload(

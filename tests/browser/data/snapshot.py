@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -42,10 +43,10 @@ class Snapshot:
 
     def restore(self) -> Scene:
         """Write the rows into the empty database, as if the scene had been created just now."""
-        age = timezone.now() - self.taken_at
+        parameters: dict[str, Any] = {"age": timezone.now() - self.taken_at}
         with transaction.atomic(), connection.cursor() as cursor:
             for insert in self.inserts:
-                cursor.execute(insert, {"age": age})
+                cursor.execute(insert, parameters)
         return pickle.loads(self.scene)
 
     def drop(self) -> None:

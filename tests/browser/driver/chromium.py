@@ -97,6 +97,10 @@ def open_page(
         if url.scheme in {"http", "https"} and not is_ours:
             faults.append(f"request to another host: {request.url}")
 
+    def record_error(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            faults.append(_formatted(message))
+
     context.on("request", check_host)
     try:
         if user is not None:
@@ -104,7 +108,7 @@ def open_page(
                 [{"name": settings.SESSION_COOKIE_NAME, "value": create_session(user), "url": address}]
             )
         page = context.new_page()
-        page.on("console", lambda message: message.type == "error" and faults.append(_formatted(message)))
+        page.on("console", record_error)
         page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
         yield page, faults
     finally:

@@ -129,10 +129,14 @@ def test_random_kills_neither_lose_nor_duplicate_nor_leak_work(story: Story) -> 
     until(lambda: not live_rows(story.running.berth), PATIENCE, lambda: live_rows(story.running.berth))
     for host, process in zip(story.running.hosts, theirs, strict=True):
         assert [path.name for path in (host.directory / "lib").iterdir()] == ["theirs"]
-        expected = {process.pid, host.process.pid}
-        until(lambda host=host, expected=expected: set(host.pids()) == expected, PATIENCE, story.describe)
+        until_only(host, {process.pid, host.process.pid}, story)
         process.kill()
         process.wait()
+
+
+def until_only(host: NamespaceHost, pids: set[int], story: Story) -> None:
+    """Wait until no other processes run on the host."""
+    until(lambda: set(host.pids()) == pids, PATIENCE, story.describe)
 
 
 def try_to_edit(story: Story, hosts: list[NamespaceHost]) -> bool:

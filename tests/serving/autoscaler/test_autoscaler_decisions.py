@@ -1,6 +1,7 @@
 """Tests for autoscaler decisions: scale out while pressure lasts, scale in while load stays low."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from projects.engine.replicas.decide import Action, HoldReason
 from projects.engine.replicas.readings import Reading, Sample, Window
 from tests.serving.autoscaler.sampling import Watch, cumulative_observations
 
-QUIET = {"usage": 0.1, "queue": 0.0}
+QUIET: dict[str, Any] = {"usage": 0.1, "queue": 0.0}
 
 
 @pytest.mark.shows("RLX-68", "RLX-69", "RLX-99", "RLX-101")

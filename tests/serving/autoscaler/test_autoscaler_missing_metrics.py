@@ -1,5 +1,7 @@
 """Tests that missing data never triggers scaling: silent engines, missing samples, clock jumps."""
 
+from typing import Any
+
 import pytest
 
 from projects.engine.replicas.config import AutoscalerConfig
@@ -7,7 +9,7 @@ from projects.engine.replicas.decide import Action, HoldReason
 from projects.engine.replicas.measures import interpolate_quantile
 from tests.serving.autoscaler.sampling import Watch, cumulative_observations
 
-QUIET = {"usage": 0.1, "queue": 0.0}
+QUIET: dict[str, Any] = {"usage": 0.1, "queue": 0.0}
 
 
 @pytest.mark.shows("RLX-64")

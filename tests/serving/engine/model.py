@@ -50,11 +50,13 @@ class Model:
         self._turn = threading.Condition()
         self._registry = CollectorRegistry()
         self._gauges = Gauges(self._registry, name, ranks)
-        waits = {"labelnames": ("model_name",), "buckets": WAITS, "registry": self._registry}
-        self._queue_time = Histogram("sglang:queue_time_seconds", "queueing", **waits)
-        self._first_token = Histogram("sglang:time_to_first_token_seconds", "first token", **waits)
-        self._inter_token = Histogram("sglang:inter_token_latency_seconds", "between tokens", **waits)
+        self._queue_time = self._histogram("sglang:queue_time_seconds", "queueing")
+        self._first_token = self._histogram("sglang:time_to_first_token_seconds", "first token")
+        self._inter_token = self._histogram("sglang:inter_token_latency_seconds", "between tokens")
         self._seen = (time.monotonic(), 0)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, ("model_name",), buckets=WAITS, registry=self._registry)
 
     def generate(self, tokens: int) -> None:
         """Return when all tokens have been generated. Raises Aborted."""

@@ -12,12 +12,13 @@ from pools.services.environments import environment_secrets
 from pools.web.forms import PoolForm
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 TOKEN = "hf_verysecrettoken"
 
 
 @pytest.fixture
-def alice(sign_in) -> Client:
+def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
@@ -115,7 +116,7 @@ def booting(cast: Cast) -> Node:
     return make.node(cast.pool, state="booting", environment=environment, phases=phases)
 
 
-def test_node_page_shows_bootstrap_phases(cast: Cast, alice: Client, sign_in, booting: Node) -> None:
+def test_node_page_shows_bootstrap_phases(cast: Cast, alice: Client, sign_in: SignIn, booting: Node) -> None:
     page = alice.get(f"/nodes/{booting.name}").content.decode()
     states = re.findall(r'<td>(\w+)</td><td><span class="chip (\w*)">', page)
     assert states == [("apt", "good"), ("python", "bad"), ("pip", ""), ("code", "")]
@@ -135,7 +136,7 @@ def test_node_page_explains_a_missing_environment(cast: Cast, alice: Client) -> 
 
 
 def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
-    cast: Cast, alice: Client, sign_in
+    cast: Cast, alice: Client, sign_in: SignIn
 ) -> None:
     """The node has ended, because a failed start script ends the node immediately."""
     phase = {"phase": "start", "state": "failed", "seconds": 3, "message": "pip: <no> space", "exit_code": 7}

@@ -11,10 +11,11 @@ from pools.models import Node
 from scheduler.web.pools.nodes import MAX_UNPAGED_NODES, PAGE_SIZE
 from tests.browser.data.fleet import create_fleet
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 
 @pytest.fixture
-def alice(sign_in) -> Client:
+def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 

@@ -13,9 +13,10 @@ from pools.joining import secrets
 from pools.models import JoinToken, Machine, NodePool
 from pools.services.joining import MachineReport
 from tests.cast import Cast
+from tests.web.conftest import SignIn, streamed
 
 PAGE = "/node-pools/metal/machines"
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def metal_pool(cast: Cast) -> NodePool:
 
 
 @pytest.fixture
-def alice(sign_in) -> Client:
+def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
@@ -60,8 +61,8 @@ def test_machine_can_be_removed_from_its_page(alice: Client, cast: Cast, metal_p
     page = alice.get(PAGE).content.decode()
     assert "box-1" in page
     assert "Free" in page
-    assert "Remove box-1?" in alice.get(f"{PAGE}/box-1/remove", **HTMX).content.decode()
-    assert alice.post(f"{PAGE}/box-1/remove", {"reason": "sold"}, **HTMX).status_code == 204
+    assert "Remove box-1?" in alice.get(f"{PAGE}/box-1/remove", headers=HTMX).content.decode()
+    assert alice.post(f"{PAGE}/box-1/remove", {"reason": "sold"}, headers=HTMX).status_code == 204
     assert Machine.objects.get().departed_at is not None
     assert alice.get(f"{PAGE}/box-1/remove").status_code == 404
 
@@ -72,14 +73,14 @@ def test_join_token_can_be_revoked(alice: Client, cast: Cast, metal_pool: NodePo
         actor=cast.alice, pool=metal_pool, lifetime=lifetime, at=timezone.now()
     )
     assert "Revoke join token" in alice.get(f"{PAGE}/token/{token.pk}").content.decode()
-    assert alice.post(f"{PAGE}/token/{token.pk}", **HTMX).status_code == 204
+    assert alice.post(f"{PAGE}/token/{token.pk}", headers=HTMX).status_code == 204
     token.refresh_from_db()
     assert token.revoked_at is not None
     assert alice.get(f"{PAGE}/token/{token.pk}").status_code == 404
 
 
 def test_machine_pages_are_limited_to_platform_admins(
-    sign_in, alice: Client, cast: Cast, metal_pool: NodePool
+    sign_in: SignIn, alice: Client, cast: Cast, metal_pool: NodePool
 ) -> None:
     join_machine(cast, metal_pool)
     token = JoinToken.objects.get()
@@ -114,4 +115,4 @@ def test_admin_site_removes_machines_and_revokes_tokens_without_showing_digests(
     assert token.revoked_at is not None
     form = {"action": "download", "_selected_action": [str(token.pk)]}
     export = alice.post("/admin/pools/jointoken/", form)
-    assert token.digest not in b"".join(export.streaming_content).decode()
+    assert token.digest not in streamed(export).decode()

@@ -6,6 +6,7 @@ from django.test import Client
 from pools.models import Node
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def node(cast: Cast) -> Node:
     return node
 
 
-def test_node_page_offers_the_actions_of_the_node_state(sign_in, node: Node) -> None:
+def test_node_page_offers_the_actions_of_the_node_state(sign_in: SignIn, node: Node) -> None:
     for state, actions in (
         ("ready", {"cordon", "drain", "terminate"}),
         ("cordoned", {"uncordon", "drain", "terminate"}),
@@ -31,22 +32,22 @@ def test_node_page_offers_the_actions_of_the_node_state(sign_in, node: Node) -> 
     assert 'id="node-' not in sign_in("dave").get(f"/nodes/{node.name}").content.decode()
 
 
-def test_node_page_lists_the_events_of_the_node(sign_in, node: Node) -> None:
+def test_node_page_lists_the_events_of_the_node(sign_in: SignIn, node: Node) -> None:
     assert "The agent answers." in sign_in("alice").get(f"/nodes/{node.name}").content.decode()
 
 
-def test_node_contents_link_the_workloads_on_the_node(sign_in, node: Node) -> None:
+def test_node_contents_link_the_workloads_on_the_node(sign_in: SignIn, node: Node) -> None:
     text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()
     assert text.count(">train</a>") == 2  # on the GPU and among the pods
     assert f"1 of {node.gpus} allocated" in text
 
 
-def test_node_contents_hide_workloads_of_other_projects(sign_in, node: Node) -> None:
+def test_node_contents_hide_workloads_of_other_projects(sign_in: SignIn, node: Node) -> None:
     text = sign_in("grace").get(f"/nodes/{node.name}/contents").content.decode()
     assert "train" not in text
     assert "1 pod of projects that you cannot see" in text
 
 
-def test_node_contents_need_a_role(sign_in, node: Node) -> None:
+def test_node_contents_need_a_role(sign_in: SignIn, node: Node) -> None:
     assert sign_in("frank").get(f"/nodes/{node.name}/contents").status_code == 404
     assert Client().get(f"/nodes/{node.name}/contents").status_code == 302

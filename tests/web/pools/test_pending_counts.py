@@ -13,6 +13,7 @@ from scheduler.reports.queues.queue_list import queue_length
 from scheduler.web.quotas.queue_rows import pending_by_project
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def figure(client: Client, title: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def test_pages_agree_on_the_number_of_pending_workloads(sign_in, cast: Cast, pending: None) -> None:
+def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: Cast, pending: None) -> None:
     client = sign_in("alice")
     assert figure(client, "Pending") == ("3", "20 array tasks wait for earlier tasks")
     states = client.get("/workloads?state=pending").context["states"]
@@ -57,7 +58,7 @@ def test_pages_agree_on_the_number_of_pending_workloads(sign_in, cast: Cast, pen
     assert any(message.startswith("3 workloads are pending: ") for message in messages)
 
 
-def test_queue_names_the_pending_workloads_outside_it(sign_in, cast: Cast, pending: None) -> None:
+def test_queue_names_the_pending_workloads_outside_it(sign_in: SignIn, cast: Cast, pending: None) -> None:
     length = queue_length(cast.pool)
     assert (length.workloads, length.held_tasks, length.unschedulable) == (2, 20, 1)
     text = sign_in("alice").get("/queue").content.decode()

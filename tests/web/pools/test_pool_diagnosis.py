@@ -1,16 +1,11 @@
 """Tests for the diagnosis on the page of a node pool."""
 
-from collections.abc import Callable
-
-from django.test import Client
-
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 
-def test_pool_page_shows_the_diagnosis_to_platform_admins_only(
-    cast: Cast, sign_in: Callable[[str], Client]
-) -> None:
+def test_pool_page_shows_the_diagnosis_to_platform_admins_only(cast: Cast, sign_in: SignIn) -> None:
     make.node(make.pool("train", paused=True, last_error="request 4711 failed"), state="cordoned")
     admin_page = sign_in("alice").get("/node-pools/train").content.decode()
     for text in (

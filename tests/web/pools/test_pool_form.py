@@ -7,9 +7,10 @@ from pools.models import NodePool
 from pools.providers.settings import MODELS
 from pools.web.pool_sections import EXPLANATIONS, NAMES
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 from tests.web.test_forms import errors
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 EC2_POOL = {
     "name": "cloud", "provider": "aws", "runtime": "fake", "nodes_min": "0", "nodes_max": "3",
     "gpus_per_node": "1", "cpu": "4", "memory_mib": "15000", "node_placement": "binpack",
@@ -24,17 +25,17 @@ EC2_POOL = {
 
 
 @pytest.fixture
-def alice(sign_in) -> Client:
+def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
 def test_each_provider_has_its_own_settings_fields(cast: Cast, alice: Client) -> None:
     wrong = {**EC2_POOL, "aws_region": "moon", "aws_instance_types": "g6.xlarge\nG6"}
-    shown = errors(alice.post("/node-pools/new", wrong, **HTMX))
+    shown = errors(alice.post("/node-pools/new", wrong, headers=HTMX))
     assert sorted(shown) == ["aws_instance_types", "aws_region"]
     assert shown["aws_instance_types"][0].startswith("[1]: ")
-    assert "aws_region" in errors(alice.post("/node-pools/new", {**EC2_POOL, "aws_region": ""}, **HTMX))
-    assert alice.post("/node-pools/new", EC2_POOL, **HTMX).status_code == 204
+    assert "aws_region" in errors(alice.post("/node-pools/new", {**EC2_POOL, "aws_region": ""}, headers=HTMX))
+    assert alice.post("/node-pools/new", EC2_POOL, headers=HTMX).status_code == 204
     pool = NodePool.objects.get(name="cloud")
     assert pool.provider_settings == {
         "region": "eu-central-1", "instance_types": ["g6.xlarge", "g6.2xlarge"], "subnets": ["subnet-0a"],
@@ -55,12 +56,12 @@ def test_pool_form_stores_nested_settings_and_the_default_runtime(cast: Cast, al
         "kubernetes_gpu_memory_label": "nvidia.com/gpu.memory",
     }  # fmt: skip
     bad = {**filled, "kubernetes_tolerations": "- kye: gpu"}
-    shown = errors(alice.post("/node-pools/new", bad, **HTMX))
+    shown = errors(alice.post("/node-pools/new", bad, headers=HTMX))
     assert any("[0].kye: " in error for error in shown["kubernetes_tolerations"])
     no_yaml = {**filled, "kubernetes_node_selector": "gpu: [a100"}
-    shown = errors(alice.post("/node-pools/new", no_yaml, **HTMX))
+    shown = errors(alice.post("/node-pools/new", no_yaml, headers=HTMX))
     assert shown["kubernetes_node_selector"][0].startswith("This is not valid YAML")
-    assert alice.post("/node-pools/new", filled, **HTMX).status_code == 204
+    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
     pool = NodePool.objects.get(name="cloud")
     assert pool.runtime == "kubernetes"
     assert pool.provider_settings == {
@@ -79,6 +80,6 @@ def test_every_pool_form_field_is_in_exactly_one_section(cast: Cast, alice: Clie
 
 
 def test_collapsed_section_with_an_invalid_field_is_expanded(cast: Cast, alice: Client) -> None:
-    answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, **HTMX)
+    answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, headers=HTMX)
     folded = {part.section.title: not part.is_open for part in answer.context["form"].shown_sections()}
     assert (folded["Scaling"], folded["Limits"]) == (False, True)

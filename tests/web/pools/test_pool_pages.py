@@ -9,12 +9,13 @@ from django.test import Client
 from pools.models import Node, NodePool
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
-def alice(sign_in) -> Client:
+def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
@@ -108,7 +109,7 @@ def test_pool_form_offers_the_fake_provider_only_if_enabled(cast: Cast, alice: C
         text = alice.get("/node-pools/new").content.decode()
         assert 'value="static"' in text
         assert ('value="fake"' in text) is turned_on
-    refused = alice.post("/node-pools/new", {**FORM, "name": "big", "nodes_min": "4"}, **HTMX)
+    refused = alice.post("/node-pools/new", {**FORM, "name": "big", "nodes_min": "4"}, headers=HTMX)
     assert refused.status_code == 422
     assert not NodePool.objects.filter(name="big").exists()
 
@@ -126,7 +127,7 @@ def test_pool_form_offers_the_fake_provider_only_if_enabled(cast: Cast, alice: C
 def test_empty_pool_form_fields_are_stored_as_unset(
     cast: Cast, alice: Client, filled: dict[str, str], stored: tuple[int | None, ...]
 ) -> None:
-    answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
+    answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, headers=HTMX)
     assert answer.status_code == 204
     made = NodePool.objects.get(name="big")
     assert (made.nodes_min, made.ready_threshold, made.nodes_max) == stored
@@ -144,7 +145,7 @@ def test_empty_pool_form_fields_are_stored_as_unset(
 def test_contradictory_node_counts_show_an_error_on_the_field(
     cast: Cast, alice: Client, filled: dict[str, str], field: str
 ) -> None:
-    answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
+    answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, headers=HTMX)
     assert answer.status_code == 422
     assert list(answer.context["form"].errors) == [field]
 
@@ -156,12 +157,12 @@ def test_scale_down_lists_nodes_to_drain_and_requires_confirmation(
     second = make.node(cast.pool)
     make.place(make.workload(cast.vision, "train", phase="running"), second, [0])
     form = {"nodes_desired": "1", "version": "1"}
-    confirmation = alice.post("/node-pools/local/scale", form, **HTMX)
+    confirmation = alice.post("/node-pools/local/scale", form, headers=HTMX)
     text = confirmation.content.decode()
     assert (confirmation.status_code, NodePool.objects.get().nodes_desired) == (200, 2)
     assert "Scale local to 1 node?" in text
     assert f"{second.name}: vision/train (1 pod)" in text
-    done = alice.post("/node-pools/local/scale", {**form, "confirmed": "1"}, **HTMX)
+    done = alice.post("/node-pools/local/scale", {**form, "confirmed": "1"}, headers=HTMX)
     assert (done.status_code, NodePool.objects.get().nodes_desired) == (204, 1)
 
 
@@ -169,11 +170,11 @@ def test_image_policy_is_validated_stored_and_shown(cast: Cast, alice: Client) -
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
     values |= {"version": "1"}
-    wrong = alice.post("/node-pools/local/settings", {**values, "patterns": "ghcr.io/*\ntrain"}, **HTMX)
+    wrong = alice.post("/node-pools/local/settings", {**values, "patterns": "ghcr.io/*\ntrain"}, headers=HTMX)
     (fault,) = wrong.context["form"].errors["patterns"]
     assert fault.startswith("[1]: is not a pattern for images; allowed: REGISTRY/NAME")
     changes = {"image_mode": "require", "patterns": "ghcr.io/*"}
-    right = alice.post("/node-pools/local/settings", {**values, **changes}, **HTMX)
+    right = alice.post("/node-pools/local/settings", {**values, **changes}, headers=HTMX)
     assert right.status_code == 204
     cast.pool.refresh_from_db()
     assert cast.pool.image_policy == {"mode": "require", "patterns": ["ghcr.io/*"]}
@@ -186,7 +187,7 @@ def test_image_policy_is_validated_stored_and_shown(cast: Cast, alice: Client) -
 def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> None:
     filled = {"nodes_min": "1", "memory_from_request": "on", "default_memory_mib": "4096", "default_cpu": "2"}
     filled["workspace_limit_mib"] = "500"
-    assert alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX).status_code == 204
+    assert alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, headers=HTMX).status_code == 204
     made = NodePool.objects.get(name="big")
     expected = {"memory_from_request": True, "memory_mib": 4096, "cpu_from_request": False, "cpu": 2}
     assert (made.default_limits, made.workspace_limit_mib) == (expected, 500)
@@ -194,7 +195,7 @@ def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> Non
     assert {name: form[name].value() for name in filled if name != "nodes_min"} == {
         "memory_from_request": True, "default_memory_mib": 4096, "default_cpu": 2, "workspace_limit_mib": 500,
     }  # fmt: skip
-    refused = alice.post("/node-pools/new", {**FORM, "name": "c", **filled, "default_cpu": "0"}, **HTMX)
+    refused = alice.post("/node-pools/new", {**FORM, "name": "c", **filled, "default_cpu": "0"}, headers=HTMX)
     assert list(refused.context["form"].errors) == ["default_cpu"]
 
 
@@ -203,12 +204,12 @@ def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Clie
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
     values |= {"version": "1", "node_consolidation": "when_empty"}
     wrong = alice.post(
-        "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": "many"}]'}, **HTMX
+        "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": "many"}]'}, headers=HTMX
     )
     (fault,) = wrong.context["form"].errors["disruption_budgets"]
     assert fault.startswith("[0].nodes: is not a number of nodes")
     right = alice.post(
-        "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": 0}]'}, **HTMX
+        "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": 0}]'}, headers=HTMX
     )
     assert right.status_code == 204
     text = alice.get("/node-pools/local").content.decode()
@@ -224,7 +225,7 @@ def test_lower_maximum_lists_nodes_to_drain_and_requires_confirmation(
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
     values |= {"nodes_max": "1", "drain_timeout": "77"}
-    confirmation = alice.post("/node-pools/local/settings", values, **HTMX)
+    confirmation = alice.post("/node-pools/local/settings", values, headers=HTMX)
     text = confirmation.content.decode()
     assert (confirmation.status_code, NodePool.objects.get().nodes_max) == (200, 4)
     assert "Reduce local to 1 node?" in text
@@ -232,6 +233,6 @@ def test_lower_maximum_lists_nodes_to_drain_and_requires_confirmation(
     again = confirmation.context["form"]
     values = {name: again[name].value() for name in again.fields if again[name].value() is not None}
     assert (values["confirmed"], values["drain_timeout"]) == ("1", "77"), "the form keeps its input"
-    assert alice.post("/node-pools/local/settings", values, **HTMX).status_code == 204
+    assert alice.post("/node-pools/local/settings", values, headers=HTMX).status_code == 204
     stored = NodePool.objects.get()
     assert (stored.nodes_max, stored.nodes_desired, stored.drain_timeout) == (1, 1, 77)

@@ -8,11 +8,12 @@ from django.test import Client
 from pools.models import NodePool, PoolSecret
 from tests.cast import Cast
 from tests.pools.ssh.sshd import generate_key, needs_sshd
+from tests.web.conftest import SignIn
 from tests.web.pools.test_pool_form import EC2_POOL
 from tests.web.test_forms import errors
 
 pytestmark = needs_sshd
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 LOGIN = """
 address: login.example.org
 user: berth
@@ -21,7 +22,7 @@ host_key: {key}
 
 
 @pytest.fixture
-def alice(cast: Cast, sign_in) -> Client:
+def alice(cast: Cast, sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
@@ -38,7 +39,7 @@ def filled(tmp_path: Path) -> dict[str, str]:
 
 
 def test_form_stores_the_login_node_key_and_never_shows_it(alice: Client, filled: dict[str, str]) -> None:
-    assert alice.post("/node-pools/new", filled, **HTMX).status_code == 204
+    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
     pool = NodePool.objects.get(name="hpc")
     assert [(secret.name, secret.kind) for secret in PoolSecret.objects.filter(pool=pool)] == [
         ("ssh-key", "ssh_key")
@@ -51,11 +52,11 @@ def test_form_stores_the_login_node_key_and_never_shows_it(alice: Client, filled
 
 def test_form_stores_the_key_under_its_configured_secret_name(alice: Client, filled: dict[str, str]) -> None:
     named = {**filled, "slurm_login": f"{filled['slurm_login']}key: secret:hpc-key\n"}
-    assert alice.post("/node-pools/new", named, **HTMX).status_code == 204
+    assert alice.post("/node-pools/new", named, headers=HTMX).status_code == 204
     assert PoolSecret.objects.get().name == "hpc-key"
 
 
 def test_private_key_without_a_login_node_is_rejected(alice: Client, filled: dict[str, str]) -> None:
-    shown = errors(alice.post("/node-pools/new", {**filled, "slurm_login": ""}, **HTMX))
+    shown = errors(alice.post("/node-pools/new", {**filled, "slurm_login": ""}, headers=HTMX))
     assert "Only a login node needs a key. Set the login node, or clear the key." in shown["login_key"]
     assert not NodePool.objects.filter(name="hpc").exists()

@@ -9,11 +9,12 @@ from pools.models import NodePool, PoolSecret, SshHost
 from pools.providers.ssh.endpoint import fingerprint
 from tests.cast import Cast
 from tests.pools.ssh.sshd import generate_key, needs_sshd
+from tests.web.conftest import SignIn
 from tests.web.pools.test_pool_form import EC2_POOL
 from tests.web.test_forms import errors
 
 pytestmark = needs_sshd
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 HOSTS = """
 - name: box-1
   address: 10.0.0.1
@@ -24,7 +25,7 @@ HOSTS = """
 
 
 @pytest.fixture
-def alice(sign_in) -> Client:
+def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
@@ -45,9 +46,9 @@ def metal(cast: Cast, alice: Client, keys: tuple[str, str]) -> NodePool:
         "ssh_key": "secret:ssh-key", "ssh_home": "/var/lib/berth-machine",
     }  # fmt: skip
     wrong = {**filled, "ssh_hosts": "- adress: 10.0.0.1"}
-    shown = errors(alice.post("/node-pools/new", wrong, **HTMX))
+    shown = errors(alice.post("/node-pools/new", wrong, headers=HTMX))
     assert any("[0].adress" in error for error in shown["ssh_hosts"])
-    assert alice.post("/node-pools/new", filled, **HTMX).status_code == 204
+    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
     return NodePool.objects.get(name="metal")
 
 
@@ -72,19 +73,19 @@ def test_host_page_shows_problems_and_accepts_a_presented_key(
     assert 'href="/node-pools/metal/hosts"' in alice.get("/node-pools/metal").content.decode()
     assert "box-2: the host key has not been accepted." in alice.get("/node-pools/metal").content.decode()
     assert "the host key has not been accepted" in alice.get("/node-pools/metal/hosts").content.decode()
-    question = alice.get("/node-pools/metal/hosts/box-2/accept", **HTMX).content.decode()
+    question = alice.get("/node-pools/metal/hosts/box-2/accept", headers=HTMX).content.decode()
     assert fingerprint(public) in question
-    stale = alice.post("/node-pools/metal/hosts/box-2/accept", {"key": "ssh-ed25519 AAAA"}, **HTMX)
+    stale = alice.post("/node-pools/metal/hosts/box-2/accept", {"key": "ssh-ed25519 AAAA"}, headers=HTMX)
     assert f"now presents {fingerprint(public)}" in stale.content.decode()
     assert not SshHost.objects.get(name="box-2").settings["host_key"]
     assert f'name="key" value="{public}"' in question
-    accepted = alice.post("/node-pools/metal/hosts/box-2/accept", {"key": public}, **HTMX)
+    accepted = alice.post("/node-pools/metal/hosts/box-2/accept", {"key": public}, headers=HTMX)
     assert accepted.status_code == 204
     assert SshHost.objects.get(name="box-2").settings["host_key"] == public
-    assert alice.get("/node-pools/metal/hosts/box-2/accept", **HTMX).status_code == 404
+    assert alice.get("/node-pools/metal/hosts/box-2/accept", headers=HTMX).status_code == 404
     listed = alice.get("/node-pools/metal/hosts", {"format": "csv"})
     assert listed.status_code == 200
 
 
-def test_only_platform_admins_see_ssh_hosts(metal: NodePool, sign_in) -> None:
+def test_only_platform_admins_see_ssh_hosts(metal: NodePool, sign_in: SignIn) -> None:
     assert sign_in("dave").get("/node-pools/metal/hosts").status_code in (403, 404)

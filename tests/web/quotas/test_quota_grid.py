@@ -18,6 +18,7 @@ from projects.services import quotas
 from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn, streamed
 
 GRID_URL = "/quotas/grid"
 
@@ -58,10 +59,12 @@ def gpu_quotas() -> dict[tuple[str, str], int | None]:
 def read_export(client: Any, address: str) -> list[list[str]]:
     answer = client.get(address)
     assert answer.status_code == 200
-    return list(csv.reader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    return list(csv.reader(io.StringIO(streamed(answer).decode())))
 
 
-def test_grid_shows_departments_and_projects_in_all_pools(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_grid_shows_departments_and_projects_in_all_pools(
+    cast: Cast, spot: NodePool, sign_in: SignIn
+) -> None:
     page = sign_in("alice").get("/quotas")
     rows = {row.name: row for row in page.context["rows"]}
     assert list(rows) == ["product", "ads", "search", "research", "speech", "vision"]
@@ -74,7 +77,7 @@ def test_grid_shows_departments_and_projects_in_all_pools(cast: Cast, spot: Node
     assert (research.quota_sum, research.oversold) == ("2", False)
 
 
-def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
     text = sign_in("bob").get("/quotas").content.decode()
     assert '<span class="sub warn">Project quotas: 5</span>' in text
@@ -82,7 +85,7 @@ def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, si
     assert '<span class="sub warn">Project quotas: ∞</span>' in sign_in("bob").get("/quotas").content.decode()
 
 
-def test_query_parameters_filter_and_sort_the_grid(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_query_parameters_filter_and_sort_the_grid(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     client = sign_in("alice")
     assert read_export(client, "/quotas?pools=spot&values=gpu&values=memory_mib&format=csv")[0] == [
         "Department", "Project", "spot: Quota (GPUs)", "spot: Quota (MiB)",
@@ -105,7 +108,7 @@ def test_query_parameters_filter_and_sort_the_grid(cast: Cast, spot: NodePool, s
 
 
 def test_draft_for_two_pools_is_previewed_and_applied_as_one_change(
-    cast: Cast, spot: NodePool, sign_in: Any
+    cast: Cast, spot: NodePool, sign_in: SignIn
 ) -> None:
     bob = sign_in("bob")
     cells = [
@@ -132,7 +135,7 @@ def test_draft_for_two_pools_is_previewed_and_applied_as_one_change(
     assert updated[row_key(cast.speech), "spot"] == "1.5"
 
 
-def test_missing_quota_differs_from_a_quota_of_zero(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_missing_quota_differs_from_a_quota_of_zero(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 0})
     page = sign_in("alice").get("/quotas?department=research&values=gpu,cpu")
     rows = {row.name: [cell.text for cell in row.cells] for row in page.context["rows"]}
@@ -142,7 +145,9 @@ def test_missing_quota_differs_from_a_quota_of_zero(cast: Cast, spot: NodePool, 
     assert research == ["research", "", "4", NO_QUOTA]
 
 
-def test_draft_sets_and_deletes_quotas_and_can_be_reverted(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_draft_sets_and_deletes_quotas_and_can_be_reverted(
+    cast: Cast, spot: NodePool, sign_in: SignIn
+) -> None:
     bob = sign_in("bob")
     cells = [(cast.vision, "local", "gpu", NO_QUOTA), (cast.vision, "spot", "gpu", "3")]
     preview = bob.post(GRID_URL, {**draft_form(cells), "do": "preview"}).content.decode()
@@ -160,7 +165,7 @@ def test_draft_sets_and_deletes_quotas_and_can_be_reverted(cast: Cast, spot: Nod
 
 
 def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
-    cast: Cast, spot: NodePool, sign_in: Any
+    cast: Cast, spot: NodePool, sign_in: SignIn
 ) -> None:
     bob, deleted = sign_in("bob"), (cast.vision, "local", "gpu", "-")
     mixed = bob.post(GRID_URL, {**draft_form([deleted, (cast.vision, "local", "rank", "3")]), "do": "apply"})
@@ -178,7 +183,7 @@ def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
     assert gpu_quotas()["vision", "local"] == 2000
 
 
-def test_draft_expiry_is_entered_in_the_users_time_zone(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_draft_expiry_is_entered_in_the_users_time_zone(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
     bob.cookies["berth_zone"] = "Asia/Tokyo"
     past = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": "2020-01-01T09:00"})
@@ -209,7 +214,7 @@ def test_draft_expiry_is_entered_in_the_users_time_zone(cast: Cast, spot: NodePo
     ],
 )
 def test_error_names_the_invalid_cell_and_the_allowed_values(
-    cast: Cast, spot: NodePool, sign_in: Any, field: str, text: str, words: str
+    cast: Cast, spot: NodePool, sign_in: SignIn, field: str, text: str, words: str
 ) -> None:
     cells = [(cast.vision, "local", field, text), (cast.speech, "spot", "gpu", "1")]
     for do in ("preview", "apply"):
@@ -223,7 +228,7 @@ def test_error_names_the_invalid_cell_and_the_allowed_values(
 
 
 def test_conflicting_draft_shows_the_other_change_and_stores_nothing(
-    cast: Cast, spot: NodePool, sign_in: Any
+    cast: Cast, spot: NodePool, sign_in: SignIn
 ) -> None:
     cells = [(cast.vision, "local", "gpu", "3"), (cast.speech, "spot", "gpu", "1")]
     mine = draft_form(cells)
@@ -243,7 +248,7 @@ def test_conflicting_draft_shows_the_other_change_and_stores_nothing(
     )
 
 
-def test_grid_updates_include_only_visible_quotas(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_grid_updates_include_only_visible_quotas(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     client = sign_in("dave")
     latest = client.get("/quotas").context["latest"]
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=spot, values={"gpu": 9})
@@ -257,7 +262,7 @@ def test_grid_updates_include_only_visible_quotas(cast: Cast, spot: NodePool, si
     assert client.get("/quotas/updates?after=x").status_code == 200
 
 
-def test_draft_requires_permission_for_every_quota(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_draft_requires_permission_for_every_quota(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     own, others = [(cast.research, "local", "gpu", "9")], [(cast.ads, "local", "gpu", "9")]
     bob = sign_in("bob")
     assert bob.post(GRID_URL, {**draft_form(own), "do": "apply"}).status_code == 403
@@ -286,13 +291,13 @@ def test_draft_requires_permission_for_every_quota(cast: Cast, spot: NodePool, s
               '{"cells": [["x-9", "local", "gpu", "1"]], "versions": {}}',
               '{"cells": [["project-99999999999999999999", "local", "gpu", "1"]], "versions": {}}'],
 )  # fmt: skip
-def test_malformed_draft_is_rejected(cast: Cast, spot: NodePool, sign_in: Any, draft: str) -> None:
+def test_malformed_draft_is_rejected(cast: Cast, spot: NodePool, sign_in: SignIn, draft: str) -> None:
     answer = sign_in("alice").post(GRID_URL, {"draft": draft, "do": "apply"})
     assert answer.status_code == 422
     assert answer.json()["faults"]
 
 
-def test_large_grid_is_loaded_in_batches(cast: Cast, sign_in: Any) -> None:
+def test_large_grid_is_loaded_in_batches(cast: Cast, sign_in: SignIn) -> None:
     pools = [cast.pool, *(make.pool(f"pool-{n}") for n in range(4))]
     tops = Department.objects.bulk_create(Department(name=f"top-{n:02}") for n in range(20))
     inner = Project.objects.bulk_create(
@@ -309,8 +314,8 @@ def test_large_grid_is_loaded_in_batches(cast: Cast, sign_in: Any) -> None:
     assert len(page.content) < 100_000
     assert len(page.context["rows"]) == 60
     assert page["X-Next-Rows"] == "60"
-    rest = client.get("/quotas?rows=60", HTTP_HX_REQUEST="true")
+    rest = client.get("/quotas?rows=60", headers={"HX-Request": "true"})
     assert rest.content.decode().count("<tr ") == 60
     assert 'aria-rowindex="63"' in rest.content.decode()
-    last = client.get("/quotas?rows=1020", HTTP_HX_REQUEST="true")
+    last = client.get("/quotas?rows=1020", headers={"HX-Request": "true"})
     assert last["X-Next-Rows"] == ""

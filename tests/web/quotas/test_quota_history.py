@@ -1,15 +1,14 @@
 """Tests for the page of quota changes and for reverting changes."""
 
-from typing import Any
-
 import pytest
 
 from projects.models import Quota, QuotaChange
 from projects.services import quotas
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def gpus() -> dict[str, int | None]:
     return {row.owner.name: row.gpu_milli for row in Quota.objects.all()}
 
 
-def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
+def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in: SignIn) -> None:
     bob = sign_in("bob")
     quotas.set_quota(
         actor=cast_with_quotas.bob,
@@ -39,11 +38,11 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     address = f"/quotas/changes/{change.pk}/revert"
     assert f'href="{address}"' in listed
     assert '<span class="soft">2</span> → <strong class="strong">0</strong>' in listed
-    dialog = bob.get(address, **HTMX).content.decode()
+    dialog = bob.get(address, headers=HTMX).content.decode()
     assert f"Revert change {change.pk}?" in dialog
     assert "Impact on the next cycle" in dialog
     assert gpus()["vision"] == 0, "a preview changes nothing"
-    assert bob.post(address, **HTMX)["HX-Redirect"] == "/quotas/changes"
+    assert bob.post(address, headers=HTMX)["HX-Redirect"] == "/quotas/changes"
     assert gpus()["vision"] == 2000
     assert f"reverted by change {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
     again = bob.get(address)
@@ -51,7 +50,7 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     assert bob.post(address).status_code == 409
 
 
-def test_new_quota_is_listed_as_created(cast: Cast, sign_in: Any) -> None:
+def test_new_quota_is_listed_as_created(cast: Cast, sign_in: SignIn) -> None:
     Quota.objects.filter(project=cast.vision).delete()
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
     page = sign_in("bob").get("/quotas/changes")
@@ -60,7 +59,7 @@ def test_new_quota_is_listed_as_created(cast: Cast, sign_in: Any) -> None:
     assert listed.description.startswith("vision in pool local: created: GPUs 1")
 
 
-def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
+def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign_in: SignIn) -> None:
     for gpu in (1, 3):
         quotas.set_quota(
             actor=cast_with_quotas.alice,
@@ -70,13 +69,13 @@ def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign
         )
     first = QuotaChange.objects.order_by("pk").first()
     assert first is not None
-    page = sign_in("bob").post(f"/quotas/changes/{first.pk}/revert", **HTMX)
+    page = sign_in("bob").post(f"/quotas/changes/{first.pk}/revert", headers=HTMX)
     assert page.status_code == 412
     assert "Changed since your preview: vision in pool local (by alice)" in page.content.decode()
     assert gpus()["vision"] == 3000
 
 
-def test_quota_changes_are_visible_and_revertible_by_role(cast_with_quotas: Cast, sign_in: Any) -> None:
+def test_quota_changes_are_visible_and_revertible_by_role(cast_with_quotas: Cast, sign_in: SignIn) -> None:
     quotas.set_quota(
         actor=cast_with_quotas.alice,
         owner=cast_with_quotas.research,

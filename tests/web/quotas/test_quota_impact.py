@@ -7,8 +7,9 @@ import pytest
 from projects.models import Quota
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 ADDRESS = "/quotas/projects/vision/local"
 
 
@@ -32,9 +33,9 @@ def form(cast: Cast, **changes: Any) -> dict[str, Any]:
 
 
 def test_preview_lists_started_and_reclaimed_workloads(
-    cast: Cast, pending_workload: None, sign_in: Any
+    cast: Cast, pending_workload: None, sign_in: SignIn
 ) -> None:
-    page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast), **HTMX)
+    page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast), headers=HTMX)
     text = page.content.decode()
     assert page.status_code == 200
     assert "Impact on the next cycle" in text
@@ -47,17 +48,17 @@ def test_preview_lists_started_and_reclaimed_workloads(
 
 
 def test_invalid_preview_shows_an_error_on_the_field(
-    cast: Cast, pending_workload: None, sign_in: Any
+    cast: Cast, pending_workload: None, sign_in: SignIn
 ) -> None:
     for values in ({"gpu": 4, "limit_gpu": 2}, {"gpu": -1}, {"weight": "heavy"}):
-        page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast, **values), **HTMX)
+        page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast, **values), headers=HTMX)
         assert page.status_code == 422
         text = page.content.decode()
         assert "Impact on the next cycle" not in text
         assert 'aria-invalid="true"' in text
 
 
-def test_preview_works_without_javascript(cast: Cast, pending_workload: None, sign_in: Any) -> None:
+def test_preview_works_without_javascript(cast: Cast, pending_workload: None, sign_in: SignIn) -> None:
     text = sign_in("bob").post(f"{ADDRESS}/preview", form(cast)).content.decode()
     assert "<html" in text
     assert f'formaction="{ADDRESS}/preview"' in text
@@ -65,11 +66,11 @@ def test_preview_works_without_javascript(cast: Cast, pending_workload: None, si
 
 
 def test_preview_requires_permission_to_set_the_quota(
-    cast: Cast, pending_workload: None, sign_in: Any
+    cast: Cast, pending_workload: None, sign_in: SignIn
 ) -> None:
     for name, status in (("carol", 403), ("dave", 403), ("grace", 404), ("frank", 404)):
-        assert sign_in(name).post(f"{ADDRESS}/preview", form(cast), **HTMX).status_code == status
+        assert sign_in(name).post(f"{ADDRESS}/preview", form(cast), headers=HTMX).status_code == status
     assert sign_in("bob").get(f"{ADDRESS}/preview").status_code == 405
     department = "/quotas/departments/research/local/preview"
-    assert sign_in("bob").post(department, form(cast), **HTMX).status_code == 403
+    assert sign_in("bob").post(department, form(cast), headers=HTMX).status_code == 403
     assert sign_in("alice").post("/quotas/planets/vision/local/preview", form(cast)).status_code == 404

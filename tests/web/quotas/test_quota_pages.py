@@ -1,13 +1,12 @@
 """Tests for the quota page of one pool."""
 
-from typing import Any
-
 from projects.models import Project
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 
-def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: Any) -> None:
+def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: SignIn) -> None:
     Project.objects.bulk_create(Project(name=f"many-{n}", department=cast.product) for n in range(1000))
     make.quota(cast.vision, cast.pool, 2)
     client = sign_in("alice")
@@ -23,7 +22,7 @@ def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: Any) -> 
     assert ">many-7</a>" in client.get("/quotas?pool=local&open=product").content.decode()
 
 
-def test_short_project_list_is_not_collapsed(cast: Cast, sign_in: Any) -> None:
+def test_short_project_list_is_not_collapsed(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("alice").get("/quotas?pool=local").content.decode()
     assert all(f">{name}</a>" in text for name in ("vision", "speech", "ads", "search"))
     assert "Show 2 projects" not in text

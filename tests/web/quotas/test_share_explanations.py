@@ -13,8 +13,9 @@ from projects.services.people import tokens
 from scheduler.models import QueueStatus
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def get(cast: Cast, name: str, address: str) -> Any:
     _, secret = tokens.issue(
         actor=cast.people[name], name=f"t-{ApiToken.objects.count()}", scopes=["read"], expires_at=None
     )
-    return Client().get(f"/api/v1/{address}", HTTP_AUTHORIZATION=f"Bearer {secret}")
+    return Client().get(f"/api/v1/{address}", headers={"Authorization": f"Bearer {secret}"})
 
 
 def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
@@ -70,7 +71,7 @@ def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
     assert sum(step["granted"] for step in project["rounds"]) == project["share"]
 
 
-def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: Any) -> None:
+def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: SignIn) -> None:
     traces = get_share(contended_pool, "alice", "projects/vision/local").json()["trace"]
     lines = [line for section in traces for line in section["explanation"]]
     headings = [
@@ -79,7 +80,7 @@ def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: Any
         if section["resource"] == "gpu"
     ]
     whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()
-    inner = sign_in("alice").get("/quotas/projects/vision/local/share", **HTMX).content.decode()
+    inner = sign_in("alice").get("/quotas/projects/vision/local/share", headers=HTMX).content.decode()
     for text in (whole, inner):
         assert all(f">{line}</li>".replace("'", "&#x27;") in text for line in lines)
         assert headings
@@ -88,7 +89,7 @@ def test_page_and_api_show_the_same_sentences(contended_pool: Cast, sign_in: Any
     assert "<html" not in inner
 
 
-def test_explanation_for_a_member_names_only_their_own_project(contended_pool: Cast, sign_in: Any) -> None:
+def test_explanation_for_a_member_names_only_their_own_project(contended_pool: Cast, sign_in: SignIn) -> None:
     answer = get_share(contended_pool, "dave", "projects/vision/local")
     assert {section["name"] for section in answer.json()["trace"]} == {"vision"}, (
         "no department and no other project"
@@ -100,7 +101,7 @@ def test_explanation_for_a_member_names_only_their_own_project(contended_pool: C
     assert "speech" not in page.content.decode()
 
 
-def test_explanation_requires_access_to_the_queue(contended_pool: Cast, sign_in: Any) -> None:
+def test_explanation_requires_access_to_the_queue(contended_pool: Cast, sign_in: SignIn) -> None:
     answers = {
         "projects/vision/local": {"bob": 200, "dave": 200, "erin": 200, "grace": 404, "frank": 404},
         "departments/research/local": {"alice": 200, "bob": 200, "dave": 404, "grace": 404, "frank": 404},
@@ -112,7 +113,9 @@ def test_explanation_requires_access_to_the_queue(contended_pool: Cast, sign_in:
             assert sign_in(name).get(f"/quotas/{address}/share").status_code == status, (name, address)
 
 
-def test_quota_page_and_pending_workload_link_to_the_explanation(contended_pool: Cast, sign_in: Any) -> None:
+def test_quota_page_and_pending_workload_link_to_the_explanation(
+    contended_pool: Cast, sign_in: SignIn
+) -> None:
     address = "/quotas/projects/vision/local/share"
     for name in ("alice", "dave"):
         assert f'href="{address}"' not in sign_in(name).get("/quotas?pool=local").content.decode()

@@ -1,7 +1,5 @@
 """Tests for arrays: in the workload list, on their page, and in the submission form."""
 
-from collections.abc import Callable
-
 import pytest
 from django.db import connection
 from django.test import Client
@@ -11,9 +9,9 @@ from projects.models import Workload, WorkloadArray
 from projects.services import arrays
 from tests import factories as make
 from tests.cast import Cast, training
+from tests.web.conftest import SignIn, streamed
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
-SignIn = Callable[[str], Client]
+HTMX = {"HX-Request": "true"}
 DOCUMENT = """
 name: sweep
 project: vision
@@ -66,7 +64,7 @@ def test_state_tabs_count_an_array_once(
 
 def test_exported_list_has_one_row_per_task(sweep: WorkloadArray, sign_in: SignIn) -> None:
     answer = sign_in("erin").get("/workloads?format=csv&state=all")
-    assert b"".join(answer.streaming_content).count(b"sweep-") == 120  # type: ignore[attr-defined]
+    assert streamed(answer).count(b"sweep-") == 120
 
 
 def test_arrays_in_a_list_require_only_one_additional_query(cast: Cast, sign_in: SignIn) -> None:
@@ -107,10 +105,10 @@ def test_array_page_offers_actions_only_to_permitted_users(sweep: WorkloadArray,
 
 def test_selected_array_tasks_can_be_cancelled_and_retried(sweep: WorkloadArray, sign_in: SignIn) -> None:
     dave = sign_in("dave")
-    answer = dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": "100-109, 119"}, **HTMX)
+    answer = dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": "100-109, 119"}, headers=HTMX)
     assert "11 tasks of sweep cancelled." in answer.headers["HX-Trigger"]
     assert Workload.objects.filter(array=sweep, phase="cancelled").count() == 11
-    answer = dave.post(f"/arrays/{sweep.pk}/retry", {"indexes": ""}, **HTMX)
+    answer = dave.post(f"/arrays/{sweep.pk}/retry", {"indexes": ""}, headers=HTMX)
     assert "2 tasks of sweep queued again." in answer.headers["HX-Trigger"]
     assert Workload.objects.filter(array=sweep, attempt=2, phase="pending").count() == 2
 
@@ -122,7 +120,7 @@ def test_selected_array_tasks_can_be_cancelled_and_retried(sweep: WorkloadArray,
 def test_invalid_task_indexes_show_an_error_on_their_field(
     sweep: WorkloadArray, sign_in: SignIn, indexes: str, message: str
 ) -> None:
-    answer = sign_in("dave").post(f"/arrays/{sweep.pk}/cancel", {"indexes": indexes}, **HTMX)
+    answer = sign_in("dave").post(f"/arrays/{sweep.pk}/cancel", {"indexes": indexes}, headers=HTMX)
     assert answer.status_code == 422 and message in answer.content.decode()
     assert answer.context["form"].errors["indexes"]
     assert not Workload.objects.filter(array=sweep, phase="cancelled").exists()
@@ -154,7 +152,7 @@ def test_array_can_be_submitted_in_the_web_form(cast: Cast, sign_in: SignIn) -> 
     assert (array.task_count, array.max_running) == (4, 2)
     page = text(dave, f"/arrays/{array.pk}")
     assert "LR=0.1, SEED=2" in page and "LR=0.01, SEED=1" in page
-    file = b"".join(dave.get(f"/arrays/{array.pk}?format=csv").streaming_content).decode()  # type: ignore[attr-defined]
+    file = streamed(dave.get(f"/arrays/{array.pk}?format=csv")).decode()
     header, *lines = file.splitlines()
     assert header.endswith("ID,LR,SEED") and [line.split(",")[-2:] for line in lines][2] == ["0.01", "1"]
     prediction = dave.post("/submit/prediction", {"document": DOCUMENT.replace("sweep", "other")})
@@ -175,11 +173,11 @@ def test_arrays_are_cancelled_together_with_selected_workloads(
     chosen = {"w": [str(alone.pk)], "a": [str(sweep.pk), "nonsense"]}
     assert f'name="a" value="{sweep.pk}"' in text(sign_in("dave"), "/workloads")
     assert "Nothing to cancel" in sign_in("grace").get("/workloads/cancel", chosen).content.decode()
-    dialog = sign_in("dave").get("/workloads/cancel", chosen, **HTMX).content.decode()
+    dialog = sign_in("dave").get("/workloads/cancel", chosen, headers=HTMX).content.decode()
     assert "Cancel 1 workload and 1 array?" in dialog and "vision/sweep" in dialog
-    only_array = sign_in("dave").get("/workloads/cancel", {"a": str(sweep.pk)}, **HTMX).content.decode()
+    only_array = sign_in("dave").get("/workloads/cancel", {"a": str(sweep.pk)}, headers=HTMX).content.decode()
     assert "Cancel 1 array?" in only_array
-    answer = sign_in("dave").post("/workloads/cancel", chosen, **HTMX)
+    answer = sign_in("dave").post("/workloads/cancel", chosen, headers=HTMX)
     assert "1 workload and 1 array cancelled." in answer.headers["HX-Trigger"]
     live = Workload.objects.filter(array=sweep, phase__in=("pending", "reserved"))
     assert not live.exists()

@@ -1,16 +1,15 @@
 """Tests for the code of a workload on its page, and for submitting the same code again in the browser."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from projects.models import CodeTree, Workload
 from projects.services import workloads
 from projects.services.code import CodeFile, register_tree
 from tests.cast import Cast, training
+from tests.web.conftest import SignIn
 
 COMMIT = "3b18e512dba79e4c8300dd08aeb37f8e728b8dad"
 
@@ -29,9 +28,7 @@ def workload(cast: Cast) -> Workload:
     return workloads.submit(actor=cast.dave, project=cast.vision, document=training() | {"code": code})
 
 
-def test_page_shows_the_commit_and_offers_the_files(
-    workload: Workload, sign_in: Callable[[str], Client]
-) -> None:
+def test_page_shows_the_commit_and_offers_the_files(workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     overview = dave.get(f"/workloads/{workload.pk}").content.decode()
     assert COMMIT[:10] in overview
@@ -48,16 +45,14 @@ def test_page_shows_the_commit_and_offers_the_files(
     assert sign_in("grace").get(address).status_code == 404
 
 
-def test_page_says_when_the_files_have_expired(workload: Workload, sign_in: Callable[[str], Client]) -> None:
+def test_page_says_when_the_files_have_expired(workload: Workload, sign_in: SignIn) -> None:
     CodeTree.objects.all().delete()
     page = sign_in("dave").get(f"/workloads/{workload.pk}/spec").content.decode()
     assert "The files have expired." in page
     assert f"/api/v1/workloads/{workload.pk}/code" not in page
 
 
-def test_form_for_the_same_workload_submits_the_same_code(
-    workload: Workload, sign_in: Callable[[str], Client]
-) -> None:
+def test_form_for_the_same_workload_submits_the_same_code(workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     text = dave.get(f"/submit?like={workload.pk}").context["text"]
     assert workload.spec["code"]["tree"] in text

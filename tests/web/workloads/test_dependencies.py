@@ -1,12 +1,11 @@
 """Tests of dependencies on the pages of workloads and arrays."""
 
-from collections.abc import Callable
-
 from django.test import Client
 
 from projects.models import Workload
 from projects.services import arrays, workloads
 from tests.cast import Cast, training
+from tests.web.conftest import SignIn
 
 
 def submit(cast: Cast, name: str, project: str = "vision", **changes: object) -> Workload:
@@ -17,7 +16,7 @@ def page(client: Client, kind: str, row: object) -> str:
     return client.get(f"/{kind}/{row}").content.decode()
 
 
-def test_workload_page_shows_both_directions(cast: Cast, sign_in: Callable[[str], Client]) -> None:
+def test_workload_page_shows_both_directions(cast: Cast, sign_in: SignIn) -> None:
     first = submit(cast, "first")
     second = submit(cast, "second", after=[{"workload": "first"}, {"workload": "missing", "state": "any"}])
     third = submit(cast, "third", after=[{"workload": "second", "state": "failed"}])
@@ -29,7 +28,7 @@ def test_workload_page_shows_both_directions(cast: Cast, sign_in: Callable[[str]
     assert "failed" in awaited
 
 
-def test_page_hides_workloads_of_other_projects(cast: Cast, sign_in: Callable[[str], Client]) -> None:
+def test_page_hides_workloads_of_other_projects(cast: Cast, sign_in: SignIn) -> None:
     prepare = submit(cast, "prepare", "speech")
     second = submit(cast, "second", after=[{"workload": "speech/prepare"}])
     submit(cast, "foreign", "speech", after=[{"workload": "vision/second"}])
@@ -40,9 +39,7 @@ def test_page_hides_workloads_of_other_projects(cast: Cast, sign_in: Callable[[s
     assert "foreign" in page(sign_in("bob"), "workloads", second.pk)
 
 
-def test_array_page_lists_an_array_that_waits_for_its_tasks(
-    cast: Cast, sign_in: Callable[[str], Client]
-) -> None:
+def test_array_page_lists_an_array_that_waits_for_its_tasks(cast: Cast, sign_in: SignIn) -> None:
     document = training("sweep", project="vision", array={"tasks": 2})
     sweep = arrays.submit(actor=cast.dave, document=document).array
     after = [{"workload": "sweep", "tasks": "same"}]
@@ -52,9 +49,7 @@ def test_array_page_lists_an_array_that_waits_for_its_tasks(
     assert "same task" in shown
 
 
-def test_workload_without_dependencies_shows_no_empty_section(
-    cast: Cast, sign_in: Callable[[str], Client]
-) -> None:
+def test_workload_without_dependencies_shows_no_empty_section(cast: Cast, sign_in: SignIn) -> None:
     shown = page(sign_in("dave"), "workloads", submit(cast, "first").pk)
     assert "waits-for-title" not in shown
     assert "awaited-by-title" not in shown

@@ -13,9 +13,10 @@ from projects.services import workloads
 from projects.services.workloads import submission
 from scheduler.web.submit.form.draft import PREFIX
 from tests.cast import Cast, training
+from tests.web.conftest import SignIn
 
 MANIFEST = Path(__file__).parents[3] / "examples" / "training-job" / "training_job.yaml"
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def train(cast: Cast) -> Workload:
 
 
 @pytest.fixture
-def dave(cast: Cast, sign_in: Any) -> Client:
+def dave(cast: Cast, sign_in: SignIn) -> Client:
     return sign_in("dave")
 
 
@@ -50,18 +51,18 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
         assert re.search(rf'<input id="f-{fixed}" value="\w[^"]*" readonly>', opened.content.decode()), fixed
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
-    previewed = dave.post(address(train), {**form, "step": "look"}, **HTMX).content.decode()
+    previewed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
     assert "Queue time unchanged" in previewed
     train.refresh_from_db()
     assert train.priority == 50
-    assert dave.post(address(train), {**form, "step": "save"}, **HTMX).status_code == 204
+    assert dave.post(address(train), {**form, "step": "save"}, headers=HTMX).status_code == 204
     train.refresh_from_db()
     assert (train.priority, train.max_runtime) == (60, 3600)
 
 
 def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
-    answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, **HTMX)
+    answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, headers=HTMX)
     assert "max_runtime: 7200" in answer.context["text"]
     shown = answer.content.decode()
     assert "Queue time reset" in shown
@@ -71,7 +72,7 @@ def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
 def test_errors_are_shown_and_the_input_is_preserved(dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
     form["document"] = form["document"].replace("priority: 50", "priority: 5000")
-    answer = dave.post(address(train), {**form, "step": "save"}, **HTMX)
+    answer = dave.post(address(train), {**form, "step": "save"}, headers=HTMX)
     assert answer.status_code == 422
     assert "priority: 5000" in answer.context["text"]
     assert "1 error" in answer.content.decode()
@@ -83,14 +84,14 @@ def test_concurrent_edit_is_shown_before_it_is_overwritten(cast: Cast, dave: Cli
     form = form_of(dave.get(address(train)))
     workloads.edit(actor=cast.carol, workload=train, patch={"max_runtime": 60})
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
-    answer = dave.post(address(train), {**form, "step": "save"}, **HTMX)
+    answer = dave.post(address(train), {**form, "step": "save"}, headers=HTMX)
     assert answer.status_code == 422
     shown = answer.content.decode()
     assert "changed while you were editing" in shown
     assert "max_runtime: 60 -&gt; 3600" in shown
     train.refresh_from_db()
     assert (train.priority, train.max_runtime) == (50, 60)
-    assert dave.post(address(train), {**form_of(answer), "step": "save"}, **HTMX).status_code == 204
+    assert dave.post(address(train), {**form_of(answer), "step": "save"}, headers=HTMX).status_code == 204
     train.refresh_from_db()
     assert (train.priority, train.max_runtime) == (60, 3600)
 
@@ -100,7 +101,7 @@ def test_workload_can_be_edited_as_a_training_job_manifest(cast: Cast, dave: Cli
     workload = submission.submit(actor=cast.dave, document=yaml.safe_load(text))
     form = form_of(dave.get(address(workload)))
     form["document"] = text.replace("max-instance: 6", "max-instance: 5")
-    answer = dave.post(address(workload), {**form, "step": "save"}, **HTMX)
+    answer = dave.post(address(workload), {**form, "step": "save"}, headers=HTMX)
     assert answer.status_code == 204, answer.content.decode()
     workload.refresh_from_db()
     (trainer,) = (role for role in workload.spec["roles"] if role["name"] == "trainer")
@@ -108,7 +109,7 @@ def test_workload_can_be_edited_as_a_training_job_manifest(cast: Cast, dave: Cli
 
 
 def test_edit_page_rejects_running_workloads_and_other_users(
-    dave: Client, sign_in: Any, train: Workload
+    dave: Client, sign_in: SignIn, train: Workload
 ) -> None:
     assert sign_in("erin").get(address(train)).status_code == 403
     assert sign_in("grace").get(address(train)).status_code == 404

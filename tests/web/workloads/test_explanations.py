@@ -10,17 +10,18 @@ from berth.core.errors import RateLimited
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 
 @pytest.mark.parametrize(("minutes", "shown"), [(5, True), (-5, False)])
-def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Cast, sign_in) -> None:
+def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Cast, sign_in: SignIn) -> None:
     until = timezone.now() + timedelta(minutes=minutes)
     workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert ("Backoff" in page) is shown
 
 
-def test_blocker_numbers_are_formatted(cast: Cast, sign_in) -> None:
+def test_blocker_numbers_are_formatted(cast: Cast, sign_in: SignIn) -> None:
     until = int(timezone.now().timestamp()) + 3600
     numbers = {"seconds": 1, "until": until, "preemptions": 1}
     explanation = {"blockers": [{"reason": "Backoff", "message": "It was stopped once.", "numbers": numbers}]}
@@ -30,7 +31,7 @@ def test_blocker_numbers_are_formatted(cast: Cast, sign_in) -> None:
     assert str(until) not in page.replace(",", "")
 
 
-def test_pending_workload_page_loads_the_smallest_change(cast: Cast, sign_in) -> None:
+def test_pending_workload_page_loads_the_smallest_change(cast: Cast, sign_in: SignIn) -> None:
     make.node(cast.pool)
     make.quota(cast.vision, cast.pool, 0, over_quota=False)
     workload = make.workload(cast.vision, "train", phase="pending")
@@ -44,19 +45,21 @@ def test_pending_workload_page_loads_the_smallest_change(cast: Cast, sign_in) ->
     assert "The workload would start now if project vision had a quota of 1 GPU instead of 0." in card
 
 
-def test_other_tenants_cannot_load_the_smallest_change(cast: Cast, sign_in) -> None:
+def test_other_tenants_cannot_load_the_smallest_change(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train", phase="pending")
     assert sign_in("grace").get(f"/workloads/{workload.pk}/smallest-change").status_code == 404
 
 
-def test_running_workload_has_no_smallest_change(cast: Cast, sign_in) -> None:
+def test_running_workload_has_no_smallest_change(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
     assert "Searching…" not in client.get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_rate_limited_search_shows_when_to_retry(cast: Cast, sign_in, monkeypatch) -> None:
+def test_rate_limited_search_shows_when_to_retry(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise RateLimited(2, "vision has 3 dry runs in progress, the maximum. Try again in 2 s.")
 

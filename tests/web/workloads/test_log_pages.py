@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any, Self
 
 import pytest
@@ -10,6 +9,7 @@ from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser, User
+from django.http import StreamingHttpResponse
 from django.test import AsyncClient
 from django.utils import timezone
 
@@ -24,6 +24,7 @@ from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.fakes.runtime import FakeRuntime
 from tests.session_cookies import session_cookie
+from tests.web.conftest import SignIn
 
 PATIENCE = 30.0
 UNSAFE_TEXT = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"
@@ -52,9 +53,7 @@ def path(pod: Pod, what: str = "", **query: object) -> str:
     return f"/workloads/{pod.workload_id}/log{what}?pod={pod.pk}{parameters}"
 
 
-def test_log_response_is_plain_text_with_offsets(
-    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
-) -> None:
+def test_log_response_is_plain_text_with_offsets(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, UNSAFE_TEXT * 3)
     client = sign_in("erin")
     answer = client.get(path(pod, tail=2))
@@ -74,7 +73,7 @@ def test_log_response_is_plain_text_with_offsets(
 
 
 def test_matching_log_lines_are_escaped_and_shown_with_context(
-    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, b"one\ntwo <b>\n" + UNSAFE_TEXT + b"four\n")
     client = sign_in("dave")
@@ -90,7 +89,7 @@ def test_matching_log_lines_are_escaped_and_shown_with_context(
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 
 
-def test_log_matches_are_paginated(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
+def test_log_matches_are_paginated(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
     client = sign_in("dave")
     seen, url = 0, path(pod, "/search", text="hit")
@@ -103,18 +102,17 @@ def test_log_matches_are_paginated(cast: Cast, sign_in: Callable[[str], Any], ru
     assert (seen, answer.context["next"]) == (70, None)
 
 
-def test_downloaded_log_is_complete(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
+def test_downloaded_log_is_complete(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, UNSAFE_TEXT * 40_000)
     answer = sign_in("dave").get(path(pod, "/download"))
     assert answer.headers["Content-Disposition"] == 'attachment; filename="train-worker-0-run2.log"'
-    pieces = list(answer.streaming_content)
+    assert isinstance(answer, StreamingHttpResponse)
+    pieces = list(answer)
     assert len(pieces) > 1
     assert b"".join(pieces) == UNSAFE_TEXT * 40_000
 
 
-def test_pods_of_the_current_run_are_listed_first(
-    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
-) -> None:
+def test_pods_of_the_current_run_are_listed_first(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"")
     before = Pod.objects.create(
         workload=pod.workload, role="worker", index=0, run=1, node=pod.node, state="stopped",
@@ -126,7 +124,7 @@ def test_pods_of_the_current_run_are_listed_first(
 
 
 def test_pod_details_show_limits_with_source_and_peak(
-    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, b"")
     limits = {"memory_mib": 512, "memory_source": "request", "cpu_milli": 1500, "cpu_source": "document"}
@@ -237,4 +235,5 @@ async def test_log_download_streams_under_asgi(running: tuple[Cast, Pod], runtim
     client = AsyncClient()
     await client.aforce_login(cast.dave.user)
     answer = await client.get(path(pod, "/download"))
-    assert b"".join([piece async for piece in answer.streaming_content]) == "one ü\n".encode()
+    assert isinstance(answer, StreamingHttpResponse)
+    assert b"".join([piece async for piece in answer]) == "one ü\n".encode()

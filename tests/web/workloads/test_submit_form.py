@@ -15,8 +15,9 @@ from scheduler.web.submit.form.fields import FormChoices
 from scheduler.web.submit.form.presentation import prepare_form
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 FORM_CHOICES = FormChoices(projects=["vision"], pools=["a", "b", "c"])
 TEXT = """\
 # every night
@@ -159,7 +160,7 @@ def test_roles_and_notifications_can_be_added_and_removed() -> None:
         TEXT.replace("# short\n", "# short\nnotifications:\n  - to: me@example.org\n")
         + "  - name: role-2\n    replicas: 1\n"
     )
-    changed = post(draft, **{"roles[1].gpu": "1", "notifications[0].on": ["", "failed"]})
+    changed = post(draft, None, **{"roles[1].gpu": "1", "notifications[0].on": ["", "failed"]})
     assert (changed.data or {})["roles"][1] == {"name": "role-2", "replicas": 1, "gpu": 1}
     assert (changed.data or {})["notifications"] == [{"to": "me@example.org", "on": ["failed"]}]
     apply_step(changed, "remove:roles[1]")
@@ -198,7 +199,9 @@ def test_malformed_document_does_not_break_the_form(text: str) -> None:
 
 
 def refresh_form(client: Client, document: str, **more: Any) -> Any:
-    return client.post("/submit", {"document": document, "agreed": document, "step": "look", **more}, **HTMX)
+    return client.post(
+        "/submit", {"document": document, "agreed": document, "step": "look", **more}, headers=HTMX
+    )
 
 
 def field_error(answer: Any, path: str) -> str:
@@ -209,7 +212,7 @@ def field_error(answer: Any, path: str) -> str:
 
 
 @pytest.fixture
-def dave(cast: Cast, sign_in: Any) -> Client:
+def dave(cast: Cast, sign_in: SignIn) -> Client:
     return sign_in("dave")
 
 
@@ -253,7 +256,7 @@ def test_error_is_shown_on_its_field_and_line(
     assert 'aria-invalid="true"' in answer.content.decode()
 
 
-def test_viewer_sees_an_error_on_the_project_field(sign_in: Any, cast: Cast) -> None:
+def test_viewer_sees_an_error_on_the_project_field(sign_in: SignIn, cast: Cast) -> None:
     document = "name: x\nproject: vision\ncommand: a\nroles: [{replicas: 1}]\n"
     assert "does not allow you to submit" in field_error(refresh_form(sign_in("erin"), document), "project")
 
@@ -262,7 +265,7 @@ def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     typed = {PREFIX + "name": "renamed", PREFIX + "roles[0].gpu": "0.5"}
     sent_form = {"document": text, "agreed": text, "step": "submit", **typed}
-    assert dave.post("/submit", sent_form, **HTMX).headers["HX-Redirect"].startswith("/workloads/")
+    assert dave.post("/submit", sent_form, headers=HTMX).headers["HX-Redirect"].startswith("/workloads/")
     made = Workload.objects.get()
     assert (made.name, made.gpu_milli_min) == ("renamed", 500)
 
@@ -270,7 +273,7 @@ def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
 @pytest.mark.parametrize(("section", "page"), [("", "workloads"), ("service: {model_name: m}\n", "services")])
 def test_submission_redirects_to_an_existing_page(cast: Cast, dave: Client, section: str, page: str) -> None:
     text = f"name: chat\nkind: service\ncommand: serve\n{section}roles: [{{name: engine, gpu: 1}}]\n"
-    answer = dave.post("/submit", {"document": text, "step": "submit"}, **HTMX)
+    answer = dave.post("/submit", {"document": text, "step": "submit"}, headers=HTMX)
     assert answer.status_code == 204, answer.content.decode()
     address = answer.headers["HX-Redirect"]
     assert address.startswith(f"/{page}/")
@@ -281,10 +284,10 @@ def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Cl
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     assert 'hx-post="/submit/prediction"' in refresh_form(dave, document).content.decode()
-    prediction = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
+    prediction = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
     assert "Would be queued" in prediction
     make.node(cast.pool)
-    prediction = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
+    prediction = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
     assert "Would start immediately" in prediction
     assert not Workload.objects.exists()
     assert dave.get("/submit/prediction").status_code == 405
@@ -312,7 +315,7 @@ def test_clone_link_of_the_workload_page_opens_a_form_with_a_new_name(cast: Cast
 def test_every_preset_is_submitted_with_the_default_priority(kind: str, cast: Cast, dave: Client) -> None:
     text = dave.get("/submit", {"kind": kind}).context["text"]
     assert "priority" not in text
-    answer = dave.post("/submit", {"document": text, "agreed": text, "step": "submit"}, **HTMX)
+    answer = dave.post("/submit", {"document": text, "agreed": text, "step": "submit"}, headers=HTMX)
     assert answer.status_code == 204, answer.content.decode()
     workload = Workload.objects.get()
     assert (workload.project, workload.priority) == (cast.vision, DEFAULT)
@@ -330,7 +333,9 @@ NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the
 
 
 def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
-    assert NOT_ENFORCED in dave.post("/submit/prediction", {"document": LIMITED}, **HTMX).content.decode()
+    assert (
+        NOT_ENFORCED in dave.post("/submit/prediction", {"document": LIMITED}, headers=HTMX).content.decode()
+    )
     answer = dave.post("/submit", {"document": LIMITED, "agreed": LIMITED, "step": "submit"}, follow=True)
     assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
 

@@ -5,9 +5,10 @@ import pytest
 from projects.models import Workload
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
 TABS = ("", "/logs", "/resources", "/timeline", "/spec")
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def elastic(cast: Cast) -> Workload:
     return workload
 
 
-def test_every_tab_shows_state_actions_and_links_to_all_tabs(cast: Cast, sign_in, elastic) -> None:
+def test_every_tab_shows_state_actions_and_links_to_all_tabs(
+    cast: Cast, sign_in: SignIn, elastic: Workload
+) -> None:
     Workload.objects.filter(pk=elastic.pk).update(message="3 of 3 pods running.")
     client, path = sign_in("dave"), f"/workloads/{elastic.pk}"
     for tab in TABS:
@@ -34,12 +37,14 @@ def test_every_tab_shows_state_actions_and_links_to_all_tabs(cast: Cast, sign_in
         assert all(f'<a href="{path}{other}"' in text for other in TABS)
 
 
-def test_tabs_of_an_invisible_workload_return_404(cast: Cast, sign_in, elastic) -> None:
+def test_tabs_of_an_invisible_workload_return_404(cast: Cast, sign_in: SignIn, elastic: Workload) -> None:
     for tab in TABS:
         assert sign_in("grace").get(f"/workloads/{elastic.pk}{tab}").status_code == 404
 
 
-def test_elastic_workload_shows_current_minimum_and_maximum_replicas(cast: Cast, sign_in, elastic) -> None:
+def test_elastic_workload_shows_current_minimum_and_maximum_replicas(
+    cast: Cast, sign_in: SignIn, elastic: Workload
+) -> None:
     client = sign_in("dave")
     for path in ("/workloads", f"/workloads/{elastic.pk}"):
         text = client.get(path).content.decode()
@@ -47,23 +52,25 @@ def test_elastic_workload_shows_current_minimum_and_maximum_replicas(cast: Cast,
         assert "of 1</span>" not in text
 
 
-def test_fixed_workload_shows_no_replica_range(cast: Cast, sign_in) -> None:
+def test_fixed_workload_shows_no_replica_range(cast: Cast, sign_in: SignIn) -> None:
     fixed = make.workload(cast.vision, "fixed", phase="running", run=1)
     fixed.roles.create(name="worker", position=0, min=2, max=2)
     assert "(min" not in sign_in("dave").get(f"/workloads/{fixed.pk}").content.decode()
 
 
-def test_only_the_header_of_the_logs_and_spec_tabs_is_refreshed(cast: Cast, sign_in, elastic) -> None:
+def test_only_the_header_of_the_logs_and_spec_tabs_is_refreshed(
+    cast: Cast, sign_in: SignIn, elastic: Workload
+) -> None:
     client = sign_in("dave")
     for tab, repeated in (("logs", 'id="log"'), ("spec", 'id="spec-text"'), ("resources", 'id="use"')):
         whole = client.get(f"/workloads/{elastic.pk}/{tab}").content.decode()
-        part = client.get(f"/workloads/{elastic.pk}/{tab}", **HTMX).content.decode()
+        part = client.get(f"/workloads/{elastic.pk}/{tab}", headers=HTMX).content.decode()
         assert "grows" in part
         assert tab == "resources" or repeated in whole
         assert repeated not in part
 
 
-def test_spec_tab_lists_commands_variables_and_secret_names(cast: Cast, sign_in) -> None:
+def test_spec_tab_lists_commands_variables_and_secret_names(cast: Cast, sign_in: SignIn) -> None:
     document = {
         "name": "two-roles",
         "project": "vision",
@@ -83,7 +90,7 @@ def test_spec_tab_lists_commands_variables_and_secret_names(cast: Cast, sign_in)
         assert shown in text, shown
 
 
-def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in) -> None:
+def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in: SignIn) -> None:
     victim = make.workload(cast.vision, "victim", phase="pending", run=1, preemptions=1)
     preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
     eviction = make.eviction(victim, preemptor, cast.pool, kind="preempt")

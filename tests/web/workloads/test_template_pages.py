@@ -10,8 +10,9 @@ from projects.services.workloads.templates import set_template
 from scheduler.web.submit.form.draft import PREFIX
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 TEXT = "# every night\ncommand: train   # all of it\nroles: [{name: worker, replicas: 2, gpu: 1}]\n"
 PAGE = "/templates/vision/nightly/edit"
 
@@ -24,7 +25,7 @@ def nightly_template(cast: Cast) -> Template:
 
 
 @pytest.fixture
-def dave(cast: Cast, sign_in: Any) -> Client:
+def dave(cast: Cast, sign_in: SignIn) -> Client:
     return sign_in("dave")
 
 
@@ -42,11 +43,11 @@ def test_submission_starts_from_a_template(nightly_template: Template, dave: Cli
     )
     assert "?template=vision/nightly" in dave.get("/submit").content.decode()
     sending = {"document": answer.context["text"], "step": "submit"}
-    assert dave.post("/submit", sending, **HTMX).status_code == 204
+    assert dave.post("/submit", sending, headers=HTMX).status_code == 204
     assert Workload.objects.get().name == "nightly"
 
 
-def test_template_list_offers_actions_by_role(nightly_template: Template, sign_in: Any) -> None:
+def test_template_list_offers_actions_by_role(nightly_template: Template, sign_in: SignIn) -> None:
     shown = {name: sign_in(name).get("/templates").content.decode() for name in ("dave", "erin", "grace")}
     assert "Edit<" in shown["dave"] and "Use template<" in shown["dave"]
     assert (
@@ -55,16 +56,18 @@ def test_template_list_offers_actions_by_role(nightly_template: Template, sign_i
     assert "vision/nightly" not in shown["grace"]
     assert "No templates yet" in shown["grace"]
     assert "&lt;b&gt;every night" in shown["dave"] and "<b>every night" not in shown["dave"]
-    matches = sign_in("carol").get("/templates?search=night&project=vision", **HTMX).content.decode()
+    matches = sign_in("carol").get("/templates?search=night&project=vision", headers=HTMX).content.decode()
     assert "nightly" in matches
-    assert "No templates match" in sign_in("carol").get("/templates?search=zzz", **HTMX).content.decode()
+    assert (
+        "No templates match" in sign_in("carol").get("/templates?search=zzz", headers=HTMX).content.decode()
+    )
 
 
 def test_template_can_be_edited_in_form_and_document(nightly_template: Template, dave: Client) -> None:
     page = dave.get(PAGE).content.decode()
     assert "# every night" in page and 'name="f:roles[0].gpu"' in page
     typed = edit_form(nightly_template, description="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
-    answer = dave.post(PAGE, typed, **HTMX)
+    answer = dave.post(PAGE, typed, headers=HTMX)
     assert answer.headers["HX-Redirect"] == "/templates"
     nightly_template.refresh_from_db()
     assert (nightly_template.text, nightly_template.description) == (
@@ -77,28 +80,30 @@ def test_template_can_be_edited_in_form_and_document(nightly_template: Template,
 
 
 def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
-    nightly_template: Template, dave: Client, sign_in: Any
+    nightly_template: Template, dave: Client, sign_in: SignIn
 ) -> None:
     theirs = edit_form(nightly_template, document=TEXT + "priority: 10\n")
-    assert sign_in("carol").post(PAGE, theirs, **HTMX).status_code == 204
+    assert sign_in("carol").post(PAGE, theirs, headers=HTMX).status_code == 204
     mine = edit_form(nightly_template, document=TEXT + "priority: 20\n")
-    answer = dave.post(PAGE, mine, **HTMX)
+    answer = dave.post(PAGE, mine, headers=HTMX)
     text = answer.content.decode()
     assert answer.status_code == 412
     assert "carol saved the version below" in text and "priority: 10" in text and "priority: 20" in text
     again = {**mine, "version": answer.context["template_page"].version}
-    assert dave.post(PAGE, again, **HTMX).status_code == 204
+    assert dave.post(PAGE, again, headers=HTMX).status_code == 204
     nightly_template.refresh_from_db()
     assert "priority: 20" in nightly_template.text
 
 
 def test_template_errors_are_shown_on_fields_and_lines(nightly_template: Template, dave: Client) -> None:
-    answer = dave.post(PAGE, edit_form(nightly_template, document=TEXT.replace("gpu: 1", "gpu: 1.5")), **HTMX)
+    answer = dave.post(
+        PAGE, edit_form(nightly_template, document=TEXT.replace("gpu: 1", "gpu: 1.5")), headers=HTMX
+    )
     text = answer.content.decode()
     assert answer.status_code == 422
     assert 'id="f-roles-0-gpu-error"' in text and 'data-line="3"' in text
     looked = dave.post(
-        PAGE, edit_form(nightly_template, document="colour: red\n" + TEXT, step="look"), **HTMX
+        PAGE, edit_form(nightly_template, document="colour: red\n" + TEXT, step="look"), headers=HTMX
     )
     assert looked.status_code == 200 and "Unknown key" in looked.content.decode()
 
@@ -106,10 +111,10 @@ def test_template_errors_are_shown_on_fields_and_lines(nightly_template: Templat
 def test_new_template_is_validated_and_cannot_be_saved_twice(cast: Cast, dave: Client) -> None:
     page = dave.get("/templates/vision/new")
     values = {"document": page.context["text"], "step": "save", "version": "0", "name": "fresh"}
-    assert dave.post("/templates/vision/new", {**values, "name": "No"}, **HTMX).status_code == 422
-    assert dave.post("/templates/vision/new", values, **HTMX).status_code == 204
+    assert dave.post("/templates/vision/new", {**values, "name": "No"}, headers=HTMX).status_code == 422
+    assert dave.post("/templates/vision/new", values, headers=HTMX).status_code == 204
     assert Template.objects.get().handle == "vision/fresh"
-    assert dave.post("/templates/vision/new", values, **HTMX).status_code == 412
+    assert dave.post("/templates/vision/new", values, headers=HTMX).status_code == 412
 
 
 def test_template_saved_from_a_workload_omits_the_workload_name(cast: Cast, dave: Client) -> None:
@@ -124,8 +129,8 @@ def test_template_saved_from_a_workload_omits_the_workload_name(cast: Cast, dave
         "description": "",
         "document": form["document"].value(),
     }
-    assert dave.post("/templates/save", values, **HTMX).status_code == 204
-    again = dave.post("/templates/save", values, **HTMX)
+    assert dave.post("/templates/save", values, headers=HTMX).status_code == 204
+    again = dave.post("/templates/save", values, headers=HTMX)
     assert again.status_code == 422 and "A template with this name exists" in again.content.decode()
 
 
@@ -133,7 +138,7 @@ def test_new_template_requires_a_name_before_editing(cast: Cast, dave: Client) -
     form = dave.get("/templates/save").context["form"]
     values = {"project": "vision", "name": "fresh", "document": form["document"].value(), "then": "edit"}
     assert form["then"].value() == "edit"
-    answer = dave.post("/templates/save", values, **HTMX)
+    answer = dave.post("/templates/save", values, headers=HTMX)
     assert answer.headers["HX-Redirect"] == "/templates/vision/fresh/edit"
     page = dave.get("/templates/vision/fresh/edit").content.decode()
     assert 'name="f:project"' not in page, "the project is chosen when the template is used"
@@ -141,29 +146,29 @@ def test_new_template_requires_a_name_before_editing(cast: Cast, dave: Client) -
 
 def test_document_on_the_submit_page_can_be_saved_as_a_template(cast: Cast, dave: Client) -> None:
     document = "name: x\nproject: vision\n" + TEXT
-    dialog = dave.post("/templates/save", {"document": document, "step": "ask"}, **HTMX)
+    dialog = dave.post("/templates/save", {"document": document, "step": "ask"}, headers=HTMX)
     assert dialog.status_code == 200
     form = dialog.context["form"]
     assert (form["document"].value(), form["name"].value()) == (TEXT, "x")
     broken = {"project": "vision", "name": "x", "document": "a: ["}
-    assert "not YAML" in dave.post("/templates/save", broken, **HTMX).content.decode()
+    assert "not YAML" in dave.post("/templates/save", broken, headers=HTMX).content.decode()
 
 
 def test_deleting_a_template_requires_confirmation(nightly_template: Template, dave: Client) -> None:
     path = "/templates/vision/nightly/delete"
     assert "Delete template vision/nightly?" in dave.get(path).content.decode()
     assert Template.objects.exists()
-    assert dave.post(path, **HTMX).status_code == 204
+    assert dave.post(path, headers=HTMX).status_code == 204
     assert not Template.objects.exists()
 
 
 def test_templates_return_404_for_other_projects_and_403_for_viewers(
-    nightly_template: Template, sign_in: Any
+    nightly_template: Template, sign_in: SignIn
 ) -> None:
     for path in (PAGE, "/templates/vision/nightly/delete", "/templates/vision/new"):
         assert sign_in("grace").get(path).status_code == 404
         assert sign_in("erin").get(path).status_code == 403
     assert "# every night" not in sign_in("grace").get("/submit?template=vision/nightly").content.decode()
     values = {"project": "vision", "name": "sneaky", "document": TEXT}
-    assert sign_in("grace").post("/templates/save", values, **HTMX).status_code == 422
+    assert sign_in("grace").post("/templates/save", values, headers=HTMX).status_code == 422
     assert Template.objects.count() == 1

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from django.test import Client
 from django.utils import timezone
 
 from projects.models import Event, Workload
@@ -10,9 +11,10 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.fakes.clock import FixedClock
 from tests.scheduler.stage import Stage
+from tests.web.conftest import SignIn
 
 
-def titles(client, workload: Workload) -> list[str]:
+def titles(client: Client, workload: Workload) -> list[str]:
     return [
         entry.title for entry in client.get(f"/workloads/{workload.pk}/timeline").context["timeline"].entries
     ]
@@ -39,7 +41,7 @@ def preemption_history(cast: Cast) -> tuple[Workload, Eviction]:
     return ours, eviction
 
 
-def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in) -> None:
+def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: SignIn) -> None:
     ours, eviction = preemption_history(cast)
     client = sign_in("erin")
     assert titles(client, ours) == [
@@ -63,7 +65,7 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in) ->
     assert "vision/theirs" in text
 
 
-def test_pod_warning_does_not_end_the_running_period_in_the_timeline(cast: Cast, sign_in) -> None:
+def test_pod_warning_does_not_end_the_running_period_in_the_timeline(cast: Cast, sign_in: SignIn) -> None:
     ours = make.workload(cast.vision, "ours", phase="running")
     record_event(ours, "running", "All pods run.", 29, reason="AllPodsRun")
     record_event(ours, "pod_warning", "worker 0: 1 process was killed at the memory limit.", 9)
@@ -71,7 +73,7 @@ def test_pod_warning_does_not_end_the_running_period_in_the_timeline(cast: Cast,
     assert (warning.title, warning.tone, warning.lasted) == ("Pod warning", "warn", None)
 
 
-def test_timeline_of_the_preemptor_links_to_the_eviction(cast: Cast, sign_in) -> None:
+def test_timeline_of_the_preemptor_links_to_the_eviction(cast: Cast, sign_in: SignIn) -> None:
     _, eviction = preemption_history(cast)
     theirs = Workload.objects.get(name="theirs")
     record_event(theirs, "submitted", "Submitted by carol.", 70)
@@ -81,7 +83,7 @@ def test_timeline_of_the_preemptor_links_to_the_eviction(cast: Cast, sign_in) ->
     )
 
 
-def test_preemptor_in_an_invisible_project_is_not_named(cast: Cast, sign_in) -> None:
+def test_preemptor_in_an_invisible_project_is_not_named(cast: Cast, sign_in: SignIn) -> None:
     ours, strange = make.workload(cast.vision, "ours"), make.workload(cast.ads, "secret-name", gpus=4)
     record_event(ours, "submitted", "Submitted by dave.", 100)
     make.eviction(ours, strange, cast.pool, at=make.ago(minutes=10))
@@ -90,7 +92,7 @@ def test_preemptor_in_an_invisible_project_is_not_named(cast: Cast, sign_in) -> 
     assert "Reclaimed" in text
 
 
-def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in) -> None:
+def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in: SignIn) -> None:
     pending = make.workload(
         cast.vision, "waits", reason="OverFairShare", message="vision holds its fair share.",
         explained_at=make.ago(seconds=5),
@@ -100,7 +102,7 @@ def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in) ->
     assert (first.title, first.message) == ("Still pending", "vision holds its fair share.")
 
 
-def pending_reasons(client, workload: Workload) -> list[tuple[str, list[str]]]:
+def pending_reasons(client: Client, workload: Workload) -> list[tuple[str, list[str]]]:
     """Return the title and the pending reasons, with minutes, of each entry that has reasons."""
     entries = client.get(f"/workloads/{workload.pk}/timeline").context["timeline"].entries
     return [
@@ -113,7 +115,7 @@ def pending_reasons(client, workload: Workload) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in) -> None:
+def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in: SignIn) -> None:
     ours, _ = preemption_history(cast)
     reasons = make.reasons(("OverFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
     Workload.objects.filter(pk=ours.pk).update(pending_reasons=reasons)
@@ -125,7 +127,7 @@ def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in) -> 
     assert "Over fair share 7 min, then Fragmented 3 min" in text
 
 
-def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in) -> None:
+def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in: SignIn) -> None:
     reasons = make.reasons(("Fragmented", 40, 30), ("OverFairShare", 9), ("Fragmented", 3))
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
@@ -137,7 +139,7 @@ def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in)
     ]
 
 
-def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in) -> None:
+def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in: SignIn) -> None:
     flips = [("Fragmented" if n % 3 else "OverFairShare", 60 - n * 5) for n in range(9)]
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
@@ -148,7 +150,7 @@ def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in) 
     assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}/timeline").content.decode()
 
 
-def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in, cast: Cast) -> None:
+def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in: SignIn, cast: Cast) -> None:
     stage = Stage(cast, clock=FixedClock(timezone.now()))
     stage.node(0)
     stage.quota(cast.research, 2)

@@ -3,8 +3,9 @@
 from projects.models import SavedView, Workload
 from tests import factories as make
 from tests.cast import Cast
+from tests.web.conftest import SignIn
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 def create_three_workloads(cast: Cast) -> list[Workload]:
@@ -12,32 +13,35 @@ def create_three_workloads(cast: Cast) -> list[Workload]:
     return [*mine, make.workload(cast.vision, "carols", by=cast.carol.user)]
 
 
-def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in) -> None:
+def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in: SignIn) -> None:
     rows = create_three_workloads(cast)
     chosen = {"w": [str(row.pk) for row in rows]}
-    dialog = sign_in("dave").get("/workloads/cancel", chosen, **HTMX).content.decode()
+    dialog = sign_in("dave").get("/workloads/cancel", chosen, headers=HTMX).content.decode()
     assert (
         "Cancel 2 workloads?" in dialog
         and "w0" in dialog
         and "does not allow you to cancel 1 other workload" in dialog
     )
     assert set(Workload.objects.values_list("phase", flat=True)) == {"pending"}
-    answer = sign_in("dave").post("/workloads/cancel", chosen, **HTMX)
+    answer = sign_in("dave").post("/workloads/cancel", chosen, headers=HTMX)
     assert "2 workloads cancelled" in answer.headers["HX-Trigger"]
     assert {row.name: row.phase for row in Workload.objects.all()} == {
         "w0": "cancelled", "w1": "cancelled", "carols": "pending",
     }  # fmt: skip
 
 
-def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in) -> None:
+def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in: SignIn) -> None:
     rows = create_three_workloads(cast)
     chosen = {"w": [str(rows[0].pk), "nonsense"]}
-    assert "Nothing to cancel" in sign_in("grace").get("/workloads/cancel", chosen, **HTMX).content.decode()
-    sign_in("grace").post("/workloads/cancel", chosen, **HTMX)
+    assert (
+        "Nothing to cancel"
+        in sign_in("grace").get("/workloads/cancel", chosen, headers=HTMX).content.decode()
+    )
+    sign_in("grace").post("/workloads/cancel", chosen, headers=HTMX)
     assert Workload.objects.filter(phase="pending").count() == 3
 
 
-def test_query_parameter_selects_the_list_columns(cast: Cast, sign_in) -> None:
+def test_query_parameter_selects_the_list_columns(cast: Cast, sign_in: SignIn) -> None:
     create_three_workloads(cast)
     usual = sign_in("erin").get("/workloads").content.decode()
     assert "Status" in usual and ">Department<" not in usual.partition("<table")[2]
@@ -47,23 +51,27 @@ def test_query_parameter_selects_the_list_columns(cast: Cast, sign_in) -> None:
     assert "Status" in sign_in("erin").get("/workloads?columns=none").content.decode()
 
 
-def test_saved_view_is_private_and_restores_the_query(cast: Cast, sign_in) -> None:
+def test_saved_view_is_private_and_restores_the_query(cast: Cast, sign_in: SignIn) -> None:
     erin = sign_in("erin")
-    dialog = erin.get("/workloads/views/new?state=ended&columns=gpus&cursor=abc", **HTMX).content.decode()
+    dialog = erin.get(
+        "/workloads/views/new?state=ended&columns=gpus&cursor=abc", headers=HTMX
+    ).content.decode()
     assert "state=ended&amp;columns=gpus" in dialog
     saved = {"name": "Done", "query": "state=ended&columns=gpus&cursor=abc"}
-    assert erin.post("/workloads/views/new", saved, **HTMX).headers["HX-Redirect"].endswith("columns=gpus")
+    assert (
+        erin.post("/workloads/views/new", saved, headers=HTMX).headers["HX-Redirect"].endswith("columns=gpus")
+    )
     view = SavedView.objects.get()
     assert (view.user, view.query) == (cast.erin.user, "state=ended&columns=gpus")
     assert "Done" in erin.get("/workloads").content.decode()
     assert "Done" not in sign_in("dave").get("/workloads").content.decode()
     assert sign_in("dave").post(f"/workloads/views/{view.pk}/delete").status_code == 404
-    erin.post("/workloads/views/new", {"name": "Done", "query": "state=all"}, **HTMX)
+    erin.post("/workloads/views/new", {"name": "Done", "query": "state=all"}, headers=HTMX)
     assert SavedView.objects.get().query == "state=all"
-    assert erin.post(f"/workloads/views/{view.pk}/delete", **HTMX).status_code == 204
+    assert erin.post(f"/workloads/views/{view.pk}/delete", headers=HTMX).status_code == 204
     assert not SavedView.objects.exists()
 
 
-def test_saved_view_requires_a_name(sign_in) -> None:
-    answer = sign_in("erin").post("/workloads/views/new", {"name": " ", "query": ""}, **HTMX)
+def test_saved_view_requires_a_name(sign_in: SignIn) -> None:
+    answer = sign_in("erin").post("/workloads/views/new", {"name": " ", "query": ""}, headers=HTMX)
     assert answer.status_code == 422
