@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,13 @@ from projects.models import Phase, Pod, PodState, Workload
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import announce
 from projects.services.workloads.moves import Move, move_all
-from scheduler.loop.dispatch.retries import failure_columns, failure_data, retry_facts, store_growth
+from scheduler.loop.dispatch.retries import (
+    failure_columns,
+    failure_data,
+    node_names,
+    retry_facts,
+    store_growth,
+)
 from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, verdict
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
 from scheduler.loop.queries import PROJECTS
@@ -197,16 +203,17 @@ def idle_roles(parsed: ParsedSpec) -> frozenset[str]:
 
 def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> None:
     _mark_stale([(gang.workload, step) for gang, step in verdicts if not step.to], now)
-    moves = [_verdict_move(gang, step, now) for gang, step in verdicts if step.to]
+    names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
+    columns = {gang.workload.pk: _verdict_columns(step, gang.workload, now, names) for gang, step in verdicts}
+    moves = [_verdict_move(gang, step, columns[gang.workload.pk]) for gang, step in verdicts if step.to]
     made = move_all(moves, actor=ACTOR, now=now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
     store_growth([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
     for gang, step in verdicts:
-        columns = _verdict_columns(step, gang.workload, now)
         if step.to:
             gang.workload.phase, gang.workload.reason = step.to, step.reason
             gang.workload.message = step.message
-        for name, value in columns.items():
+        for name, value in columns[gang.workload.pk].items():
             setattr(gang.workload, name, value)
     _stop_gangs([gang for gang, step in verdicts if step.to == Phase.STOPPING], now)
 
@@ -221,7 +228,7 @@ def _mark_stale(changes: Sequence[tuple[Workload, Verdict]], now: datetime) -> N
         announce.workloads_changed([workload for workload, _ in changes])
 
 
-def _verdict_move(gang: Gang, step: Verdict, now: datetime) -> Move:
+def _verdict_move(gang: Gang, step: Verdict, columns: dict[str, Any]) -> Move:
     workload = gang.workload
     return Move(
         workload,
@@ -230,7 +237,7 @@ def _verdict_move(gang: Gang, step: Verdict, now: datetime) -> Move:
         step.reason,
         step.message,
         data={"run": workload.run, **failure_data(step.failure, step.retry)},
-        columns=_verdict_columns(step, workload, now),
+        columns=columns,
         keep_reservations=_all_consolidated(gang.pods),
     )
 
@@ -240,7 +247,10 @@ def _all_consolidated(pods: Iterable[Pod]) -> bool:
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 
-def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[str, Any]:
+def _verdict_columns(
+    step: Verdict, workload: Workload, now: datetime, names: Mapping[int, str]
+) -> dict[str, Any]:
+    """Return the columns that a verdict changes. `names` are the names of nodes where a gang failed."""
     columns: dict[str, Any] = {}
     if step.stale is not None:
         columns["stale_since"] = now if step.stale else None
@@ -253,7 +263,7 @@ def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[s
     if step.exit_code is not None:
         columns["exit_code"] = step.exit_code
     if step.failure is not None and step.next_phase == Phase.PENDING:
-        columns |= failure_columns(workload, step.failure, step.retry, now)
+        columns |= failure_columns(workload, step.failure, step.retry, now, names)
     return columns
 
 

@@ -99,7 +99,7 @@ class LookupResult:
         if error is None or not error.is_permanent:
             return None
         failure, parsed = Failure(IMAGE_PULL), specs.get(self.workload)
-        return failure_move(self.workload, parsed, failure, str(error.fault), str(error), now)
+        return failure_move(self.workload, parsed, failure, str(error.fault), str(error), now, {})
 
 
 def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext) -> RunImages:

@@ -32,7 +32,7 @@ from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, W
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
-from scheduler.loop.dispatch.retries import failure_move
+from scheduler.loop.dispatch.retries import failure_move, node_names
 from scheduler.loop.observe.specs import SpecCache
 
 log = logging.getLogger(__name__)
@@ -281,21 +281,24 @@ def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: Spe
         by_pk.setdefault(each.pk, each)
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     locked = list(rows.filter(pk__in=by_pk).order_by("pk"))
+    names = node_names(by_pk[row.pk].failure for row in locked)
     ended: list[Move] = []
 
     def write(part: Sequence[Workload]) -> None:
-        moves = [move for row in part if (move := _end_move(row, by_pk[row.pk], now, specs)) is not None]
-        ended.extend(move_and_stop(moves, now))
+        moves = [_end_move(row, by_pk[row.pk], now, specs, names) for row in part]
+        ended.extend(move_and_stop([move for move in moves if move is not None], now))
 
     for row, reason in write_in_halves(locked, write):
         log.error("workload %s exceeds a time limit and could not be ended: %s", row.pk, reason)
     return len(ended)
 
 
-def _end_move(row: Workload, overdue: OverdueWorkload, now: datetime, specs: SpecCache) -> Move | None:
+def _end_move(
+    row: Workload, overdue: OverdueWorkload, now: datetime, specs: SpecCache, names: Mapping[int, str]
+) -> Move | None:
     columns: dict[str, Any] = {}
     if overdue.failure is not None and row.phase in (Phase.STARTING, Phase.RUNNING):
-        return failure_move(row, specs.get(row), overdue.failure, overdue.reason, overdue.message, now)
+        return failure_move(row, specs.get(row), overdue.failure, overdue.reason, overdue.message, now, names)
     if row.phase in (Phase.STARTING, Phase.RUNNING):
         to, columns = Phase.STOPPING, {"next_phase": overdue.final_phase}
     elif row.phase in (Phase.PENDING, Phase.RESERVED):

@@ -26,27 +26,42 @@ def retry_facts(workload: Workload, parsed: ParsedSpec) -> RetryFacts:
     return RetryFacts(spec.retry_rules, workload.retries, memory)
 
 
+def node_names(failures: Iterable[Failure | None]) -> dict[int, str]:
+    """Return the names of the nodes of failures, using at most one query."""
+    nodes = {failure.node for failure in failures if failure is not None and failure.node is not None}
+    return dict(Node.objects.filter(pk__in=nodes).values_list("pk", "name")) if nodes else {}
+
+
 def failure_move(
-    workload: Workload, parsed: ParsedSpec, failure: Failure, reason: str, message: str, now: datetime
+    workload: Workload,
+    parsed: ParsedSpec,
+    failure: Failure,
+    reason: str,
+    message: str,
+    now: datetime,
+    names: Mapping[int, str],
 ) -> Move:
-    """Return the transition of a locked, active workload whose run failed as a whole: restart or fail."""
+    """Return the transition of a locked, active workload whose run failed as a whole: restart or fail.
+
+    `names` are the names of nodes, as returned by `node_names`.
+    """
     decision = decide_retry(retry_facts(workload, parsed), failure)
     text = " ".join(filter(None, [message, decision.sentence]))
     columns: dict[str, Any] = {"next_phase": Phase.FAILED}
     retry = decision if isinstance(decision, Retry) else None
     if retry is not None:
         reason = "Restarting"
-        columns = {"next_phase": Phase.PENDING, **failure_columns(workload, failure, retry, now)}
+        columns = {"next_phase": Phase.PENDING, **failure_columns(workload, failure, retry, now, names)}
     data = {"run": workload.run, **failure_data(failure, retry)}
     return Move(workload, [workload.phase], Phase.STOPPING, reason, text, data=data, columns=columns)
 
 
 def failure_columns(
-    workload: Workload, failure: Failure, retry: Retry | None, now: datetime
+    workload: Workload, failure: Failure, retry: Retry | None, now: datetime, names: Mapping[int, str]
 ) -> dict[str, Any]:
     """Return the columns of a locked workload that is requeued after a failure.
 
-    Without a retry, only the failure is counted.
+    Without a retry, only the failure is counted. `names` are the names of nodes.
     """
     counts = {**workload.retries, failure.kind: workload.retries.get(failure.kind, 0) + 1}
     columns: dict[str, Any] = {"retries": counts}
@@ -55,8 +70,8 @@ def failure_columns(
     restarts = workload.restarts + 1
     seconds = backoff_seconds(restarts) if retry.backoff is None else retry.backoff
     columns |= {"restarts": restarts, "backoff_until": now + timedelta(seconds=seconds)}
-    if retry.other_node and failure.node is not None:
-        node = Node.objects.values_list("name", flat=True).get(pk=failure.node)
+    node = None if failure.node is None else names.get(failure.node)
+    if retry.other_node and node is not None:
         others = [name for name in workload.avoided_nodes if name != node]
         columns["avoided_nodes"] = [*others, node][-MAX_AVOIDED:]
     if retry.memory is not None:
@@ -102,15 +117,16 @@ def _roles(node: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def store_growth(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
-    """Update the role rows of workloads whose memory grew, from their documents."""
-    for pk, retry in retries:
-        if retry.memory is None:
-            continue
-        document = Workload.objects.values_list("spec", flat=True).get(pk=pk)
-        request = next(
-            role.get("memory_mib", 0)
-            for role in _roles(document)
-            if role.get("name", "worker") == retry.failure.role
+    """Update the role rows of workloads whose memory grew, from their documents, in three statements."""
+    grown = {pk: retry.failure.role for pk, retry in retries if retry.memory is not None}
+    if not grown:
+        return
+    documents = dict(Workload.objects.filter(pk__in=grown).values_list("pk", "spec"))
+    leaves = RoleNode.objects.filter(workload__in=grown, name__in=set(grown.values()), min__isnull=False)
+    rows = [row for row in leaves.only("workload_id", "name") if row.name == grown[row.workload_id]]
+    for row in rows:
+        roles = _roles(documents[row.workload_id])
+        row.memory_mib = next(
+            role.get("memory_mib", 0) for role in roles if role.get("name", "worker") == row.name
         )
-        rows = RoleNode.objects.filter(workload=pk, name=retry.failure.role, min__isnull=False)
-        rows.update(memory_mib=request)
+    RoleNode.objects.bulk_update(rows, ["memory_mib"])

@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from berth.core.errors import Invalid
 from berth.db import crash_points
@@ -152,6 +154,28 @@ def test_memory_grows_with_each_restart_up_to_its_maximum(stage: Stage) -> None:
     assert fail(stage, workload, signal=9, cause=PodCause.OUT_OF_MEMORY) == Phase.FAILED
     assert "already has its maximum of 130 MiB" in workload.message
     assert workload.reason == "OutOfMemory"
+
+
+def test_statement_count_does_not_depend_on_the_number_of_restarts(stage: Stage) -> None:
+    NodePool.objects.update(runtime="local")
+    rule = {"on": ["out_of_memory"], "memory_factor": 1.5, "memory_max_mib": 130, "other_node": True}
+    roles = [{"name": "worker", "replicas": 1, "memory_mib": 16}]
+    counts = []
+    for number in (1, 6):
+        started = [stage.submit(f"t{number}-{each}", retry=[rule], roles=roles) for each in range(number)]
+        stage.tick(2)
+        pods = [pod for workload in started for pod in stage.pods(workload, "running")]
+        assert len(pods) == number
+        for pod in pods:
+            stage.runtime.end(str(pod.pk), signal=9, cause=PodCause.OUT_OF_MEMORY)
+        with CaptureQueriesContext(connection) as queries:
+            stage.tick(1)
+        counts.append(len(queries))
+        sizes = RoleNode.objects.filter(workload__in=started, min__isnull=False).values_list(
+            "memory_mib", flat=True
+        )
+        assert list(sizes) == [24] * number
+    assert counts[0] == counts[1]
 
 
 def test_memory_growth_is_refused_on_runtimes_that_do_not_limit_memory(stage: Stage) -> None:
