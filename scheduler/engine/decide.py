@@ -8,6 +8,7 @@ from scheduler.engine.explain.report import build_plan
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.layout.other_pools import refresh_other_pools
+from scheduler.engine.layout.quota_groups import QuotaGroups
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
@@ -30,28 +31,37 @@ def decide_with_layout(
     The next cycle passes the layout as `previous_layout`, so that only changed parts are rebuilt.
     """
     layout = prepare_layout(snapshot, previous_layout)
-    boards, choices = list(layout.boards.values()), range(layout.max_choices)
+    boards, choices = layout.quota_groups.boards_in_order(), range(layout.max_choices)
     chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
-    _run_actions(boards, chosen, choices)
+    _run_actions(boards, chosen, choices, layout.quota_groups)
     for _ in range(MAX_ROUNDS):
         # An eviction may free more than the preemptor uses, and a workload placed in one pool no longer
-        # requests resources in others. Repeat until the next cycle has nothing left to do.
+        # requests resources in others or leaves less of a quota that counts there as well. Repeat until the
+        # next cycle has nothing left to do.
         refreshed = {
             board.pool.name for board in boards if layout.max_choices > 1 and refresh_other_pools(board)
         }
+        for pool in layout.quota_groups.changed_pools():
+            refreshed.add(pool)
+            for group in layout.boards[pool].pending_groups.values():
+                group.reasons = {}  # the next round records them again
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:
             board.cycle.scaled_down.clear()  # these gangs may scale up into capacity that is still free
-        _run_actions(changed, chosen, choices)
+        _run_actions(changed, chosen, choices, layout.quota_groups)
         if before == [board.cycle.accepted_trials for board in changed]:
             break
-    return build_plan(boards, layout.notes), layout
+    layout.quota_groups.changed_pools()
+    return build_plan(list(layout.boards.values()), layout.notes), layout
 
 
-def _run_actions(boards: Sequence[Board], chosen: Iterable[Action], choices: range) -> None:
+def _run_actions(
+    boards: Sequence[Board], chosen: Iterable[Action], choices: range, quota_groups: QuotaGroups
+) -> None:
     for action in chosen:
         for step in action:
             for choice in choices:  # try all first-choice pools before any second choice
                 for board in boards:
+                    quota_groups.refresh(board)
                     step(board, choice)

@@ -182,7 +182,11 @@ class ClusterQuota:
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """Quota, limit and weights of one queue in one pool. A quota of None is unlimited."""
+    """Quota, limit and weights of one queue in one pool. A quota of None is unlimited.
+
+    With a `group`, the quota and the limit count in all pools in which the queue has an entitlement of this
+    group. These entitlements have the same quota and limit.
+    """
 
     quota: Bounds = NO_GPUS
     limit: Bounds = UNLIMITED
@@ -191,6 +195,7 @@ class Entitlement:
     rank: int = 0
     usage: Usage = Usage()
     cluster_quotas: tuple[ClusterQuota, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from berth.core.amounts import NO_RESOURCES, Amounts, Bounds
+from scheduler.engine.layout.quota_groups import remaining_entitlement
 from scheduler.engine.model import NodeState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import CHARGED_STATES, allocated_amounts
@@ -55,9 +56,8 @@ class UsageMeter:
                 if queue.parent is not None:
                     parent = shares.get((pool.name, queue.parent), NO_RESOURCES)
                 own = allocations.get((pool.name, queue.name), NO_RESOURCES)
-                history.advance(
-                    before.now, until, Rates(_charged_amounts(pool, queue, own), _as_floats(parent))
-                )
+                charged = _charged_amounts(pool, _remaining_quota(queue, pool.name, allocations), own)
+                history.advance(before.now, until, Rates(charged, _as_floats(parent)))
 
     def with_usage(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return the queues with their current usage."""
@@ -91,10 +91,18 @@ def _capacity(snapshot: Snapshot, pool: Pool) -> Amounts:
     return total
 
 
-def _charged_amounts(pool: Pool, queue: Queue, allocations: Amounts) -> tuple[float, float, float]:
+def _remaining_quota(queue: Queue, pool: str, allocations: Mapping[tuple[str, str], Amounts]) -> Bounds:
+    """Return the quota in a pool, without what is allocated in the other pools of its group."""
+    entitlement, elsewhere = queue.entitlements[pool], NO_RESOURCES
+    for other, others_entitlement in queue.entitlements.items() if entitlement.group else ():
+        if other != pool and others_entitlement.group == entitlement.group:
+            elsewhere = elsewhere.plus(allocations.get((other, queue.name), NO_RESOURCES))
+    return remaining_entitlement(entitlement, elsewhere).quota
+
+
+def _charged_amounts(pool: Pool, quota: Bounds, allocations: Amounts) -> tuple[float, float, float]:
     if pool.fair_share.count_all:
         return _as_floats(allocations)
-    quota: Bounds = queue.entitlements[pool.name].quota
     over_quota = (
         0.0 if bound is None else float(max(0, amount - bound))
         for amount, bound in zip(allocations, quota, strict=True)

@@ -15,6 +15,8 @@ _LABELS = {
     "used": "used",
     "bound": "limit",
     "quota": "quota",
+    "group_quota": "quota of the group",
+    "group_allocated": "allocated in the group",
     "share": "fair share",
     "free": "free",
     "leaving": "held by stopping pods",
@@ -34,7 +36,7 @@ _LABELS = {
 # Amounts in the engine's units. The number `resource` names their resource.
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
 _OMITTED = frozenset(
-    {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state"}
+    {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state", "group", "group_pools"}
 )  # the message already contains them
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 

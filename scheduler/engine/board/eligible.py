@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from berth.core.amounts import RESOURCES
+from berth.core.amounts import MILLI, RESOURCES
+from berth.core.words import format_number
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements
 from scheduler.engine.board.ledger import (
     KINDS,
+    MEMORY,
     NO_BOUND,
     QueueAccount,
+    QueueGroup,
     first_exceeded,
     replica_load,
     siblings_over_quota,
@@ -86,7 +89,8 @@ def exceeded_bounds(
         kind = first_exceeded(account.allocated, account.own_limit, requested) if account.has_limit else None
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
-            yield reason, _numbers(account, account.allocated, account.own_limit, kind, requested)
+            numbers = _numbers(account, account.allocated, account.own_limit, kind, requested)
+            yield reason, numbers if account.group is None else _limit_of_group(account.group, numbers, kind)
     if gang.account.entitlement.cluster_quotas:
         exceeded = exceeded_load(gang, arrangement) or _exceeded_cluster_quota(gang.account, requested)
         if exceeded is not None:
@@ -143,10 +147,12 @@ def _exceeded_non_preemptible_quotas(
     gang: Gang, requested: Sequence[int]
 ) -> Iterator[tuple[Reason, Numbers]]:
     for account in gang.account.path if gang.non_preemptible else ():
-        kind = first_exceeded(account.non_preemptible, account.quota, requested)
+        kind = first_exceeded(account.non_preemptible, account.non_preemptible_quota, requested)
         if kind is not None:
             reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
-            yield reason, _numbers(account, account.non_preemptible, account.quota, kind, requested)
+            bound = account.non_preemptible_quota
+            numbers = _numbers(account, account.non_preemptible, bound, kind, requested)
+            yield reason, numbers if account.group is None else _quota_of_group(account.group, numbers, kind)
 
 
 def _numbers(
@@ -159,7 +165,43 @@ def _numbers(
         "allocated": allocated[kind],
         "bound": bound[kind] if bound[kind] < NO_BOUND else None,
         "missing": allocated[kind] + requested[kind] - bound[kind],
+        **({} if account.group is None else _group_numbers(account.group, kind)),
     }
+
+
+def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
+    """Return the quota of a group, and what the queue has allocated in each of its pools."""
+    by_pool = {
+        pool: account.allocated[kind] for pool, account in group.accounts.items() if account.allocated[kind]
+    }
+    scale = 1 if kind == MEMORY else MILLI
+    return {
+        "group": group.name,
+        "group_quota": group.entitlement.quota[kind],
+        "group_allocated": sum(by_pool.values()),
+        "group_pools": ", ".join(
+            f"{format_number(amount / scale)} in {pool}" for pool, amount in by_pool.items()
+        ),
+    }
+
+
+def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
+    """Return the numbers of an exceeded limit for the whole group instead of one pool."""
+    entitlement = group.entitlement
+    bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
+    bound = min(amount for amount in bounds if amount is not None)
+    return _in_group(numbers, sum(account.allocated[kind] for account in group.accounts.values()), bound)
+
+
+def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
+    """Return the numbers of an exceeded non-preemptible quota for the whole group instead of one pool."""
+    allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
+    return _in_group(numbers, allocated, group.entitlement.quota[kind] or 0)
+
+
+def _in_group(numbers: Numbers, allocated: int, bound: int) -> Numbers:
+    missing = allocated + int(numbers["requested"] or 0) - bound
+    return {**numbers, "allocated": allocated, "bound": bound, "missing": missing}
 
 
 def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:

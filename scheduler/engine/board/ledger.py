@@ -1,6 +1,6 @@
 """Queues of one pool: quotas, limits, allocations and requests."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from berth.core.amounts import RESOURCES, Amounts, Bounds
@@ -49,7 +49,7 @@ class QueueKey(NamedTuple):
         )
 
 
-def _finite_bounds(bounds: Bounds) -> tuple[int, int, int]:
+def finite_bounds(bounds: Bounds) -> tuple[int, int, int]:
     gpu, cpu, memory = (NO_BOUND if bound is None else bound for bound in bounds)
     return gpu, cpu, memory
 
@@ -67,12 +67,14 @@ class QueueAccount:
         "deserved",
         "divided",
         "entitlement",
+        "group",
         "has_limit",
         "leaving",
         "limit",
         "load_quotas",
         "name",
         "non_preemptible",
+        "non_preemptible_quota",
         "own_limit",
         "parent",
         "path",
@@ -90,17 +92,14 @@ class QueueAccount:
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: "QueueAccount | None", pool: str) -> None:
-        entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
         self.queue, self.name, self.created = queue, queue.name, queue.created
-        self.entitlement, self.rank = entitlement, entitlement.rank
         self.parent, self.children = parent, list[QueueAccount]()
         self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)  # project first
-        self.quota, limit = _finite_bounds(entitlement.quota), _finite_bounds(entitlement.limit)
-        # The limit is a hard bound, and so is the quota if the queue may not borrow.
-        self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
-        self.has_limit = min(self.own_limit) < NO_BOUND
-        # The limit that also keeps the requests of pods within the quotas of the pool's cluster.
-        self.limit = _limit_within(self.own_limit, entitlement)
+        entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
+        self._set_bounds(entitlement)
+        self.rank = entitlement.rank
+        # The accounts that share this account's quota and limit, if these belong to a quota group.
+        self.group: QueueGroup | None = None
         # Quotas of the cluster for other amounts, and these amounts of the placed pods if there are any.
         self.load_quotas = tuple(quota for quota in entitlement.cluster_quotas if quota.kind in LOADS)
         self.cluster_load = dict.fromkeys(LOADS, 0)
@@ -125,6 +124,24 @@ class QueueAccount:
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
             parent.children.append(self)
+
+    def _set_bounds(self, entitlement: Entitlement) -> None:
+        self.entitlement = entitlement
+        self.quota, limit = finite_bounds(entitlement.quota), finite_bounds(entitlement.limit)
+        self.non_preemptible_quota: Sequence[int] = self.quota  # bound of `non_preemptible`
+        # The limit is a hard bound, and so is the quota if the queue may not borrow.
+        self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
+        self.has_limit = min(self.own_limit) < NO_BOUND
+        # The limit that also keeps the requests of pods within the quotas of the pool's cluster.
+        self.limit = _limit_within(self.own_limit, entitlement)
+
+    def change_entitlement(self, entitlement: Entitlement) -> None:
+        """Change the quota and limit during a cycle. The share becomes outdated."""
+        self._set_bounds(entitlement)
+        self.deserved = [max(quota, part) for quota, part in zip(self.quota, self.share, strict=True)]
+        self.version += 1
+        self.cache.clear()
+        self.sibling_cache.clear()
 
     def charge_load(self, request: Request, sign: int) -> None:
         """Add the load of one pod to the amounts that quotas of the cluster limit, or subtract it."""
@@ -210,6 +227,21 @@ class QueueAccount:
             (_saturation(self.allocated[kind], self.deserved[kind]) for kind in KINDS if requested[kind] > 0),
             default=0.0,
         )
+
+
+class QueueGroup:
+    """The accounts of one queue, by pool, whose quota and limit count together."""
+
+    __slots__ = ("accounts", "name")
+
+    def __init__(self, name: str, accounts: Mapping[str, QueueAccount]) -> None:
+        self.name, self.accounts = name, accounts
+
+    @property
+    def entitlement(self) -> Entitlement:
+        """The quota and limit of the whole group."""
+        pool, account = next(iter(self.accounts.items()))
+        return account.queue.entitlements[pool]
 
 
 def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:

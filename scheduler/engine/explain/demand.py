@@ -1,17 +1,17 @@
 """Compute the unmet demand for the autoscaler: requests within limits that additional nodes could serve."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from operator import sub
+from operator import add, sub
 
 from berth.core.amounts import MILLI, Amounts
 from scheduler.engine.actions.overcommit import may_overcommit, placed_by_requests
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import find_pending_groups
 from scheduler.engine.board.gang import BoardRole, Gang, PendingGroup, ReplicaRequest, arrangements
-from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, QueueAccount
+from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, QueueAccount, QueueGroup
 from scheduler.engine.board.order import PendingOrder, project_sort_key
 from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
 from scheduler.engine.explain.scale_up_demand import (
@@ -24,9 +24,11 @@ from scheduler.engine.placement.find_room import place_as_many_as_fit, place_rep
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 
+NOTHING = (0, 0, 0)
 CAPACITY_REASONS = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
+GroupSums = dict[QueueGroup, list[int]]  # demand of other pools that counts in the quota of a group
 FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node has room for
 
 
@@ -94,14 +96,18 @@ def _placed_load(board: Board) -> Load:
     return Load(*map(sub, total, free))
 
 
-def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> list[GroupDemand]:
+def demand_within_bounds(
+    board: Board, counted_elsewhere: Collection[str], in_groups: GroupSums | None = None
+) -> list[GroupDemand]:
     """Return the gangs that need capacity and together stay within limits and quotas, in queue order.
 
-    `counted_elsewhere` names workloads that are counted in another pool.
+    `counted_elsewhere` names workloads that are counted in another pool. The demand is added to `in_groups`.
     """
+    counted = GroupSums() if in_groups is None else in_groups
     allocated: Sums = {}
     non_preemptible: Sums = {}
     counts: list[GroupDemand] = []
+    served: list[tuple[Gang, int]] = []
     excluded = board.served | board.cycle.evicted | set(counted_elsewhere)
     order = PendingOrder(
         board, [group for group in find_pending_groups(board) if CAPACITY_REASONS & group.reasons.keys()]
@@ -109,7 +115,7 @@ def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> li
     excluded_counts = _count_excluded(board, excluded)
     for group, first in order:
         order.skip(group)
-        sums = list(_bounded_sums(first, allocated, non_preemptible))
+        sums = list(_bounded_sums(first, allocated, non_preemptible, counted))
         fits = len(group.gangs) - group.at - excluded_counts[group]
         for now, bound in sums:
             fits = min(fits, _max_count(now, bound, first.requested))
@@ -117,20 +123,36 @@ def demand_within_bounds(board: Board, counted_elsewhere: Collection[str]) -> li
             for kind in KINDS:
                 now[kind] += first.requested[kind] * fits
         if fits:
+            served.append((first, fits))
             demand = GroupDemand(group, first, excluded, fits)
             counts.append(replace(demand, first=next(iter(demand))) if first.name in excluded else demand)
+    _count_in_groups(served, counted)
     return counts
 
 
+def _count_in_groups(served: Iterable[tuple[Gang, int]], counted: GroupSums) -> None:
+    for gang, count in served:
+        for account in gang.account.path:
+            if account.group is not None:
+                total = counted.setdefault(account.group, [0, 0, 0])
+                for kind in KINDS:
+                    total[kind] += gang.requested[kind] * count
+
+
 def _bounded_sums(
-    gang: Gang, allocated: Sums, non_preemptible: Sums
+    gang: Gang, allocated: Sums, non_preemptible: Sums, counted: GroupSums
 ) -> Iterator[tuple[list[int], Sequence[int]]]:
     """Yield the amounts counted so far and the bound, for each bounded queue of the gang."""
     for account in gang.account.path:
+        other_pools = NOTHING if account.group is None else counted.get(account.group, NOTHING)
         if account.has_limit:
-            yield allocated.setdefault(account, list(account.allocated)), account.limit
+            if account not in allocated:
+                allocated[account] = list(map(add, account.allocated, other_pools))
+            yield allocated[account], account.limit
         if gang.non_preemptible:
-            yield non_preemptible.setdefault(account, list(account.non_preemptible)), account.quota
+            if account not in non_preemptible:
+                non_preemptible[account] = list(map(add, account.non_preemptible, other_pools))
+            yield non_preemptible[account], account.non_preemptible_quota
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:

@@ -74,7 +74,8 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     values.update(_phrases(reason, numbers))
     if reason is Reason.CLUSTER_QUOTA:
         values.update(_cluster_quota_phrases(numbers))
-    return Blocker(reason, MESSAGE_TEMPLATES[reason].format_map(values), dict(numbers))
+    message = MESSAGE_TEMPLATES[reason].format_map(values)
+    return Blocker(reason, f"{message}{_group_sentence(numbers)}", dict(numbers))
 
 
 def _in_units(key: str, value: object, numbers: Numbers) -> object:
@@ -130,6 +131,22 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
             yield "backoff", _backoff_phrase(numbers)
         case Reason.PLACEMENT_ATTEMPTS_EXHAUSTED:
             yield "placement_attempts", format_count(_integer(numbers, "attempts"), "placement attempt")
+
+
+def _group_sentence(numbers: Numbers) -> str:
+    """Return where the quota of a group is allocated, or an empty string."""
+    if "group" not in numbers:
+        return ""
+    allocated, quota = (
+        _in_units("group_allocated", numbers["group_allocated"], numbers),
+        numbers["group_quota"],
+    )
+    pools = f": {numbers['group_pools']}" if numbers["group_pools"] else ""
+    if quota is None:
+        amounts = _with_unit("group_allocated", numbers)
+    else:
+        amounts = f"{allocated} of its {_with_unit('group_quota', numbers).removeprefix('no ')}"
+    return f" {numbers['queue']} has {amounts} allocated across {numbers['group']}{pools}."
 
 
 def _cluster_quota_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:

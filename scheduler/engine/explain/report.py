@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import QueueAccount, amounts
-from scheduler.engine.explain.demand import demand_within_bounds, unmet_demand
+from scheduler.engine.explain.demand import GroupSums, demand_within_bounds, unmet_demand
 from scheduler.engine.explain.new_nodes import addable_node_count
 from scheduler.engine.explain.refusals import Refusals, collect_refusals
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason
@@ -30,9 +30,10 @@ def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
     """Return the demand of each pool. Each pending workload counts in only one pool."""
     preferred_boards = _preferred_boards(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
+    in_groups = GroupSums()
     for board in boards:
         counted_elsewhere = {name for name, home in preferred_boards.items() if home is not board}
-        demand, served = unmet_demand(board, demand_within_bounds(board, counted_elsewhere))
+        demand, served = unmet_demand(board, demand_within_bounds(board, counted_elsewhere, in_groups))
         for gang in served if demand.nodes_wanted else ():  # no additional nodes if booting nodes suffice
             board.add_own_reason(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
         demands.append(demand)

@@ -145,6 +145,7 @@ def _queue_input(claim: Claim, kind: int) -> QueueInput:
         requested=account.requested[kind],
         wanted=claim.wanted,
         share=claim.granted,
+        group=account.entitlement.group,
     )
 
 

@@ -75,6 +75,7 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     finished = {name for name, workload in now.items() if workload.pods and is_finished(workload)}
     if was.keys() != now.keys() or finished != layout.finished & was.keys():
         affected |= layout.with_dependencies
+    layout.quota_groups.start_adding()
     for board in layout.boards.values():
         board.nodes.touched = []
     again = {**_workloads_on_boards(layout, affected - was.keys()), **now}
@@ -91,6 +92,8 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     layout.served.clear()
     for board in layout.boards.values():
         _update_usage(board, before.queues, snapshot.queues)
+    layout.quota_groups.start_cycle()
+    for board in layout.boards.values():
         # Only changed nodes can produce new notes.
         layout.notes += overallocated(board.nodes, board.nodes.touched)
         start_cycle(board, snapshot.now)

@@ -11,6 +11,7 @@ from scheduler.engine.board.ledger import KINDS, fits_within
 from scheduler.engine.explain.dependencies import dependency_numbers
 from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle
+from scheduler.engine.layout.quota_groups import QuotaGroups
 from scheduler.engine.layout.request_shapes import request_key
 from scheduler.engine.layout.soundness import (
     overallocated,
@@ -32,8 +33,10 @@ class Layout:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._build_boards(snapshot)
+        self.quota_groups = QuotaGroups(self.boards)
         for workload in snapshot.workloads:
             self.add(workload)
+        self.quota_groups.start_cycle()
         for board in self.boards.values():
             start_cycle(board, snapshot.now)
             self.notes += overallocated(board.nodes)

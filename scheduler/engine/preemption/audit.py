@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from berth.core.words import format_gpus
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, amounts
+from scheduler.engine.board.ledger import GPU, NO_BOUND, QueueAccount, QueueGroup, amounts
 from scheduler.engine.explain.reasons import blockers
 from scheduler.engine.plan import Blocker, Eviction, Kind, QueueImpact
 from scheduler.engine.preemption.outcome import Outcome
@@ -107,7 +107,7 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
     rule = selection.rules[id(victim)]
     sides = selection.policy.compared_queues(victim.gang.account, rule)
     preemptor_queue, victim_queue = sides or (selection.policy.gang.account, victim.gang.account)
-    return RULES[rule].format(
+    text = RULES[rule].format(
         victim=victim_queue.name,
         preemptor=preemptor_queue.name,
         allocated=format_gpus(before[victim_queue][0]),
@@ -115,4 +115,17 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
         quota=format_gpus(None if preemptor_queue.quota[0] >= NO_BOUND else preemptor_queue.quota[0]),
         higher=selection.policy.gang.workload.priority,
         lower=victim.gang.workload.priority,
+    )
+    return text if victim_queue.group is None else f"{text}{_group_clause(victim_queue, victim_queue.group)}"
+
+
+def _group_clause(account: QueueAccount, group: QueueGroup) -> str:
+    """Return what the queue has allocated in the other pools of its quota group, if anything."""
+    elsewhere = sum(other.allocated[GPU] for other in group.accounts.values() if other is not account)
+    if not elsewhere:
+        return ""
+    quota = format_gpus(group.entitlement.quota[GPU])
+    return (
+        f"; its quota in {group.name} is {quota}, and it has {format_gpus(elsewhere)} allocated in "
+        "the group's other pools"
     )

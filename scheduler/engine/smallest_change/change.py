@@ -120,13 +120,20 @@ def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
 
 
 def _edit_queue(queue: Queue, change: Change) -> Queue:
-    entitlement = queue.entitlements.get(change.pool, Entitlement())
+    """Return the queue with a raised quota or limit, in all pools of the group that it counts in."""
+    entitlements = dict(queue.entitlements)
+    edited = entitlements.setdefault(change.pool, Entitlement())
+    for pool, entitlement in entitlements.items():
+        if pool == change.pool or (entitlement.group and entitlement.group == edited.group):
+            entitlements[pool] = _raise(entitlement, change)
+    return replace(queue, entitlements=entitlements)
+
+
+def _raise(entitlement: Entitlement, change: Change) -> Entitlement:
     raised = {change.resource: as_integer(change.after)}
     if change.kind is ChangeKind.QUOTA_RAISED:
-        edited = replace(entitlement, quota=entitlement.quota._replace(**raised))
-    else:
-        edited = replace(entitlement, limit=entitlement.limit._replace(**raised))
-    return replace(queue, entitlements={**queue.entitlements, change.pool: edited})
+        return replace(entitlement, quota=entitlement.quota._replace(**raised))
+    return replace(entitlement, limit=entitlement.limit._replace(**raised))
 
 
 def _new_nodes(snapshot: Snapshot, change: Change) -> Iterator[Node]:

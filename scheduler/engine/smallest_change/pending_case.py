@@ -82,6 +82,19 @@ class PendingCase:
         """Return the reports of the pool's queues, by name."""
         return {report.queue: report for report in self.plan.queues if report.pool == self.pool.name}
 
+    def allocated(self, queue: Queue, kind: int) -> int:
+        """Return what the queue has allocated in the pool or, with the quota of a group, in its pools."""
+        entitlement = queue.entitlements.get(self.pool.name)
+        group = "" if entitlement is None else entitlement.group
+        if not group:
+            return self.queue_reports[queue.name].allocated[kind]
+        pools = {pool for pool, other in queue.entitlements.items() if other.group == group}
+        return sum(
+            report.allocated[kind]
+            for report in self.plan.queues
+            if report.queue == queue.name and report.pool in pools
+        )
+
     @cached_property
     def exceeded_bounds(self) -> tuple[ExceededBound, ...]:
         """Return the limits and quotas that rule out the workload."""

@@ -39,7 +39,7 @@ def _targets(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
             yield bound.target
     requested = case.requested[RESOURCES[kind]]
     if requested and (case.capacity_may_help or case.reasons & NON_PREEMPTIBLE_QUOTAS):
-        yield case.queue_reports[queue.name].allocated[kind] + requested
+        yield case.allocated(queue, kind) + requested
 
 
 def _ladder(

@@ -52,20 +52,21 @@ class _ShareExplanation:
     def _explain_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds("quota")
         if mine.quota == 0:
-            yield "The queue has no quota."
+            yield (f"No quota is left in group {mine.group}." if mine.group else "The queue has no quota.")
             return
+        name = f"The queue's remaining quota in group {mine.group}" if mine.group else "The queue's quota"
         quota = "unlimited" if mine.quota is None else self._format_amount(mine.quota)
         goal = mine.wanted if mine.quota is None else min(mine.quota, mine.wanted)
         granted = sum(self._own_offer(round_).granted for round_ in rounds)
         if granted == goal and mine.wanted <= goal:
-            yield f"The queue's quota is {quota} and covers the whole request."
+            yield f"{name} is {quota} and covers the whole request."
         elif granted == goal:
-            yield f"The queue's quota is {quota} and fully available."
+            yield f"{name} is {quota} and fully available."
         elif not rounds:
-            yield f"The queue's quota is {quota}, but higher ranks leave nothing for rank {mine.rank}."
+            yield f"{name} is {quota}, but higher ranks leave nothing for rank {mine.rank}."
         else:
             oversold = self._describe_oversold_quota()
-            yield f"The queue's quota is {quota}, but quotas of rank {mine.rank} are oversold: {oversold}."
+            yield f"{name} is {quota}, but quotas of rank {mine.rank} are oversold: {oversold}."
             yield from self._explain_rounds(rounds, "quota")
 
     def _describe_oversold_quota(self) -> str:

@@ -38,11 +38,21 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
         "cycle_seconds": cycle_seconds,
         "pools": [pool_document(pool) for pool in snapshot.pools],
         "nodes": [node_document(node) for node in snapshot.nodes],
+        **drop_empty(quota_groups=_quota_groups(snapshot)),
         "departments": [_queue(queue) for queue in departments],
         "projects": [{**_queue(queue), "department": queue.parent} for queue in projects],
         "workloads": [_workload(workload, workload_names) for workload in snapshot.workloads],
         "reservations": [_reservation(reservation) for reservation in snapshot.reservations],
     }
+
+
+def _quota_groups(snapshot: Snapshot) -> list[Document]:
+    groups: dict[str, set[str]] = {}
+    for queue in snapshot.queues:
+        for pool, entitlement in queue.entitlements.items():
+            if entitlement.group:
+                groups.setdefault(entitlement.group, set()).add(pool)
+    return [{"name": name, "pools": sorted(pools)} for name, pools in sorted(groups.items())]
 
 
 def format_time(seconds: int) -> str:
@@ -64,7 +74,9 @@ def _format_optional_time(seconds: int | None) -> str | None:
 
 
 def _queue(queue: Queue) -> Document:
-    quotas = {pool: _quota(entitlement) for pool, entitlement in queue.entitlements.items()}
+    quotas = {
+        entitlement.group or pool: _quota(entitlement) for pool, entitlement in queue.entitlements.items()
+    }
     usage = {pool: _usage(entitlement.usage) for pool, entitlement in queue.entitlements.items()}
     return {"name": queue.name, "quotas": quotas} | drop_empty(
         created=format_time(queue.created) if queue.created else None,

@@ -1,6 +1,6 @@
 """Read the departments and projects of a scenario."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from berth.core.amounts import MILLI, Bounds
 from scheduler.engine.fair_share.usage_history import history_seconds
@@ -25,12 +25,14 @@ def read_queues(
 ) -> tuple[Queue, ...]:
     max_usages = {pool.name: _max_usage(pool, nodes) for pool in pools}
     project_names = {project.name for project in document.projects}
+    groups = {pool: group.name for group in document.quota_groups for pool in group.pools}
     department_queues = {spec.name: queue_name(spec.name, project_names) for spec in document.departments}
     departments = [
-        _queue(spec, department_queues[spec.name], None, max_usages) for spec in document.departments
+        _queue(spec, department_queues[spec.name], None, max_usages, groups) for spec in document.departments
     ]
     projects = [
-        _queue(spec, spec.name, department_queues[spec.department], max_usages) for spec in document.projects
+        _queue(spec, spec.name, department_queues[spec.department], max_usages, groups)
+        for spec in document.projects
     ]
     return (*departments, *projects)
 
@@ -40,21 +42,32 @@ def queue_name(department: str, projects: Container[str]) -> str:
     return department + DEPARTMENT_SUFFIX if department in projects else department
 
 
-def _queue(spec: QueueDocument, name: str, parent: str | None, max_usages: dict[str, PerResource]) -> Queue:
+def _queue(
+    spec: QueueDocument,
+    name: str,
+    parent: str | None,
+    max_usages: dict[str, PerResource],
+    groups: Mapping[str, str],
+) -> Queue:
     return Queue(
         name=name,
         parent=parent,
         created=0 if spec.created is None else to_timestamp(spec.created),
-        entitlements={pool: _entitlement(spec, pool, max_usage) for pool, max_usage in max_usages.items()},
+        entitlements={
+            pool: _entitlement(spec, pool, groups.get(pool, ""), max_usage)
+            for pool, max_usage in max_usages.items()
+        },
         reclaim_min_runtime=spec.reclaim_min_runtime,
         preempt_min_runtime=spec.preempt_min_runtime,
         expected_runtime=spec.expected_runtime if isinstance(spec, ProjectDocument) else None,
     )
 
 
-def _entitlement(spec: QueueDocument, pool: str, max_usage: PerResource) -> Entitlement:
+def _entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResource) -> Entitlement:
     usage = _usage(spec.usage.get(pool, UsageDocument()), max_usage)
-    quota = spec.quotas.get(pool)
+    quota, group = spec.quotas.get(pool), group if group in spec.quotas else ""
+    if group:
+        quota = spec.quotas[group]
     if quota is None:
         return Entitlement(rank=spec.rank, usage=usage)
     weight = quota.weight
@@ -65,6 +78,7 @@ def _entitlement(spec: QueueDocument, pool: str, max_usage: PerResource) -> Enti
         over_quota=quota.over_quota,
         rank=spec.rank if quota.rank is None else quota.rank,
         usage=usage,
+        group=group,
     )
 
 

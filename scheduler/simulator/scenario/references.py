@@ -1,6 +1,6 @@
 """Check that every name in a scenario refers to exactly one object."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from berth.core.problems import Problem, closest_match, format_value, suggest
 from berth.core.spec.roles import RoleSpec, Topology
@@ -28,9 +28,11 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
             yield Problem(f"nodes[{number}].pool", "missing", "", ", ".join(pools))
         elif node.pool is not None:
             yield from _check_exists(f"nodes[{number}].pool", "pool", node.pool, pools)
+    yield from _check_quota_groups(document, pools)
+    groups = {group.name: group.pools for group in document.quota_groups}
     for kind, listed in (("departments", document.departments), ("projects", document.projects)):
         for number, queue in enumerate(listed):
-            yield from _check_queue(f"{kind}[{number}]", queue, pools)
+            yield from _check_queue(f"{kind}[{number}]", queue, pools, groups)
     departments = {department.name for department in document.departments}
     for number, project in enumerate(document.projects):
         yield from _check_exists(
@@ -48,9 +50,30 @@ def _check_pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
             yield Problem(f"{path}.topology[{place}]", "is listed twice", format_value(level))
 
 
-def _check_queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
-    for pool in queue.quotas:
-        yield from _check_exists(f"{path}.quotas.{pool}", "pool", pool, pools)
+def _check_quota_groups(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
+    yield from _check_unique("quota_groups", [group.name for group in document.quota_groups])
+    group_of: dict[str, str] = {}
+    for number, group in enumerate(document.quota_groups):
+        path = f"quota_groups[{number}]"
+        if group.name in pools:
+            yield Problem(f"{path}.name", "is taken by a pool", format_value(group.name), "a unique name")
+        for place, pool in enumerate(group.pools):
+            yield from _check_exists(f"{path}.pools[{place}]", "pool", pool, pools)
+            if pool in group_of:
+                message = f"already belongs to quota group {group_of[pool]}"
+                yield Problem(f"{path}.pools[{place}]", message, format_value(pool), "each pool once")
+            group_of.setdefault(pool, group.name)
+
+
+def _check_queue(
+    path: str, queue: QueueDocument, pools: Collection[str], groups: Mapping[str, Sequence[str]]
+) -> Iterator[Problem]:
+    for name in queue.quotas:
+        yield from _check_exists(f"{path}.quotas.{name}", "pool", name, [*pools, *groups])
+        for pool in groups.get(name, ()):
+            if pool in queue.quotas:
+                message = f"is set although the quota of group {name} counts in pool {pool}"
+                yield Problem(f"{path}.quotas.{pool}", message, "", f"either {pool} or {name}")
     for pool in queue.usage:
         yield from _check_exists(f"{path}.usage.{pool}", "pool", pool, pools)
 

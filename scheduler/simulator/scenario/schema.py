@@ -210,6 +210,13 @@ class ReservationDocument(Document):
     expires: Moment | None = None
 
 
+class QuotaGroupDocument(Document):
+    """Pools in which a quota counts together. Queues set it in `quotas` under the group's name."""
+
+    name: Name
+    pools: Annotated[tuple[Name, ...], Field(min_length=1, strict=False)]
+
+
 class ScenarioDocument(Document):
     format: Literal["berth.scenario/1"]
     now: Moment | None = None
@@ -218,6 +225,7 @@ class ScenarioDocument(Document):
         PoolDocument(name="default"),
     )
     nodes: Annotated[tuple[NodeDocument, ...], Field(strict=False)] = ()
+    quota_groups: Annotated[tuple[QuotaGroupDocument, ...], Field(strict=False)] = ()
     departments: Annotated[tuple[DepartmentDocument, ...], Field(strict=False)] = ()
     projects: Annotated[tuple[ProjectDocument, ...], Field(strict=False)] = ()
     workloads: Annotated[tuple[ScenarioWorkload, ...], Field(strict=False)] = ()

@@ -13,13 +13,16 @@ MEMORY = 16_000  # MiB of every device
 
 
 @st.composite
-def clusters(draw: Draw, *, time_based: bool = False, quiet: bool = False) -> Document:
-    """Draw a cluster with running and pending workloads. `quiet` excludes unusual states."""
-    pools = ["p"] if draw(st.integers(0, 4)) else ["p", "q"]
+def clusters(draw: Draw, *, time_based: bool = False, quiet: bool = False, grouped: bool = False) -> Document:
+    """Draw a cluster with running and pending workloads.
+
+    `quiet` excludes unusual states. With `grouped`, most quotas belong to a group of all pools.
+    """
+    pools = ["p"] if draw(st.integers(0, 4)) and not grouped else ["p", "q"]
     nodes = [_node(draw, pool, number) for pool in pools for number in range(draw(st.integers(1, 4)))]
-    departments = [_queue(draw, f"d{number}", pools) for number in range(draw(st.integers(1, 3)))]
+    departments = [_queue(draw, f"d{number}", pools, grouped) for number in range(draw(st.integers(1, 3)))]
     projects = [
-        {**_queue(draw, f"{department['name']}p{number}", pools), "department": department["name"]}
+        {**_queue(draw, f"{department['name']}p{number}", pools, grouped), "department": department["name"]}
         for department in departments
         for number in range(draw(st.integers(1, 2)))
     ]
@@ -35,6 +38,7 @@ def clusters(draw: Draw, *, time_based: bool = False, quiet: bool = False) -> Do
         "now": NOW,
         "pools": [_pool(draw, pool, time_based) for pool in pools],
         "nodes": nodes,
+        "quota_groups": [{"name": "g", "pools": pools}] if grouped else [],
         "departments": departments,
         "projects": projects,
         "workloads": workloads,
@@ -85,12 +89,13 @@ def _node(draw: Draw, pool: str, number: int) -> Document:
     }
 
 
-def _queue(draw: Draw, name: str, pools: list[str]) -> Document:
+def _queue(draw: Draw, name: str, pools: list[str], grouped: bool) -> Document:
+    places = ["g"] if grouped and draw(st.integers(0, 4)) else pools
     return {
         "name": name,
         "rank": _pick(draw, 0, 0, 0, 1),
         "created": NOW - draw(st.integers(0, 3)) * 1000,
-        "quotas": {pool: _quota(draw) for pool in pools if draw(st.integers(0, 9))},
+        "quotas": {place: _quota(draw) for place in places if draw(st.integers(0, 9))},
         "usage": {pool: {"gpu": draw(st.integers(0, 4)) / 4} for pool in pools},
         "reclaim_min_runtime": _pick(draw, None, None, None, 0, 200),
     }

@@ -1,0 +1,143 @@
+"""Quotas and limits that count in several pools together.
+
+While one pool is decided, its queues have what their workloads in the group's other pools leave of the quota
+and the limit. These amounts are constant during a step, because a step changes only its own board.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from berth.core.amounts import Bounds
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.ledger import QueueAccount, QueueGroup, finite_bounds
+from scheduler.engine.board.order import project_sort_key
+from scheduler.engine.fair_share.department_turns import update_turns
+from scheduler.engine.fair_share.shares import divide_shares
+from scheduler.engine.model import Entitlement
+
+Sums = Sequence[int]
+
+
+def remaining_entitlement(entitlement: Entitlement, allocated_elsewhere: Sums) -> Entitlement:
+    """Return the entitlement in one pool, without what the queue has allocated in the group's others."""
+    return replace(
+        entitlement,
+        quota=_subtract(entitlement.quota, allocated_elsewhere),
+        limit=_subtract(entitlement.limit, allocated_elsewhere),
+    )
+
+
+class QuotaGroups:
+    """The accounts of all boards whose quota and limit belong to a group."""
+
+    def __init__(self, boards: Mapping[str, Board]) -> None:
+        self._boards = boards
+        self._accounts: dict[str, list[QueueAccount]] = defaultdict(list)  # by pool
+        self._seen: dict[str, tuple[int, ...]] = {}  # by pool: state of all boards at the last refresh
+        self._changed: set[str] = set()  # pools whose amounts have changed since `changed_pools`
+        for group in _groups(boards.values()):
+            for pool, account in group.accounts.items():
+                account.group = group
+                self._accounts[pool].append(account)
+
+    def start_adding(self) -> None:
+        """Give every account the whole group's quota and limit, as if nothing was allocated elsewhere.
+
+        Requests are counted against these amounts, because a workload may start in any pool of the group.
+        """
+        for pool, accounts in self._accounts.items():
+            for account in accounts:
+                account.change_entitlement(account.queue.entitlements[pool])
+
+    def start_cycle(self) -> None:
+        """Set the remaining amounts of all boards. Shares have yet to be computed."""
+        for pool in self._accounts:
+            self._set_remaining(pool)
+            self._seen[pool] = (0,) * (len(self._boards) - 1)
+        self._changed.clear()
+
+    def boards_in_order(self) -> list[Board]:
+        """Return the boards in the order in which they are decided.
+
+        The first board that needs the rest of a group's quota gets it. The board with the pending workload
+        that is first in its project goes first, so that no pool is always served last.
+        """
+        return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
+
+    def _first_pending(self, board: Board) -> tuple[Any, ...]:
+        """Return the smallest sort key of the board's pending workloads whose queues belong to a group."""
+        keys = [
+            project_sort_key(group.gangs[0])
+            for group in (board.pending_groups.values() if board.pool.name in self._accounts else ())
+            if any(account.group is not None for account in group.account.path)
+        ]
+        return (0, min(keys)) if keys else (1,)
+
+    def refresh(self, board: Board) -> None:
+        """Update the board's remaining amounts and shares if other boards have changed."""
+        pool = board.pool.name
+        if pool not in self._accounts:
+            return
+        state = self._state(pool)
+        if self._seen[pool] == state:
+            return
+        self._seen[pool] = state
+        if self._set_remaining(pool):
+            self._changed.add(pool)
+            board.cycle.reclaimable_cache.clear()
+            divide_shares(board.pool, board.ledger, board.nodes.capacity())
+            update_turns(board)
+
+    def changed_pools(self) -> set[str]:
+        """Refresh all boards. Return the pools whose amounts have changed since the last call."""
+        for pool in self._accounts:
+            self.refresh(self._boards[pool])
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def _state(self, pool: str) -> tuple[int, ...]:
+        """Return the number of accepted trials of each other board. Only these change allocations."""
+        return tuple(board.cycle.accepted_trials for name, board in self._boards.items() if name != pool)
+
+    def _set_remaining(self, pool: str) -> bool:
+        changed = False
+        for account in self._accounts[pool]:
+            group = account.group
+            assert group is not None, "only accounts of a group are listed"
+            others = [other for other in group.accounts.values() if other is not account]
+            full = account.queue.entitlements[pool]
+            remaining = remaining_entitlement(full, sum_amounts(other.allocated for other in others))
+            guaranteed = _subtract(full.quota, sum_amounts(other.non_preemptible for other in others))
+            non_preemptible_quota = finite_bounds(guaranteed)
+            if remaining != account.entitlement or non_preemptible_quota != account.non_preemptible_quota:
+                account.change_entitlement(remaining)
+                account.non_preemptible_quota = non_preemptible_quota
+                changed = True
+        return changed
+
+
+def _groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
+    """Return the accounts of each queue and group."""
+    accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
+    for board in boards:
+        for account in board.ledger.accounts.values():
+            if account.entitlement.group:
+                accounts_by_group[account.name, account.entitlement.group][board.pool.name] = account
+    return [QueueGroup(group, accounts) for (_, group), accounts in accounts_by_group.items()]
+
+
+def _subtract(bounds: Bounds, amounts: Sums) -> Bounds:
+    gpu, cpu, memory = (
+        None if bound is None else max(0, bound - amount)
+        for bound, amount in zip(bounds, amounts, strict=True)
+    )
+    return Bounds(gpu, cpu, memory)
+
+
+def sum_amounts(rows: Iterable[Sums]) -> list[int]:
+    total = [0, 0, 0]
+    for row in rows:
+        total = [one + other for one, other in zip(total, row, strict=True)]
+    return total

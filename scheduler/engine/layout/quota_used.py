@@ -1,0 +1,56 @@
+"""Quotas of queues whose workloads also run in pools that are not part of the snapshot."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from scheduler.engine.board.gang import LIVE_STATES, leaf_roles
+from scheduler.engine.layout.layout import reservations_by_workload
+from scheduler.engine.layout.quota_groups import Sums, remaining_entitlement, sum_amounts
+from scheduler.engine.model import PodState, Queue, Snapshot
+
+ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
+
+
+def without_quota_used_in(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
+    """Return the queues without what is allocated in these pools of their quota groups."""
+    if not any(entitlement.group for queue in snapshot.queues for entitlement in queue.entitlements.values()):
+        return snapshot.queues
+    used = _allocated(snapshot, pools)
+    return tuple(
+        replace(
+            queue,
+            entitlements={
+                pool: remaining_entitlement(entitlement, used[queue.name, entitlement.group])
+                if entitlement.group and pool not in pools
+                else entitlement
+                for pool, entitlement in queue.entitlements.items()
+            },
+        )
+        for queue in snapshot.queues
+    )
+
+
+def _allocated(snapshot: Snapshot, pools: Collection[str]) -> Mapping[tuple[str, str], Sums]:
+    """Return what is allocated in the pools, by queue and quota group."""
+    queues = {queue.name: queue for queue in snapshot.queues}
+    pool_of = {node.name: node.pool for node in snapshot.nodes if node.pool in pools}
+    placed = reservations_by_workload(snapshot)
+    result: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
+    for workload in snapshot.workloads:
+        roles = {role.name: role.request for role in leaf_roles(workload.tree)}
+        pods = [pod for pod in workload.pods if pod.state in ALLOCATED_STATES]
+        for pod in (*pods, *placed.get(workload.name, ())):
+            pool = pool_of.get(pod.node)
+            if pool is None or pod.role not in roles:
+                continue
+            request = roles[pod.role]
+            amounts = (pod.milli * len(pod.devices), request.cpu, request.memory_mib)
+            queue = queues.get(workload.project)
+            while queue is not None:
+                entitlement = queue.entitlements.get(pool)
+                if entitlement is not None and entitlement.group:
+                    key = queue.name, entitlement.group
+                    result[key] = sum_amounts((result[key], amounts))
+                queue = queues.get(queue.parent or "")
+    return result
