@@ -8,11 +8,12 @@ from django.db.models import Count, Model, Q, QuerySet
 from django.db.models.expressions import CombinedExpression
 
 from berth.core.errors import NotFound
-from pools.models import PoolSecret
+from pools.models import PoolSecret, QuotaGroup
 from projects.access import (
     administered_departments,
     administered_projects,
     fully_visible_departments,
+    has_role,
     is_platform_admin,
     visible_departments,
     visible_pools,
@@ -64,8 +65,21 @@ def restrict_to_visible_owners(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
 def quotas(actor: Actor) -> QuerySet[Quota]:
     """Return the quotas of visible projects, and of departments that the user sees in full."""
     return restrict_to_visible_owners(
-        actor, Quota.objects.select_related("department", "project__department", "pool")
+        actor, Quota.objects.select_related("department", "project__department", "pool", "group")
     )
+
+
+def quota_groups(actor: Actor) -> QuerySet[QuotaGroup]:
+    """Return all quota groups if the user may see pools, otherwise none."""
+    rows = QuotaGroup.objects.prefetch_related("pools").order_by("name")
+    return rows if has_role(actor) else rows.none()
+
+
+def find_quota_group(actor: Actor, name: str) -> QuotaGroup:
+    group = quota_groups(actor).filter(name=name).first()
+    if group is None:
+        raise NotFound(f"There is no quota group named {name[:80]!r}.")
+    return group
 
 
 def budgets(actor: Actor) -> QuerySet[Budget]:

@@ -42,6 +42,29 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="QuotaGroup",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.SlugField(max_length=40, unique=True)),
+                ("version", models.PositiveIntegerField(default=1, editable=False)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+            ],
+            options={
+                "ordering": ["name"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("version__gte", 1)), name="quota_group_version_positive"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="NodePool",
             fields=[
                 (
@@ -173,6 +196,16 @@ class Migration(migrations.Migration):
                 ("cpu_milli", models.PositiveIntegerField(default=1000)),
                 ("memory_mib", models.PositiveIntegerField(default=1024)),
                 ("max_pods", models.PositiveIntegerField(default=110)),
+                (
+                    "quota_group",
+                    models.ForeignKey(
+                        editable=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="pools",
+                        to="pools.quotagroup",
+                    ),
+                ),
                 (
                     "default_limits",
                     models.JSONField(

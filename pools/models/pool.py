@@ -151,6 +151,10 @@ class NodePool(FastRows):
         '["ghcr.io/org/*"]}. Modes: allow (default), require and forbid.',
     )
 
+    quota_group = models.ForeignKey(
+        "pools.QuotaGroup", on_delete=models.PROTECT, null=True, related_name="pools", editable=False
+    )
+
     # Scheduling: placement, preemption, consolidation and fair share.
     node_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
     device_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
@@ -252,6 +256,10 @@ class NodePool(FastRows):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def described(self) -> str:
+        return f"pool {self.name}"
 
     @property
     def elastic(self) -> bool:

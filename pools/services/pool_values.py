@@ -17,7 +17,7 @@ from pools import budgets
 from pools.engine.image_policy import ALLOW, FORBID, REQUIRE, normalize_policy, read_policy
 from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.engine.pod_limits import normalize_default_limits
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime, runtime_capabilities
 from pools.services.kubernetes_access import check_credentials, set_kubeconfig
@@ -114,6 +114,8 @@ def _name_problems(pool: NodePool) -> Iterator[Problem]:
         yield Problem(
             "name", "is not a valid name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))
         )
+    elif pool._state.adding and QuotaGroup.objects.filter(name=pool.name).exists():
+        yield Problem("name", "is the name of a quota group", format_value(pool.name), "another name")
 
 
 def pool_node_spec(pool: NodePool) -> NodeSpec:

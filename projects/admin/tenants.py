@@ -103,6 +103,7 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
             "department",
             "project",
             "pool",
+            "group",
             "over_quota",
             "rank",
             "weight_gpu",
@@ -133,19 +134,34 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
 @admin.register(Quota)
 class QuotaAdmin(PlatformModelAdmin):
     form = QuotaForm
-    list_display = ("owner", "pool", "gpus", "limit", "weight_gpu", "over_quota", "rank", "updated_at")
-    list_filter = (("pool", RelatedDropdownFilter), ("department", RelatedDropdownFilter), "over_quota")
-    list_select_related = ("pool", "department", "project")
+    list_display = (
+        "owner",
+        "pool",
+        "group",
+        "gpus",
+        "limit",
+        "weight_gpu",
+        "over_quota",
+        "rank",
+        "updated_at",
+    )
+    list_filter = (
+        ("pool", RelatedDropdownFilter),
+        ("group", RelatedDropdownFilter),
+        ("department", RelatedDropdownFilter),
+        "over_quota",
+    )
+    list_select_related = ("pool", "group", "department", "project")
     search_fields = ("project__name", "department__name")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Quota | None = None) -> tuple[str, ...]:
-        return ("department", "project", "pool") if obj else ()
+        return ("department", "project", "pool", "group") if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Quota, form: QuotaForm, change: bool) -> None:
         stored = quotas.set_quota(
             actor=actor(request),
             owner=obj.owner,
-            pool=obj.pool,
+            pool=obj.place,
             values=form.values(),
             expected_version=obj.version if change else 0,
         )

@@ -10,6 +10,8 @@ from pools.models import NodePool
 from projects import selectors
 from projects.actor import Actor
 from projects.models import Department, Project
+from projects.models.tenants import PoolOrGroup
+from projects.services.quotas.places import find_place
 
 
 def resolve_pool(name: str) -> NodePool:
@@ -21,6 +23,17 @@ def resolve_pool(name: str) -> NodePool:
     if pool is None:
         raise NotFound(f"There is no node pool named {format_value(name)}.")
     return pool
+
+
+def resolve_place(name: str) -> PoolOrGroup:
+    """Return the pool or quota group with this name. Raises NotFound if there is none.
+
+    Permissions are not checked here: the caller must have checked access to the quota's owner.
+    """
+    place = find_place(name)
+    if place is None:
+        raise NotFound(f"There is no node pool or quota group named {format_value(name)}.")
+    return place
 
 
 def resolve_department(actor: Actor, name: str) -> Department:

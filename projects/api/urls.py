@@ -16,6 +16,7 @@ from projects.api import (
 )
 from projects.api.arrays import views as arrays
 from projects.api.quotas import changes as quota_changes
+from projects.api.quotas import groups as quota_groups
 from projects.api.quotas import views as quotas
 from projects.api.services import autoscalers, scaling
 from projects.api.services import views as services
@@ -49,6 +50,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects/<str:name>/code/chunks", code.ProjectCodeChunks.as_view()),
     path("schedules", schedules.Schedules.as_view()),
     path("templates", templates.Templates.as_view()),
+    path("quota-groups", quota_groups.QuotaGroups.as_view()),
+    path("quota-groups/<str:name>", quota_groups.QuotaGroupDetail.as_view()),
     path("quotas", quotas.Quotas.as_view()),
     path("quotas/apply", quota_changes.ApplyQuotas.as_view()),
     path("quotas/changes", quota_changes.QuotaChanges.as_view()),

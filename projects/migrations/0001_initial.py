@@ -1806,8 +1806,20 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "group",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="quotas",
+                        to="pools.quotagroup",
+                    ),
+                ),
+                (
                     "pool",
                     models.ForeignKey(
+                        blank=True,
+                        null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="quotas",
                         to="pools.nodepool",
@@ -1825,8 +1837,16 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "ordering": ["pool__name", "department__name", "project__name"],
+                "ordering": ["pool__name", "group__name", "department__name", "project__name"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("group__isnull", True), ("pool__isnull", False)),
+                            models.Q(("group__isnull", False), ("pool__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="quota_has_a_pool_or_a_group",
+                    ),
                     models.CheckConstraint(
                         condition=models.Q(
                             models.Q(("department__isnull", False), ("project__isnull", True)),
@@ -1840,6 +1860,12 @@ class Migration(migrations.Migration):
                     ),
                     models.UniqueConstraint(
                         fields=("project", "pool"), name="quota_once_per_project_and_pool"
+                    ),
+                    models.UniqueConstraint(
+                        fields=("department", "group"), name="quota_once_per_department_and_group"
+                    ),
+                    models.UniqueConstraint(
+                        fields=("project", "group"), name="quota_once_per_project_and_group"
                     ),
                     models.CheckConstraint(
                         condition=models.Q(("gpu_milli__gte", 0), ("gpu_milli__lte", 1000000000000)),
@@ -1988,9 +2014,21 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "group",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="pools.quotagroup",
+                    ),
+                ),
+                (
                     "pool",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="pools.nodepool"
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="pools.nodepool",
                     ),
                 ),
                 (
@@ -2006,7 +2044,7 @@ class Migration(migrations.Migration):
             options={
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("department", "project", "pool"),
+                        fields=("department", "project", "pool", "group"),
                         name="removed_quota_once",
                         nulls_distinct=False,
                     ),

@@ -1,5 +1,6 @@
 """Models of departments, projects and quotas."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from django.core.validators import RegexValidator
@@ -8,6 +9,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from berth.db.fast_rows import FastRows
+from pools.models import NodePool, QuotaGroup
 
 NAME = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
@@ -81,8 +83,24 @@ def owner_ids(owner: Tenant) -> dict[str, Any]:
     return {"department_id": owner.department_id, "project_id": owner.pk}
 
 
+PoolOrGroup = NodePool | QuotaGroup  # the pools in which a quota counts
+
+
+def place_columns(place: PoolOrGroup) -> dict[str, Any]:
+    """Return the columns that refer to the pool or the quota group, for filters and new rows."""
+    if isinstance(place, QuotaGroup):
+        return {"pool": None, "group": place}
+    return {"pool": place, "group": None}
+
+
+def counts_in(pools: Iterable[NodePool]) -> Q:
+    """Return the condition for quotas that count in one of the pools, alone or as part of a group."""
+    members = list(pools)
+    return Q(pool__in=members) | Q(group__in={pool.quota_group_id for pool in members} - {None})
+
+
 class Quota(FastRows):
-    """Quota, limit and weight of a department or project in a node pool, per resource.
+    """Quota, limit and weight of a department or project in a node pool or a quota group, per resource.
 
     Amounts are in milli-GPU, milli-CPU and MiB; null means unlimited. Without a `rank`, the owner's rank
     applies.
@@ -94,7 +112,12 @@ class Quota(FastRows):
     project = models.ForeignKey(
         Project, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas"
     )
-    pool = models.ForeignKey("pools.NodePool", on_delete=models.PROTECT, related_name="quotas")
+    pool = models.ForeignKey(
+        "pools.NodePool", null=True, blank=True, on_delete=models.PROTECT, related_name="quotas"
+    )
+    group = models.ForeignKey(
+        "pools.QuotaGroup", null=True, blank=True, on_delete=models.PROTECT, related_name="quotas"
+    )
     gpu_milli = models.BigIntegerField(null=True, blank=True, default=0)
     cpu_milli = models.BigIntegerField(null=True, blank=True)
     memory_mib = models.BigIntegerField(null=True, blank=True)
@@ -110,8 +133,13 @@ class Quota(FastRows):
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        ordering = ["pool__name", "department__name", "project__name"]
+        ordering = ["pool__name", "group__name", "department__name", "project__name"]
         constraints = [
+            models.CheckConstraint(
+                name="quota_has_a_pool_or_a_group",
+                condition=Q(pool__isnull=False, group__isnull=True)
+                | Q(pool__isnull=True, group__isnull=False),
+            ),
             models.CheckConstraint(
                 name="quota_has_one_owner",
                 condition=Q(department__isnull=False, project__isnull=True)
@@ -119,6 +147,10 @@ class Quota(FastRows):
             ),
             models.UniqueConstraint(name="quota_once_per_department_and_pool", fields=["department", "pool"]),
             models.UniqueConstraint(name="quota_once_per_project_and_pool", fields=["project", "pool"]),
+            models.UniqueConstraint(
+                name="quota_once_per_department_and_group", fields=["department", "group"]
+            ),
+            models.UniqueConstraint(name="quota_once_per_project_and_group", fields=["project", "group"]),
             *(
                 models.CheckConstraint(
                     name=f"quota_{field}_range", condition=Q(**{f"{field}__gte": 0, f"{field}__lte": 10**12})
@@ -153,8 +185,14 @@ class Quota(FastRows):
         assert owner is not None, "guaranteed by the constraint quota_has_one_owner"
         return owner
 
+    @property
+    def place(self) -> PoolOrGroup:
+        place = self.pool or self.group
+        assert place is not None, "guaranteed by the constraint quota_has_a_pool_or_a_group"
+        return place
+
     def __str__(self) -> str:
-        return f"{self.owner} in pool {self.pool}"
+        return f"{self.owner} in {self.place.described}"
 
 
 class RemovedQuota(models.Model):
@@ -162,13 +200,16 @@ class RemovedQuota(models.Model):
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
-    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
+    pool = models.ForeignKey("pools.NodePool", null=True, on_delete=models.CASCADE, related_name="+")
+    group = models.ForeignKey("pools.QuotaGroup", null=True, on_delete=models.CASCADE, related_name="+")
     version = models.PositiveBigIntegerField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                name="removed_quota_once", fields=["department", "project", "pool"], nulls_distinct=False
+                name="removed_quota_once",
+                fields=["department", "project", "pool", "group"],
+                nulls_distinct=False,
             ),
             models.CheckConstraint(
                 name="removed_quota_has_one_owner",
@@ -178,4 +219,4 @@ class RemovedQuota(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.project or self.department} in pool {self.pool}"
+        return f"{self.project or self.department} in {self.pool or self.group}"

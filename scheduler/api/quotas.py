@@ -11,13 +11,12 @@ from berth.server.api.requests import etag, parse_document
 from berth.server.api.responses import Amounts, ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from pools.models import NodePool
 from projects import selectors
 from projects.api.lookups import resolve_pool
 from projects.api.quotas import views as quota_views
 from projects.api.quotas.schemas import DraftBody, OwnerKind, QuotaWarningResponse
 from projects.models import Department, Project
-from projects.models.tenants import Tenant
+from projects.models.tenants import PoolOrGroup, Tenant
 from projects.services.quotas.documents import read_draft
 from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.what_if.quota_preview import current_warnings, preview
@@ -26,7 +25,8 @@ from scheduler.reports.what_if.quota_preview import current_warnings, preview
 class QuotaEditResponse(ResponseModel):
     kind: OwnerKind
     name: str
-    pool: str
+    pool: str = Field(description="Node pool or quota group.")
+    group: bool = Field(description="Whether `pool` is a quota group.")
     before: dict[str, Any] | None = Field(description="Null if there is no quota.")
     after: dict[str, Any] | None = Field(description="Null if the quota would be removed.")
 
@@ -94,16 +94,16 @@ class QuotaPreview(ApiView):
 
 
 class DepartmentQuota(quota_views.DepartmentQuota):
-    def find_quota_warnings(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_quota_warnings(self, owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
         return serialize_warnings(owner, pool)
 
 
 class ProjectQuota(quota_views.ProjectQuota):
-    def find_quota_warnings(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_quota_warnings(self, owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
         return serialize_warnings(owner, pool)
 
 
-def serialize_warnings(owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
+def serialize_warnings(owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
     return [QuotaWarningResponse(**warning) for warning in current_warnings(owner, pool)]
 
 

@@ -60,12 +60,13 @@ HALF_STARTED_GANGS = """
                       AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
      ORDER BY 1
 """
-# Count only allocations made after a limit's last edit, because older ones may exceed the new limit.
+# Count only allocations made after the last edit of a limit or its group, because older ones may exceed it.
 EXCEEDED_LIMITS = """
-    SELECT coalesce(mine.name, above.name), pool.name, quota.limit_gpu_milli,
+    SELECT coalesce(mine.name, above.name), coalesce(shared.name, pool.name), quota.limit_gpu_milli,
            sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds
       FROM projects_quota AS quota
-      JOIN pools_nodepool AS pool ON pool.id = quota.pool_id
+      LEFT JOIN pools_quotagroup AS shared ON shared.id = quota.group_id
+      JOIN pools_nodepool AS pool ON pool.id = quota.pool_id OR pool.quota_group_id = quota.group_id
       LEFT JOIN projects_project AS mine ON mine.id = quota.project_id
       LEFT JOIN projects_department AS above ON above.id = quota.department_id
       JOIN projects_project AS owner
@@ -73,10 +74,10 @@ EXCEEDED_LIMITS = """
       JOIN projects_workload AS workload ON workload.project_id = owner.id
       JOIN projects_pod AS pod ON pod.workload_id = workload.id
       JOIN scheduler_allocation AS held ON held.pod_id = pod.id AND held.released_at IS NULL
-       AND held.bound_at > quota.updated_at
-      JOIN pools_node AS node ON node.id = held.node_id AND node.pool_id = quota.pool_id
+       AND held.bound_at > greatest(quota.updated_at, shared.updated_at)
+      JOIN pools_node AS node ON node.id = held.node_id AND node.pool_id = pool.id
      WHERE quota.limit_gpu_milli IS NOT NULL
-     GROUP BY quota.id, mine.name, above.name, pool.name
+     GROUP BY quota.id, mine.name, above.name, coalesce(shared.name, pool.name)
     HAVING sum(held.gpu_milli::bigint * cardinality(held.devices)) > quota.limit_gpu_milli ORDER BY 1, 2
 """
 WRONG_GPU_TOTALS = """

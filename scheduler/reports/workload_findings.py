@@ -6,6 +6,7 @@ from django.db.models import Sum
 
 from berth.core.words import format_count, format_gpus, to_words
 from projects.models import Phase, Pod, PodState, Quota, Workload
+from projects.models.tenants import counts_in
 from scheduler.reports.pool_findings import MAX_NAMED, Finding, PoolFacts, Severity, to_sentence
 from scheduler.reports.queues.pending_reasons import count_by_reason
 
@@ -13,7 +14,7 @@ START_FAILED = "could not be started yet: "  # written by the scheduler
 
 
 def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
-    departments = Quota.objects.filter(pool=facts.pool, department__isnull=False)
+    departments = Quota.objects.filter(counts_in([facts.pool]), department__isnull=False)
     if not departments.exists():
         yield Finding(
             Severity.WARNING,
@@ -22,7 +23,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
             f"Set one with `berth quota set NAME --pool {facts.pool} --gpu ...`.",
         )
         return
-    total = departments.aggregate(total=Sum("gpu_milli"))["total"] or 0
+    total = departments.filter(pool=facts.pool).aggregate(total=Sum("gpu_milli"))["total"] or 0
     largest = facts.pool.nodes_max or facts.pool.nodes_min
     gpus = max(largest * facts.pool.gpus_per_node, sum(node.gpus for node in facts.nodes)) * 1000
     if total > gpus:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from pools.models import Machine, Node
+from pools.models import Machine, Node, QuotaGroup
 from pools.services import issue_join_token
 from pools.services.secrets import SecretContent, set_pool_secret
 from projects.actor import ALL_SCOPES
@@ -101,6 +101,8 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         pool=metal, name="box-1", address="10.1.0.5", cpu_milli=8000, memory_mib=16384,
         joined_at=timezone.now(), last_seen_at=timezone.now(),
     )  # fmt: skip
+    metal.quota_group = QuotaGroup.objects.create(name="pair")
+    metal.save()
     join_token, _ = issue_join_token(
         actor=cast.alice, pool=metal, lifetime=timedelta(hours=1), at=timezone.now()
     )

@@ -29,7 +29,7 @@ WITHOUT_DATA = {  # commands that print neither a list nor an object
 PRINTS_DATA = {("berth", "machine", "remove")}
 CHANGED_BY_USERS = (  # these lists have no --watch
     "token", "context", "department", "project", "member", "user", "subscription", "template", "secret",
-    "schedule",
+    "schedule", "group",
 )  # fmt: skip
 SEPARATORS = {"|", "||", "&&", ">", "<", "#"}
 

@@ -377,11 +377,11 @@ def test_department_quota_counts_in_all_pools_of_the_group() -> None:
 def test_pool_of_the_projects_first_workload_is_decided_first(
     metal: Document, cloud: Document, started: str
 ) -> None:
-    fixed = {"preemptible": False, "priority": 100, "submitted": "2025-12-31T23:00:00Z"}
+    fixed: Document = {"preemptible": False, "priority": 100, "submitted": "2025-12-31T23:00:00Z"}
     plan = decide(
         cluster(
-            workload("in-metal", "vision", 8, "metal", **fixed | metal),
-            workload("in-cloud", "vision", 8, "cloud", **fixed | cloud),
+            workload("in-metal", "vision", 8, "metal", **(fixed | metal)),
+            workload("in-cloud", "vision", 8, "cloud", **(fixed | cloud)),
             vision={"gpu": 8},
         )
     )

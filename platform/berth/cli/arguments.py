@@ -50,8 +50,13 @@ def _make_completer(kind: str, collection: str) -> NameCompleter:
 
 pool_names = _make_completer("pool", "node_pools")
 node_names = _make_completer("node", "nodes")
+quota_group_names = _make_completer("quota_group", "quota_groups")
 project_names = _make_completer("project", "projects")
 department_names = _make_completer("department", "departments")
+
+
+def place_names(incomplete: str) -> list[str]:
+    return sorted({*pool_names(incomplete), *quota_group_names(incomplete)})
 
 
 def owner_names(incomplete: str) -> list[str]:
@@ -91,6 +96,9 @@ PoolArgument = Annotated[
 ]
 OptionalPoolArgument = Annotated[
     str | None, typer.Argument(metavar="[POOL]", help="Node pool.", autocompletion=pool_names)
+]
+PlaceOption = Annotated[
+    str | None, typer.Option("--pool", help="Node pool or quota group.", autocompletion=place_names)
 ]
 PoolOption = Annotated[str | None, typer.Option(help="Node pool.", autocompletion=pool_names)]
 ProjectOption = Annotated[

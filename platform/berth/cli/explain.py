@@ -88,7 +88,7 @@ def print_impact(impact: "QuotaImpact") -> None:
 def quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
     """Return a line such as "vision in pool local: gpu 4 -> 8"."""
     before, after = quota.before, quota.after
-    name = f"{quota.name} in pool {quota.pool}"
+    name = f"{quota.name} in {'quota group' if quota.group else 'pool'} {quota.pool}"
     if after is None:
         return f"{name}: {'removed' if before is not None else 'does not exist'}"
     old_values = _flatten(before or {})

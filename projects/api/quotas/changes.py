@@ -1,6 +1,6 @@
 """REST endpoints that apply, list and revert quota drafts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +25,8 @@ from projects.services.quotas.documents import read_draft
 class ChangedQuota(ResponseModel):
     kind: OwnerKind
     name: str
-    pool: str
+    pool: str = Field(description="Node pool or quota group.")
+    group: bool = Field(description="Whether `pool` is a quota group.")
     before: dict[str, Any] | None = Field(description="Null if there was no quota.")
     after: dict[str, Any] | None = Field(description="Null if the quota was removed.")
 
@@ -115,6 +116,11 @@ def _serialize_change(
         reverted_by=reverted_by,
         expires_at=expiry.due_at if expiry else None,
         expired=expiry.outcome if expiry and expiry.done_at else None,
-        quotas=[ChangedQuota(**{name: entry[name] for name in ChangedQuota.model_fields}) for entry in shown],
+        quotas=[_changed_quota(entry) for entry in shown],
         hidden=len(row.written) - len(shown),
     )
+
+
+def _changed_quota(entry: Mapping[str, Any]) -> ChangedQuota:
+    values = {name: entry[name] for name in ("kind", "name", "pool", "before", "after")}
+    return ChangedQuota(group=entry["pool_id"] is None, **values)

@@ -49,7 +49,7 @@ class DraftChange(Body):
 
     project: str | None = None
     department: str | None = None
-    pool: str
+    pool: Annotated[str, Field(description="Node pool or quota group.")]
     set: QuotaValues | None = None
     remove: bool = False
 
@@ -95,7 +95,10 @@ class WeightsResponse(ResponseModel):
 
 class QuotaResponse(ResponseModel):
     owner: Owner
-    pool: str
+    pool: str = Field(description="Node pool or quota group.")
+    pools: dict[str, QueueStatusResponse | None] | None = Field(
+        description="Status by pool if the quota counts in a quota group; otherwise null."
+    )
     gpu: float | None
     cpu: float | None
     memory_mib: int | None
@@ -104,7 +107,9 @@ class QuotaResponse(ResponseModel):
     over_quota: bool
     rank: int | None
     version: int
-    status: QueueStatusResponse | None
+    status: QueueStatusResponse | None = Field(
+        description="Status in the pool; null before the first cycle and for a quota group."
+    )
 
 
 class QuotaWarningResponse(ResponseModel):
@@ -125,7 +130,8 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
     equal_weights = len(set(weight.values())) == 1
     return QuotaResponse(
         owner=Owner(kind=owner_kind(owner), name=owner.name),
-        pool=quota.pool.name,
+        pool=quota.place.name,
+        pools=_group_statuses(quota),
         weight=weight["gpu"] if equal_weights else WeightsResponse(**weight),
         version=quota.version,
         status=_find_status(quota),
@@ -135,8 +141,19 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
 
 def _find_status(quota: Quota) -> QueueStatusResponse | None:
     """Return the owner's status in the quota's pool from prefetched rows, or None."""
+    return None if quota.pool_id is None else _status_in(quota, quota.pool_id)
+
+
+def _group_statuses(quota: Quota) -> dict[str, QueueStatusResponse | None] | None:
+    if quota.group is None:
+        return None
+    pools = sorted(quota.group.pools.all(), key=lambda pool: pool.name)
+    return {pool.name: _status_in(quota, pool.pk) for pool in pools}
+
+
+def _status_in(quota: Quota, pool_id: int) -> QueueStatusResponse | None:
     rows: Iterable[Any] = quota.owner.queue_statuses.all()
-    status = next((row for row in rows if row.pool_id == quota.pool_id), None)
+    status = next((row for row in rows if row.pool_id == pool_id), None)
     return None if status is None else serialize_status(status)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,9 +20,9 @@ from berth.server.api.requests import (
 from berth.server.api.responses import created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from pools.models import NodePool
+from pools.models import QuotaGroup
 from projects import selectors
-from projects.api.lookups import resolve_pool
+from projects.api.lookups import resolve_place
 from projects.api.quotas.schemas import (
     QuotaResponse,
     QuotaValues,
@@ -31,7 +31,13 @@ from projects.api.quotas.schemas import (
     serialize_quota,
 )
 from projects.models import Department, Project, Quota
-from projects.models.tenants import Tenant, owner_columns, owner_kind
+from projects.models.tenants import (
+    PoolOrGroup,
+    Tenant,
+    owner_columns,
+    owner_kind,
+    place_columns,
+)
 from projects.services import quotas
 
 OLDEST = Order("oldest", ("id",))
@@ -49,14 +55,15 @@ class Quotas(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
         rows = prefetch_queue_statuses(selectors.quotas(self.actor))
-        rows = filter_by(
-            rows, pool__name=query.pool, department__name=query.department, project__name=query.project
-        )
+        rows = filter_by(rows, department__name=query.department, project__name=query.project)
+        if query.pool is not None:
+            groups = QuotaGroup.objects.filter(Q(name=query.pool) | Q(pools__name=query.pool))
+            rows = rows.filter(Q(pool__name=query.pool) | Q(group__in=groups))
         return Response(page(rows, query, OLDEST, serialize_quotas))
 
 
 class QuotaDetail(ApiView):
-    """Base view for an owner's quota in one pool."""
+    """Base view for an owner's quota in one pool or quota group."""
 
     change_scope = "admin"
     kind: ClassVar[str]
@@ -64,13 +71,13 @@ class QuotaDetail(ApiView):
     def owner(self, name: str) -> Tenant:
         raise NotImplementedError
 
-    def find_quota_warnings(self, owner: Tenant, pool: NodePool) -> list[QuotaWarningResponse]:
+    def find_quota_warnings(self, owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
         """Return warnings about unusual values. The scheduler's views implement this."""
         raise NotImplementedError
 
     @operation("Get a quota", response=QuotaResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
-        owner, node_pool = self.owner(name), resolve_pool(pool)
+        owner, node_pool = self.owner(name), resolve_place(pool)
         quota = self._find_quota(owner, node_pool)
         if quota is None:
             raise _missing_quota_error(owner, node_pool)
@@ -84,7 +91,7 @@ class QuotaDetail(ApiView):
         also_status=201,
     )
     def put(self, request: Request, name: str, pool: str) -> Response:
-        owner, node_pool = self.owner(name), resolve_pool(pool)
+        owner, node_pool = self.owner(name), resolve_place(pool)
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)
         expected = expected_version(request, existing.version if existing else None)
@@ -104,7 +111,7 @@ class QuotaDetail(ApiView):
 
     @operation("Delete a quota", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, pool: str) -> Response:
-        owner, node_pool = self.owner(name), resolve_pool(pool)
+        owner, node_pool = self.owner(name), resolve_place(pool)
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)
         if existing is None:
@@ -113,13 +120,13 @@ class QuotaDetail(ApiView):
         quotas.remove_quota(actor=self.actor, quota=existing, expected_version=expected)
         return no_content()
 
-    def _find_quota(self, owner: Tenant, pool: NodePool) -> Quota | None:
+    def _find_quota(self, owner: Tenant, pool: PoolOrGroup) -> Quota | None:
         rows = prefetch_queue_statuses(selectors.quotas(self.actor))
-        return rows.filter(pool=pool, **owner_columns(owner)).first()
+        return rows.filter(**place_columns(pool), **owner_columns(owner)).first()
 
 
-def _missing_quota_error(owner: Tenant, pool: NodePool) -> NotFound:
-    return NotFound(f"{owner_kind(owner).capitalize()} {owner.name} has no quota in pool {pool.name}.")
+def _missing_quota_error(owner: Tenant, pool: PoolOrGroup) -> NotFound:
+    return NotFound(f"{owner_kind(owner).capitalize()} {owner.name} has no quota in {pool.described}.")
 
 
 class DepartmentQuota(QuotaDetail):
@@ -137,7 +144,7 @@ class ProjectQuota(QuotaDetail):
 
 
 def prefetch_queue_statuses(rows: QuerySet[Quota]) -> QuerySet[Quota]:
-    return rows.prefetch_related("project__queue_statuses", "department__queue_statuses")
+    return rows.prefetch_related("project__queue_statuses", "department__queue_statuses", "group__pools")
 
 
 def serialize_quotas(rows: Sequence[Quota]) -> list[Any]:

@@ -16,10 +16,10 @@ from django.utils import timezone
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, closest_match, format_value, suggest
 from berth.core.spec.quantities import MOMENT_ALLOWED, parse_time
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
 from projects import selectors
 from projects.actor import Actor
-from projects.models.tenants import Tenant
+from projects.models.tenants import PoolOrGroup, Tenant
 from projects.services.quotas.drafts import Change, Draft
 from projects.services.quotas.expiry import expiry_problems
 from projects.services.quotas.values import parse_columns
@@ -82,7 +82,7 @@ def _parse_changes(actor: Actor, value: Any, problems: list[Problem]) -> list[Ch
         change = _parse_change(names, f"changes[{number}]", entry, problems)
         if change is None:
             continue
-        key = (type(change.owner), change.owner.pk, change.pool.pk)
+        key = (change.owner, change.pool)
         if key in paths:
             problems.append(
                 Problem(change.path, f"names the same quota as {paths[key]}", "", "each quota once")
@@ -129,7 +129,7 @@ def _parse_columns(path: str, entry: Mapping[str, Any], problems: list[Problem])
 
 
 class _NameLookup:
-    """Look up visible owners and pools by name. Each list is loaded at most once."""
+    """Look up visible owners, pools and quota groups by name. Each list is loaded at most once."""
 
     def __init__(self, actor: Actor) -> None:
         self._acting = actor
@@ -145,8 +145,8 @@ class _NameLookup:
         owner: Tenant | None = self._lookup(f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems)
         return owner
 
-    def pool(self, path: str, name: Any, problems: list[Problem]) -> NodePool | None:
-        pool: NodePool | None = self._lookup(f"{path}.pool", "pool", name, problems)
+    def pool(self, path: str, name: Any, problems: list[Problem]) -> PoolOrGroup | None:
+        pool: PoolOrGroup | None = self._lookup(f"{path}.pool", "pool", name, problems)
         return pool
 
     def _lookup(self, path: str, kind: str, name: Any, problems: list[Problem]) -> Any:
@@ -163,7 +163,7 @@ class _NameLookup:
 
     def _visible_rows(self, kind: str) -> Any:
         if kind == "pool":
-            return NodePool.objects.all()
+            return [*NodePool.objects.all(), *QuotaGroup.objects.all()]
         if kind == "project":
             return selectors.projects(self._acting)
         return selectors.departments(self._acting)

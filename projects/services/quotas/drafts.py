@@ -4,7 +4,7 @@ A draft is checked against the versions that its author saw. Its tag contains on
 draft, so that a conflict error can name the quotas that another user changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,36 +16,44 @@ from psycopg.errors import UniqueViolation
 from berth.core.errors import Conflict, Forbidden, Invalid, PreconditionFailed
 from berth.core.problems import Problem
 from berth.db.references import checked_references
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
+from pools.place_lock import lock_places
 from projects import selectors
 from projects.actor import Actor
 from projects.models import Audit, Department, Project, Quota, QuotaChange, QuotaExpiry
-from projects.models.tenants import Tenant, owner_columns, owner_kind
+from projects.models.tenants import (
+    PoolOrGroup,
+    Tenant,
+    owner_columns,
+    owner_kind,
+    place_columns,
+)
 from projects.services.quotas.changes import WrittenQuota, record
+from projects.services.quotas.places import overlap, overlap_problem, places_overlap
 from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 from projects.services.quotas.write import require_set_quota
 
 NO_VERSION = "0.0"
 
-QuotaKey = tuple[int | None, int | None, int]  # department, project, pool
+QuotaKey = tuple[int | None, int | None, int | None, int | None]  # department, project, pool, group
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to one quota. `columns` is None if the quota is deleted.
+    """Change to one quota, in a pool or a quota group. `columns` is None if the quota is deleted.
 
     `path` is the change's location in the document.
     """
 
     owner: Tenant
-    pool: NodePool
+    pool: PoolOrGroup
     columns: Columns | None
     path: str
 
     @property
     def place(self) -> dict[str, Any]:
-        return {"pool": self.pool, **owner_columns(self.owner)}
+        return {**place_columns(self.pool), **owner_columns(self.owner)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,26 @@ def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
         for item in drafted
         for problem in (value_problems(item.after) if item.after else ())
     ]
+    problems += _overlap_problems(drafted)
     if problems:
         raise Invalid(problems)
     return drafted
+
+
+def _overlap_problems(drafted: Sequence[DraftedChange]) -> Iterator[Problem]:
+    """Yield a problem for each new quota that counts in the same pool as another quota of its owner."""
+    added = [item.change for item in drafted if item.after is not None and item.before is None]
+    removed = {(item.change.owner, item.change.pool) for item in drafted if item.after is None}
+    for change in added:
+        owner = change.owner
+        others = [
+            other.pool for other in added if other.owner == owner and places_overlap(other.pool, change.pool)
+        ]
+        mine = {place for removed_owner, place in removed if removed_owner == owner}
+        if others:
+            yield overlap(f"{change.path}.pool", owner, change.pool, others)
+        elif problem := overlap_problem(owner, change.pool, path=f"{change.path}.pool", removed=mine):
+            yield problem
 
 
 def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
@@ -106,6 +131,7 @@ def apply_draft(
         require_set_quota(actor, owner)
     try:
         with checked_references("One of its owners or pools"):
+            lock_places()
             drafted = compare(draft, lock=True)
             if expected is not None and expected != version_tag_before_draft(drafted):
                 raise _conflict_error(drafted, expected)
@@ -126,7 +152,7 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
     """
     changes, versions = [], []
     for number, entry in enumerate(change.written):
-        owner, pool = _load_owner(entry), NodePool.objects.filter(pk=entry["pool_id"]).first()
+        owner, pool = _load_owner(entry), _load_place(entry)
         if owner is None or pool is None:
             missing = entry["pool"] if pool is None else entry["name"]
             raise Conflict(f"Change {change.pk} cannot be reverted: {missing} was deleted.")
@@ -187,23 +213,28 @@ def _stored_pairs(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | Non
     return [(change, by_key.get(quota_key(change.owner, change.pool))) for change in draft.changes]
 
 
-def stored_quotas(places: Sequence[tuple[Tenant, NodePool]], *, lock: bool = False) -> dict[QuotaKey, Quota]:
-    """Return the stored quotas of these owners and pools, optionally locked in a fixed order."""
-    requested = {quota_key(owner, pool) for owner, pool in places}
-    departments, projects, pools = ({key[part] for key in requested} for part in range(3))
-    candidates = Quota.objects.filter(pool__in=pools).filter(
+def stored_quotas(
+    places: Sequence[tuple[Tenant, PoolOrGroup]], *, lock: bool = False
+) -> dict[QuotaKey, Quota]:
+    """Return the stored quotas of these owners and places, optionally locked in a fixed order."""
+    requested = {quota_key(owner, place) for owner, place in places}
+    departments, projects, pools, groups = ({key[part] for key in requested} - {None} for part in range(4))
+    candidates = Quota.objects.filter(Q(pool__in=pools) | Q(group__in=groups)).filter(
         Q(department__in=departments) | Q(project__in=projects)
     )
-    keys = candidates.order_by().values_list("pk", "department_id", "project_id", "pool_id")
+    keys = candidates.order_by().values_list("pk", "department_id", "project_id", "pool_id", "group_id")
     rows = Quota.objects.filter(pk__in=[pk for pk, *key in keys if tuple(key) in requested])
-    rows = rows.select_related("department", "project__department", "pool")
+    rows = rows.select_related("department", "project__department", "pool", "group")
     if lock:
         rows = rows.select_for_update(of=("self",))
-    return {(row.department_id, row.project_id, row.pool_id): row for row in rows.order_by("pk")}
+    return {
+        (row.department_id, row.project_id, row.pool_id, row.group_id): row for row in rows.order_by("pk")
+    }
 
 
-def quota_key(owner: Tenant, pool: NodePool) -> QuotaKey:
-    return (owner.pk, None, pool.pk) if isinstance(owner, Department) else (None, owner.pk, pool.pk)
+def quota_key(owner: Tenant, place: PoolOrGroup) -> QuotaKey:
+    where = (None, place.pk) if isinstance(place, QuotaGroup) else (place.pk, None)
+    return (owner.pk, None, *where) if isinstance(owner, Department) else (None, owner.pk, *where)
 
 
 def _edited_quota(change: Change, before: Quota | None) -> Quota | None:
@@ -213,8 +244,7 @@ def _edited_quota(change: Change, before: Quota | None) -> Quota | None:
     if before is not None:
         after = Quota(**{field.attname: getattr(before, field.attname) for field in Quota._meta.fields})
         after._state.adding = False
-        after.pool, owner = change.pool, owner_columns(change.owner)
-        for name, value in owner.items():
+        for name, value in change.place.items():
             setattr(after, name, value)
     for column, value in change.columns.items():
         setattr(after, column, value)
@@ -240,7 +270,10 @@ def _conflict_error(drafted: Sequence[DraftedChange], expected: str) -> Precondi
         if version != version_tag(item.before)
     ]
     changed = [_last_change(item) for item in outdated]
-    names = ", ".join(f"{entry['name']} in pool {entry['pool']} (by {entry['by']})" for entry in changed)
+    names = ", ".join(
+        f"{entry['name']} in {item.change.pool.described} (by {entry['by']})"
+        for item, entry in zip(outdated, changed, strict=True)
+    )
     return PreconditionFailed(
         f"Changed since your preview: {names}. Preview the draft again.",
         changed=changed,
@@ -253,7 +286,9 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
     if item.before is not None:
         last = rows.filter(object_id=str(item.before.pk)).first()
     else:
-        last = rows.filter(object_name=f"{owner} in pool {item.change.pool}", action="remove_quota").first()
+        last = rows.filter(
+            object_name=f"{owner} in {item.change.pool.described}", action="remove_quota"
+        ).first()
     return {
         "kind": owner_kind(owner),
         "name": owner.name,
@@ -262,6 +297,12 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
         "at": last.at.isoformat() if last else None,
         "current": _quota_values_or_none(item.before),
     }
+
+
+def _load_place(entry: Mapping[str, Any]) -> PoolOrGroup | None:
+    if entry["pool_id"] is None:
+        return QuotaGroup.objects.filter(pk=entry["group_id"]).first()
+    return NodePool.objects.filter(pk=entry["pool_id"]).first()
 
 
 def _load_owner(entry: Mapping[str, Any]) -> Tenant | None:

@@ -67,7 +67,7 @@ def _revert(change: QuotaChange) -> str:
     except BerthError as error:
         return error.detail
     edited = [
-        f"{entry['name']} in pool {entry['pool']}"
+        f"{entry['name']} in {'pool' if entry['pool_id'] else 'quota group'} {entry['pool']}"
         for entry, is_unchanged in zip(change.written, unchanged, strict=True)
         if not is_unchanged
     ]
@@ -79,7 +79,8 @@ def _is_unchanged(entry: Mapping[str, Any]) -> bool:
     owner = {"project_id": entry.get("project_id")} if entry["kind"] == "project" else {
         "department_id": entry["department_id"]
     }  # fmt: skip
-    quota = Quota.objects.filter(pool_id=entry["pool_id"], **owner).first()
+    place = {"pool_id": entry["pool_id"], "group_id": entry.get("group_id")}
+    quota = Quota.objects.filter(**place, **owner).first()
     if quota is None:
         return not entry["version"]
     return bool(quota.pk == entry["quota_id"] and quota.version == entry["version"])

@@ -1,5 +1,7 @@
 """Assign quota versions, which are never reused."""
 
+from typing import Any
+
 from projects.models import Quota, RemovedQuota
 
 
@@ -7,16 +9,14 @@ def next_version(quota: Quota) -> int:
     """Return the version to store with the quota."""
     if quota.pk is not None:
         return quota.version + 1
-    place = {"department": quota.department, "project": quota.project, "pool": quota.pool}
-    before = RemovedQuota.objects.filter(**place).first()
+    before = RemovedQuota.objects.filter(**_columns(quota)).first()
     return 1 if before is None else before.version + 1
 
 
 def store_removed_version(quota: Quota) -> None:
     """Store a removed quota's version, so that a new quota in its place continues the version numbers."""
-    RemovedQuota.objects.update_or_create(
-        department=quota.department,
-        project=quota.project,
-        pool=quota.pool,
-        defaults={"version": quota.version},
-    )
+    RemovedQuota.objects.update_or_create(**_columns(quota), defaults={"version": quota.version})
+
+
+def _columns(quota: Quota) -> dict[str, Any]:
+    return {name: getattr(quota, name) for name in ("department", "project", "pool", "group")}

@@ -8,12 +8,13 @@ from psycopg.errors import UniqueViolation
 
 from berth.core.errors import Invalid, NotFound, PreconditionFailed
 from berth.db.references import checked_references
-from pools.models import NodePool
+from pools.place_lock import lock_places
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Quota
-from projects.models.tenants import Tenant, owner_columns
+from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, place_columns
 from projects.services.quotas.changes import WrittenQuota, record
+from projects.services.quotas.places import overlap_problem
 from projects.services.quotas.values import parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 
@@ -22,23 +23,27 @@ def set_quota(
     *,
     actor: Actor,
     owner: Tenant,
-    pool: NodePool,
+    pool: PoolOrGroup,
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Quota:
-    """Create or change a quota. `values` have the keys and units of documents (gpu, limit, weight, ...).
+    """Create or change a quota in a pool or a quota group.
 
-    A missing key keeps its value or, for a new quota, gets its default. `expected_version` 0 means that no
-    quota exists. Raises Invalid, PreconditionFailed, NotFound or Forbidden.
+    `values` have the keys and units of documents (gpu, limit, weight, ...). A missing key keeps its value
+    or, for a new quota, gets its default. `expected_version` 0 means that no quota exists. Raises Invalid,
+    PreconditionFailed, NotFound or Forbidden.
     """
     require_set_quota(actor, owner)
     columns = parse_columns(values)
-    place = owner_columns(owner)
+    place = {**place_columns(pool), **owner_columns(owner)}
     try:
-        with checked_references(f"{owner.name} or the pool {pool.name}"):
-            quota = Quota.objects.select_for_update(of=("self",)).filter(pool=pool, **place).first()
+        with checked_references(f"{owner.name} or the {pool.described}"):
+            lock_places()
+            quota = Quota.objects.select_for_update(of=("self",)).filter(**place).first()
             _check_version(quota, expected_version)
-            stored, quota = quota, quota or Quota(pool=pool, version=0, **place)
+            if quota is None and (problem := overlap_problem(owner, pool)):
+                raise Invalid([problem])
+            stored, quota = quota, quota or Quota(version=0, **place)
             before = quota_values(stored) if stored else None
             for column, value in columns.items():
                 setattr(quota, column, value)

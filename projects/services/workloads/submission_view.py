@@ -25,7 +25,8 @@ from projects.services.code import find_tree, touch_tree
 NO_QUOTA = Bounds(0, None, None)
 
 POOL_COLUMNS = {
-    "id", "name", "expires_at", "provider", "runtime", "image_policy", "built_environment_id"
+    "id", "name", "expires_at", "provider", "runtime", "image_policy", "built_environment_id",
+    "quota_group_id",
 }  # fmt: skip
 POOL_FIELDS = [field.attname for field in NodePool._meta.concrete_fields if field.attname in POOL_COLUMNS]
 
@@ -41,7 +42,8 @@ POOLS = f"""
 """  # noqa: S608
 QUOTAS = """
     SELECT coalesce(json_agg(json_build_array(
-        quota.is_department, quota.owner, quota.pool_id, quota.gpu_milli, quota.cpu_milli, quota.memory_mib,
+        quota.is_department, quota.owner, quota.pool_id, quota.group_id,
+        quota.gpu_milli, quota.cpu_milli, quota.memory_mib,
         quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib
     )), '[]')::text
     FROM (
@@ -78,12 +80,21 @@ PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
 DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
 
 
+PlaceKey = tuple[int | None, int | None]  # ID of a pool or of a quota group; the other is None
+
+
 class DepartmentAllowances:
-    """Quotas and limits of a department and its projects, by pool."""
+    """Quotas and limits of a department and its projects, by pool or quota group."""
 
     def __init__(self) -> None:
-        self.department: dict[int, Allowance] = {}
-        self.projects: dict[int, dict[str, Allowance]] = {}
+        self.department: dict[PlaceKey, Allowance] = {}
+        self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
+
+    def in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
+        """Return those of the department and of its projects that count in the pool."""
+        own, group = (pool.pk, None), (None, pool.quota_group_id)
+        projects = {**self.projects.get(own, {}), **self.projects.get(group, {})}
+        return self.department.get(own) or self.department.get(group), projects
 
 
 class SubmissionView:
@@ -151,11 +162,10 @@ class SubmissionView:
 
     def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:
         """Return the allowances of the project and its department, and whether the department is oversold."""
-        department, pool_id = project.department, self.pools[pool].pk
-        rows = self._allowances[department.pk]
-        projects = rows.projects.get(pool_id, {})
+        department = project.department
+        stored, projects = self._allowances[department.pk].in_pool(self.pools[pool])
         project_allowance = projects.get(project.name) or Allowance(project.name, NO_QUOTA, UNLIMITED)
-        department_allowance = rows.department.get(pool_id) or Allowance(department.name, NO_QUOTA, UNLIMITED)
+        department_allowance = stored or Allowance(department.name, NO_QUOTA, UNLIMITED)
         is_oversold = bool(oversold(department_allowance, projects.values()))
         return project_allowance, department_allowance, is_oversold
 
@@ -219,12 +229,12 @@ def _pools(rows: Iterable[Sequence[Any]]) -> dict[str, NodePool]:
 
 def _allowances(department: Department, rows: Iterable[Sequence[Any]]) -> DepartmentAllowances:
     allowances = DepartmentAllowances()
-    for is_department, owner, pool, *amounts in rows:
-        bounds = Bounds(*amounts[:3]), Bounds(*amounts[3:])
+    for is_department, owner, pool, group, *amounts in rows:
+        place, bounds = (pool, group), (Bounds(*amounts[:3]), Bounds(*amounts[3:]))
         if is_department:
-            allowances.department[pool] = Allowance(department.name, *bounds)
+            allowances.department[place] = Allowance(department.name, *bounds)
         else:
-            allowances.projects.setdefault(pool, {})[owner] = Allowance(owner, *bounds)
+            allowances.projects.setdefault(place, {})[owner] = Allowance(owner, *bounds)
     return allowances
 
 

@@ -17,9 +17,10 @@ from projects.web.activity.values import changes
 NOUNS = {
     "apitoken": "API token", "autoscaler": "autoscaler", "budget": "budget", "department": "department",
     "machine": "machine", "membership": "role", "node": "node", "nodepool": "node pool", "project": "project",
-    "projectsecret": "secret", "quota": "quota", "savedview": "saved view", "scalerequest": "scale request",
-    "schedule": "schedule", "service": "service", "session": "session", "subscription": "notification",
-    "template": "template", "user": "user", "workload": "workload", "workloadarray": "array",
+    "projectsecret": "secret", "quota": "quota", "quotagroup": "quota group", "savedview": "saved view",
+    "scalerequest": "scale request", "schedule": "schedule", "service": "service", "session": "session",
+    "subscription": "notification", "template": "template", "user": "user",
+    "workload": "workload", "workloadarray": "array",
 }  # fmt: skip
 VERBS = {
     "begin_weight_update": "began the weight update of", "cancel": "cancelled", "cordon": "cordoned",
@@ -212,8 +213,8 @@ def _link(row: Audit, live: set[tuple[str, str]]) -> str:
             return reverse("node", args=[row.object_name]) if is_live else ""
         case "nodepool":
             return reverse("node-pool", args=[row.object_name]) if is_live else ""
-        case "quota":
-            return f"{reverse('quotas')}?pool={row.object_name.rpartition(' in pool ')[2]}"
+        case "quota" | "quotagroup":
+            return f"{reverse('quotas')}?pool={row.object_name.rpartition(' ')[2]}"
         case "budget":
             return reverse("usage")
         case "projectsecret":

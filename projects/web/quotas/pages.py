@@ -1,25 +1,24 @@
 """Pages that set and delete a quota."""
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid, PreconditionFailed
 from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
-from pools.models import NodePool
 from projects.models import Audit, Quota
-from projects.models.tenants import Tenant, owner_columns
+from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, place_columns
 from projects.selectors import find_owner
 from projects.services.quotas import remove_quota, require_set_quota, set_quota
+from projects.services.quotas.places import find_place
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values, list_differences, merge_stored
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request.actor, kind, name), get_object_or_404(NodePool, name=pool)
+    owner, node_pool = find_owner(request.actor, kind, name), get_place_or_404(pool)
     require_set_quota(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if request.method == "GET":
@@ -40,24 +39,26 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         except PreconditionFailed:
             return _show_conflict(request, owner, node_pool, form)
         else:
-            return done(request, f"Quota of {owner} in pool {node_pool} saved.", to=_quotas_url(node_pool))
+            return done(
+                request, f"Quota of {owner} in {node_pool.described} saved.", to=_quotas_url(node_pool)
+            )
     return render_quota_form(request, owner, node_pool, quota, form, status=422)
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request.actor, kind, name), get_object_or_404(NodePool, name=pool)
+    owner, node_pool = find_owner(request.actor, kind, name), get_place_or_404(pool)
     require_set_quota(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if quota is None:
         raise Http404
     if request.method == "POST":
         remove_quota(actor=request.actor, quota=quota)
-        return done(request, f"Quota of {owner} in pool {node_pool} deleted.", to=_quotas_url(node_pool))
+        return done(request, f"Quota of {owner} in {node_pool.described} deleted.", to=_quotas_url(node_pool))
     return confirm_page(
         request,
-        title=f"Delete the quota of {owner} in pool {node_pool}?",
+        title=f"Delete the quota of {owner} in {node_pool.described}?",
         warning="The owner's workloads will then all be over quota, so other queues can reclaim them.",
         label="Delete quota",
         back=_quotas_url(node_pool),
@@ -68,7 +69,7 @@ def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 def render_quota_form(
     request: Request,
     owner: Tenant,
-    pool: NodePool,
+    pool: PoolOrGroup,
     quota: Quota | None,
     form: QuotaForm,
     *,
@@ -90,7 +91,7 @@ def render_quota_form(
     )
 
 
-def _show_conflict(request: Request, owner: Tenant, pool: NodePool, form: QuotaForm) -> HttpResponse:
+def _show_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> HttpResponse:
     """Show the form again after a concurrent change, with the entered values and the differences."""
     quota = find_quota(owner, pool)
     merged_form = merge_stored(form, quota)
@@ -105,9 +106,17 @@ def _show_conflict(request: Request, owner: Tenant, pool: NodePool, form: QuotaF
     return render_quota_form(request, owner, pool, quota, merged_form, status=412, **more)
 
 
-def find_quota(owner: Tenant, pool: NodePool) -> Quota | None:
-    return Quota.objects.filter(pool=pool, **owner_columns(owner)).first()
+def find_quota(owner: Tenant, pool: PoolOrGroup) -> Quota | None:
+    return Quota.objects.filter(**place_columns(pool), **owner_columns(owner)).first()
 
 
-def _quotas_url(pool: NodePool) -> str:
+def get_place_or_404(name: str) -> PoolOrGroup:
+    """Return the pool or quota group with this name."""
+    place = find_place(name)
+    if place is None:
+        raise Http404
+    return place
+
+
+def _quotas_url(pool: PoolOrGroup) -> str:
     return f"{reverse('quotas')}?pool={pool.name}"

@@ -82,13 +82,18 @@ def _share_metrics() -> Iterable[Metric]:
 
 
 def _quota_metric() -> Metric:
-    """Return the quotas. Unlimited quotas have no sample."""
+    """Return the quotas. Unlimited quotas have no sample.
+
+    A quota group's quota has one sample, whose label `pool` is the group's name.
+    """
     metric = GaugeMetricFamily(
         "berth_queue_quota_gpus", "Quota of the queue; absent if unlimited.", labels=QUEUE
     )
     rows = Quota.objects.filter(gpu_milli__isnull=False).values_list(
-        "pool__name", "department__name", "project__department__name", "project__name", "gpu_milli"
-    )
-    for pool, department, parent_department, project, milli in rows.order_by("pool__name", "pk"):
-        metric.add_metric([pool, department or parent_department, project or ""], (milli or 0) / MILLI)
+        "pool__name", "group__name", "department__name", "project__department__name", "project__name",
+        "gpu_milli",
+    )  # fmt: skip
+    for pool, group, department, parent_department, project, milli in rows.order_by("pool__name", "pk"):
+        labels = [pool or group, department or parent_department, project or ""]
+        metric.add_metric(labels, (milli or 0) / MILLI)
     return metric

@@ -8,7 +8,8 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Reservation
-from scheduler.reports.queues.queue_statuses import ZERO, Key, allocated_by_queue
+from scheduler.reports.queues.group_quotas import ZERO, Key, quotas_by_queue, with_groups
+from scheduler.reports.queues.queue_statuses import allocated_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
 
@@ -23,7 +24,10 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The quotas and allocations of all queues, read once for any number of workloads."""
+    """The quotas and allocations of all queues, read once for any number of workloads.
+
+    With a quota group, the allocation is that of all its pools.
+    """
 
     quotas: Mapping[Key, Quota]
     allocated: Mapping[Key, Sequence[int]]
@@ -31,8 +35,12 @@ class QueueBounds:
 
     @classmethod
     def read(cls) -> "QueueBounds":
-        quotas = {(row.pool_id, (row.department_id, row.project_id)): row for row in Quota.objects.all()}
-        return cls(quotas, allocated_by_queue(), allocated_by_queue(preemptible=False))
+        quotas = quotas_by_queue()
+        return cls(
+            quotas,
+            with_groups(allocated_by_queue(), quotas),
+            with_groups(allocated_by_queue(preemptible=False), quotas),
+        )
 
     def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
         """Return a sentence about the first limit or quota that the request exceeds, or an empty string."""

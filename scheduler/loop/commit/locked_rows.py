@@ -13,7 +13,7 @@ from django.db.models import Count, F, Q, Sum
 from berth.core.amounts import MILLI
 from berth.db.bulk_rows import share_related
 from berth.db.compiled import compiled_once
-from pools.models import Node
+from pools.models import Node, QuotaGroup
 from projects.models import Phase, Pod, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place
 from scheduler.loop.commit.bind import STOPPABLE_STATES
@@ -51,6 +51,9 @@ LOCKED_QUOTAS = compiled_once(
     )
 )
 QUOTA_VERSIONS = compiled_once(lambda: Quota.objects.order_by().values_list("pk", "version"))
+GROUP_VERSIONS = compiled_once(
+    lambda: QuotaGroup.objects.filter(pools__isnull=False).order_by().distinct().values_list("pk", "version")
+)
 RESERVED = compiled_once(
     lambda workloads: (
         Reservation.objects.filter(workload_id__any=workloads)
@@ -278,8 +281,16 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
     list(LOCKED_QUOTAS([each.pk for each in projects], [*{each.department_id for each in projects}]))
 
 
+def _groups_changed(view: ClusterView) -> bool:
+    """Return whether the pools of a quota group have changed since the view was taken."""
+    before = view.queues.group_versions
+    return bool(before) and dict(GROUP_VERSIONS()) != before
+
+
 def _changed_queues(view: ClusterView) -> frozenset[str]:
     """Return the queues whose quota was added, edited or deleted since the view was taken."""
+    if _groups_changed(view):
+        return frozenset(view.queues.owners)
     current_versions = dict(QUOTA_VERSIONS())
     edited = {
         pk

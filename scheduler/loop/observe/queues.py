@@ -4,7 +4,8 @@ The engine knows only queues. If a department and a project have the same name, 
 suffix that no valid name can contain.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,7 +17,7 @@ from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.loop.observe.cluster_quotas import cluster_quotas
-from scheduler.loop.queries import QUOTAS
+from scheduler.loop.queries import QUOTA_GROUPS, QUOTAS
 from scheduler.models import Usage
 from scheduler.reports.usage.decayed import decayed_usage
 from scheduler.reports.usage.window import window_starts
@@ -39,6 +40,25 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaGroups:
+    """The quota groups that contain pools, by ID."""
+
+    names: Mapping[int, str]
+    versions: Mapping[int, int]
+    pools: Mapping[int, Sequence[NodePool]]
+
+
+def load_groups(pools: Iterable[NodePool]) -> QuotaGroups:
+    """Return the groups of these pools. Without any, no query is made."""
+    members: dict[int, list[NodePool]] = defaultdict(list)
+    for pool in pools:
+        if pool.quota_group_id is not None:
+            members[pool.quota_group_id].append(pool)
+    rows = [row for row in QUOTA_GROUPS() if row.pk in members] if members else []
+    return QuotaGroups({row.pk: row.name for row in rows}, {row.pk: row.version for row in rows}, members)
+
+
+@dataclass(frozen=True, slots=True)
 class Queues:
     queues: tuple[Queue, ...]
     owners: Mapping[str, Owner]  # owner by queue name
@@ -46,6 +66,7 @@ class Queues:
     departments: Mapping[int, str]  # queue name by department ID
     project_names: Mapping[int, str]
     versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota row by ID
+    group_versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota group by ID
 
     def path(self, queue: str) -> tuple[str, ...]:
         """Return the queue and, for a project, its department's queue."""
@@ -62,8 +83,9 @@ def load_queues(
     projects = {row.pk: row for row in PROJECTS()}
     project_names = {row.name for row in projects.values()}
     by_pool = {pool.pk: pool for pool in pools}
-    quotas = list(QUOTAS())
-    entitlements_by_owner = _entitlements(quotas, by_pool, _usages(now, by_pool), departments, projects)
+    quotas, groups = list(QUOTAS()), load_groups(by_pool.values())
+    usages = _usages(now, by_pool)
+    entitlements_by_owner = _entitlements(quotas, by_pool, groups, usages, departments, projects)
     for pool, by_project in cluster_quotas(by_pool.values(), sorted(project_names)).items():
         for pk, row in projects.items():
             if bounds := by_project.get(row.name):
@@ -97,6 +119,7 @@ def load_queues(
         departments=department_names,
         project_names={pk: row.name for pk, row in projects.items()},
         versions={quota.pk: quota.version for quota in quotas},
+        group_versions=groups.versions,
     )
 
 
@@ -124,6 +147,7 @@ Key = tuple[str, int]  # ("department" | "project", ID)
 def _entitlements(
     quotas: Iterable[Quota],
     pools: Mapping[int, NodePool],
+    groups: QuotaGroups,
     usages: Mapping[tuple[Key, int], Decayed],
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
@@ -142,16 +166,20 @@ def _entitlements(
     }
     for quota in quotas:
         key = _owner_key(quota.department_id, quota.project_id)
-        pool = pools.get(quota.pool_id)
-        if pool is not None:
-            by_owner[key][pool.name] = build_entitlement(
-                quota, ranks[key], usages.get((key, quota.pool_id), unset)
-            )
+        pool = pools.get(quota.pool_id) if quota.pool_id is not None else None
+        members = [pool] if pool is not None else groups.pools.get(quota.group_id or 0, ())
+        group = "" if quota.group_id is None else groups.names.get(quota.group_id, "")
+        for member in members:
+            usage = usages.get((key, member.pk), unset)
+            by_owner[key][member.name] = build_entitlement(quota, ranks[key], usage, group)
     return by_owner
 
 
-def build_entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
-    """Return the entitlement. A quota without its own rank gets the owner's `rank`."""
+def build_entitlement(row: Quota | None, rank: int, usage: Decayed, group: str = "") -> Entitlement:
+    """Return the entitlement in one pool. A quota without its own rank gets the owner's `rank`.
+
+    `group` is the name of the quota group if the quota counts in one.
+    """
     if row is None:
         return Entitlement(rank=rank, usage=usage)
     return Entitlement(
@@ -161,6 +189,7 @@ def build_entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitleme
         over_quota=row.over_quota,
         rank=rank if row.rank is None else row.rank,
         usage=usage,
+        group=group,
     )
 
 

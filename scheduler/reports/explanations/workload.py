@@ -13,6 +13,7 @@ from berth.core.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota, Workload
+from projects.models.tenants import counts_in
 from projects.services.arrays.waiting import explain_held_task
 from projects.services.dependencies import current_waiting_message
 from projects.services.workloads.bursting import burst_sentence
@@ -21,6 +22,7 @@ from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
+from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, remaining_bound
 
 MOST_EVICTIONS = 20
 PENDING_PHASES = ("pending", "reserved")
@@ -121,28 +123,31 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
     The pool is the workload's pool or, before placement, the first pool that the workload allows.
     """
     project = workload.project
-    pool = workload.pool.name if workload.pool else workload.pools[0]
+    pool = workload.pool or NodePool.objects.filter(name=workload.pools[0]).first()
+    pool_name = workload.pools[0] if pool is None else pool.name
     owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
     names = {"project": project.name, "department": project.department.name}
+    outside = allocated_outside([pool] if pool else [])
     shown: dict[str, Any] = {}
     for kind, owner in owners.items():
-        quota = Quota.objects.filter(owner, pool__name=pool).first()
-        status = QueueStatus.objects.filter(owner, pool__name=pool).first()
+        quota = Quota.objects.filter(owner, counts_in([pool] if pool else [])).first()
+        status = QueueStatus.objects.filter(owner, pool__name=pool_name).first()
         shown[kind] = {
             "name": names[kind],
-            "pool": pool,
-            **_quota_document(quota),
+            "pool": pool_name,
+            **_quota_document(quota, outside),
             **_status_document(status),
         }
     return shown
 
 
-def _quota_document(row: Quota | None) -> dict[str, Any]:
+def _quota_document(row: Quota | None, outside: AllocatedOutside) -> dict[str, Any]:
+    """Return the quota and limit, without what is allocated in the other pools of a quota group."""
     if row is None:
         return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
     return {
-        "quota": to_api_units([row.gpu_milli, row.cpu_milli, row.memory_mib]),
-        "limit": to_api_units([row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib]),
+        "quota": to_api_units([*remaining_bound(row, outside)]),
+        "limit": to_api_units([*remaining_bound(row, outside, "limit_")]),
     }
 
 

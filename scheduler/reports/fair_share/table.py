@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
-from projects.models.tenants import Tenant, owner_kind
+from projects.models.tenants import Tenant, counts_in, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
+from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 GPU = 0
@@ -18,7 +19,8 @@ GPU = 0
 class QueueShare:
     """Fair share, quota and allocation of one queue, in milli-GPU.
 
-    A quota of None is unlimited. `used` is the queue's fraction of its parent's decayed usage.
+    A quota of None is unlimited. The quota of a group is without what is allocated in its other pools.
+    `used` is the queue's fraction of its parent's decayed usage.
     """
 
     kind: str  # department | project
@@ -45,16 +47,21 @@ class QueueShare:
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
     """Return the departments sorted by rank and name, each with its projects."""
     stored = {_owner_key(row): row for row in queue_statuses(actor).filter(pool=pool).select_related(None)}
-    set_quotas = {_owner_key(row): row for row in quotas(actor).filter(pool=pool).select_related(None)}
+    rows, outside = quotas(actor).filter(counts_in([pool])).select_related(None), allocated_outside([pool])
+    set_quotas = {_owner_key(row): row for row in rows}
+    remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}
     children: dict[int, list[QueueShare]] = defaultdict(list)
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)
-        children[project.department_id].append(_queue_share(project, stored.get(key), set_quotas.get(key)))
+        share = _queue_share(project, stored.get(key), set_quotas.get(key), remaining.get(key, 0))
+        children[project.department_id].append(share)
     result = []
     for department in departments(actor):
         key = ("department", department.pk)
         visible = key in stored or key in set_quotas or not children[department.pk]
-        top = _queue_share(department, stored.get(key), set_quotas.get(key), numbers_visible=visible)
+        top = _queue_share(
+            department, stored.get(key), set_quotas.get(key), remaining.get(key, 0), numbers_visible=visible
+        )
         result.append((top, sorted(children[department.pk], key=_sort_key)))
     return sorted(result, key=lambda pair: _sort_key(pair[0]))
 
@@ -63,6 +70,7 @@ def _queue_share(
     owner: Tenant,
     row: QueueStatus | None,
     quota: Quota | None,
+    remaining: int | None,
     *,
     numbers_visible: bool = True,
 ) -> QueueShare:
@@ -71,7 +79,7 @@ def _queue_share(
         name=str(owner),
         rank=owner.rank if quota is None or quota.rank is None else quota.rank,
         weight=1.0 if quota is None else quota.weight_gpu,
-        quota=0 if quota is None else quota.gpu_milli,
+        quota=remaining,
         share=row.share[GPU] if row else 0,
         allocated=row.allocated[GPU] if row else 0,
         requested=row.requested[GPU] if row else 0,

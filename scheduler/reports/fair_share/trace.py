@@ -4,7 +4,7 @@ Quotas, usage and nodes are current. To avoid reading all workloads, queue reque
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,12 +18,15 @@ from projects.models import Department
 from projects.models.tenants import Tenant
 from scheduler.engine.fair_share.explain import divide_requests, divisions
 from scheduler.engine.fair_share.trace import Division, Offer, Round
+from scheduler.engine.layout.quota_groups import remaining_entitlement
+from scheduler.engine.model import Queue
 from scheduler.loop.observe.nodes import NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStatus
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
 from scheduler.reports.fair_share.explain import explain_share
+from scheduler.reports.queues.group_quotas import allocated_outside
 from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
 
@@ -97,7 +100,21 @@ def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]
     requested = {name: row.requested for row in statuses if (name := _queue_name(row, queues)) is not None}
     rows = load_node_rows(pool)
     nodes = NodeCache().convert(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
-    return divide_requests(engine_pool(pool, now), nodes, queues.queues, requested), queues
+    remaining = _with_remaining_quotas(queues, pool)
+    return divide_requests(engine_pool(pool, now), nodes, remaining, requested), queues
+
+
+def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
+    """Return the queues with what their workloads in other pools leave of their group quotas."""
+    result = {queue.name: queue for queue in queues.queues}
+    for (_, (department, project)), allocated in allocated_outside([pool]).items():
+        name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
+        entitlement = result[name].entitlements.get(pool.name) if name in result else None
+        if name is not None and entitlement is not None and entitlement.group:
+            remaining = remaining_entitlement(entitlement, allocated)
+            entitlements = {**result[name].entitlements, pool.name: remaining}
+            result[name] = replace(result[name], entitlements=entitlements)
+    return list(result.values())
 
 
 def _queue_name(row: QueueStatus, queues: Queues) -> str | None:

@@ -9,16 +9,13 @@ from django.db.models import Sum
 from berth.db.bulk_rows import insert_rows, update_rows
 from berth.db.compiled import compiled_once
 from pools.models import Node, NodePool
-from projects.models import Quota
 from scheduler.engine.plan import QueueReport
 from scheduler.loop.observe.view import ClusterView
-from scheduler.loop.queries import POOLS, QUOTAS
+from scheduler.loop.queries import POOLS
 from scheduler.models import QueueStatus, Usage
+from scheduler.reports.queues.group_quotas import ZERO, Key, quotas_by_queue, remaining_quotas
 from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
-
-Owner = tuple[int | None, int | None]  # department ID or project ID; the other is None
-Key = tuple[int, Owner]  # pool ID and owner
 
 ALLOCATED_BY_QUEUE = """
     SELECT node.pool_id, project.department_id, project.id,
@@ -45,7 +42,6 @@ USAGE_INTERVAL = timedelta(seconds=60)  # minimum interval between writes while 
 FIELDS = ["share", "allocated", "requested", "usage", "at"]
 
 Amounts3 = tuple[int, int, int]
-ZERO: Amounts3 = (0, 0, 0)
 
 
 def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> int:
@@ -114,8 +110,8 @@ def allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Amounts3
 
 
 def _rates_by_queue(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
-    allocated, quotas, shares = allocated_by_queue(), _quotas_by_queue(), _shares_by_queue()
-    capacity = _capacity_by_pool()
+    allocated, shares = allocated_by_queue(), _shares_by_queue()
+    quotas, capacity = remaining_quotas(allocated, quotas_by_queue()), _capacity_by_pool()
     result = {}
     for key in allocated.keys() | shares.keys():
         pool_id, _ = key
@@ -145,10 +141,6 @@ def _amount_over_quota(allocated: int, quota: int | None) -> int:
     return 0 if quota is None else max(0, allocated - quota)
 
 
-def _quotas_by_queue() -> dict[Key, tuple[int | None, int | None, int | None]]:
-    return {_queue_key(row): (row.gpu_milli, row.cpu_milli, row.memory_mib) for row in QUOTAS()}
-
-
 def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
     """Return the fair share of each queue and that of its parent."""
     rows = list(STATUSES())
@@ -168,7 +160,7 @@ def _capacity_by_pool() -> dict[int, Amounts3]:
     return {pool: (gpus * 1000, cpu_milli, memory_mib) for pool, gpus, cpu_milli, memory_mib in CAPACITY()}
 
 
-def _queue_key(row: QueueStatus | Usage | Quota) -> Key:
+def _queue_key(row: QueueStatus | Usage) -> Key:
     return row.pool_id, (row.department_id, row.project_id)
 
 

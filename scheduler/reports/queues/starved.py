@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
+from projects.models.tenants import counts_in
+from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 
@@ -36,8 +38,9 @@ class Shortfall:
 
 def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
     """Return the last cycle's shortfalls of the projects that the user may see, largest first."""
+    selected = {pool.pk: pool for pool in pools}
     by_pool: dict[str, list[_ProjectStatus]] = defaultdict(list)
-    rows = queue_statuses(actor).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
+    rows = queue_statuses(actor).filter(pool__in=[*selected], project__isnull=False).order_by("project__name")
     for pool, pool_id, project, project_id, share, allocated, requested in rows.values_list(
         "pool__name", "pool_id", "project__name", "project_id", "share", "allocated", "requested"
     ):
@@ -48,7 +51,7 @@ def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
     for pool, project_statuses in by_pool.items():
         starved = [status for status in project_statuses if status.allocated < status.deserved]
         if starved:
-            borrowers = _find_borrowers(project_statuses)
+            borrowers = _find_borrowers(selected[project_statuses[0].pool_id], project_statuses)
             result += [
                 Shortfall(pool, status.project, status.deserved, status.allocated, borrowers)
                 for status in starved
@@ -72,11 +75,12 @@ class _ProjectStatus:
         return min(self.share, self.requested)
 
 
-def _find_borrowers(project_statuses: list[_ProjectStatus]) -> tuple[Borrower, ...]:
+def _find_borrowers(pool: NodePool, project_statuses: list[_ProjectStatus]) -> tuple[Borrower, ...]:
     rows = Quota.objects.filter(
-        pool=project_statuses[0].pool_id, project__in=[status.project_id for status in project_statuses]
+        counts_in([pool]), project__in=[status.project_id for status in project_statuses]
     )
-    quotas = dict(rows.values_list("project_id", "gpu_milli"))
+    outside = allocated_outside([pool])
+    quotas = {row.project_id: remaining_gpus(row, outside) for row in rows}
     result = []
     for status in project_statuses:
         quota = quotas.get(status.project_id, 0)

@@ -12,10 +12,10 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
 from projects.actor import Actor
 from projects.models import Department
-from projects.models.tenants import Tenant, owner_kind
+from projects.models.tenants import PoolOrGroup, Tenant, owner_kind
 from projects.services.quotas import quota_values
 from projects.services.quotas.drafts import Draft, DraftedChange, compare, version_tag_before_draft
 from scheduler.engine.model import Queue, Snapshot
@@ -84,7 +84,7 @@ def preview(*, actor: Actor, draft: Draft, now: datetime | None = None) -> Impac
         return _build_impact(actor, drafted, now or timezone.now(), cache)
 
 
-def current_warnings(owner: Tenant, pool: NodePool, now: datetime | None = None) -> list[Document]:
+def current_warnings(owner: Tenant, pool: PoolOrGroup, now: datetime | None = None) -> list[Document]:
     """Return the warnings that apply to an owner's current quota."""
     with shared_cache() as cache:
         view = observe(now or timezone.now(), SPEC_CACHE, cache.observations)
@@ -92,7 +92,7 @@ def current_warnings(owner: Tenant, pool: NodePool, now: datetime | None = None)
         queue = _queue_name(owner, view)
     except KeyError:  # the owner has been deleted in the meantime
         return []
-    return _warning_documents(view.snapshot, [(queue, pool.name)])
+    return _warning_documents(view.snapshot, [(queue, name) for name in _pools(pool, view)])
 
 
 def _warning_documents(snapshot: Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[Document]:
@@ -109,7 +109,11 @@ def _build_impact(
     edited = apply_quotas(view, drafted)
     impact = Impact(version_tag_before_draft(drafted), [_quota_document(edit) for edit in drafted])
     viewer = viewer_for(actor)
-    edited_queues = [(_queue_name(edit.change.owner, view), edit.change.pool.name) for edit in drafted]
+    edited_queues = [
+        (_queue_name(edit.change.owner, view), pool)
+        for edit in drafted
+        for pool in _pools(edit.change.pool, view)
+    ]
     impact.warnings = _warning_documents(edited, edited_queues)
     if not impact.changes_nothing:
         before, after = _decide(view.snapshot, view, cache.layouts), _decide(edited, view)
@@ -125,17 +129,30 @@ def _decide(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None =
 def apply_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> Snapshot:
     """Return the snapshot with the edited quotas."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
-    for edit in drafted:
-        name, pool = _queue_name(edit.change.owner, view), edit.change.pool.name
-        queues[name] = _edit_entitlement(queues[name], pool, edit)
+    # Quotas are removed first, because another one of the same owner may replace them.
+    for edit in sorted(drafted, key=lambda edit: edit.after is not None):
+        name = _queue_name(edit.change.owner, view)
+        for pool in _pools(edit.change.pool, view):
+            queues[name] = _edit_entitlement(queues[name], pool, edit)
     return replace(view.snapshot, queues=tuple(queues[queue.name] for queue in view.snapshot.queues))
 
 
 def _edit_entitlement(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
     present = queue.entitlements.get(pool)
     usage = present.usage if present is not None else Decayed()
-    entitled = build_entitlement(drafted.after, drafted.change.owner.rank, usage)
+    place = drafted.change.pool
+    group = place.name if isinstance(place, QuotaGroup) else ""
+    entitled = build_entitlement(drafted.after, drafted.change.owner.rank, usage, group)
+    if present is not None:
+        entitled = replace(entitled, cluster_quotas=present.cluster_quotas)
     return replace(queue, entitlements={**queue.entitlements, pool: entitled})
+
+
+def _pools(place: PoolOrGroup, view: ClusterView) -> list[str]:
+    """Return the names of the pools in which a quota counts."""
+    if isinstance(place, NodePool):
+        return [place.name]
+    return [name for name, pool in view.pools.items() if pool.quota_group_id == place.pk]
 
 
 def _queue_name(owner: Tenant, view: ClusterView) -> str:
@@ -149,6 +166,7 @@ def _quota_document(drafted: DraftedChange) -> Document:
         "kind": owner_kind(owner),
         "name": owner.name,
         "pool": drafted.change.pool.name,
+        "group": isinstance(drafted.change.pool, QuotaGroup),
         "before": quota_values(drafted.before) if drafted.before else None,
         "after": quota_values(drafted.after) if drafted.after else None,
     }

@@ -9,13 +9,14 @@ from berth.core.words import format_amount
 from scheduler.engine import model
 from scheduler.loop.observe.specs import roles_in
 
+NO_ENTITLEMENT = model.Entitlement()
 AVAILABLE_STATES = (model.NodeState.READY, model.NodeState.BOOTING)
 Sums = list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaWarning:
-    """Warning about a queue's quota in a pool.
+    """Warning about a queue's quota in a pool or a quota group.
 
     The code is projects_above_department, departments_above_pool, below_non_preemptible or
     limit_below_allocated.
@@ -23,83 +24,126 @@ class QuotaWarning:
 
     code: str
     queue: str
-    pool: str
+    pool: str  # name of the pool or the group
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A pool, or the pools of a quota group."""
+
+    name: str
+    pools: tuple[str, ...]
+
+    def quota(self, queue: model.Queue) -> Bounds:
+        """Return the queue's quota in these pools. The quota of a group counts once."""
+        by_name = {}
+        for pool in self.pools:
+            entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
+            by_name[entitlement.group or f"pool {pool}"] = entitlement.quota
+        gpu, cpu, memory = (_sum_or_none(column) for column in zip(*by_name.values(), strict=True))
+        return Bounds(gpu, cpu, memory)
+
+    def total(self, amounts: Mapping[tuple[str, str], Sums], queue: str) -> Sums:
+        return [sum(column) for column in zip(*[amounts[queue, pool] for pool in self.pools], strict=True)]
 
 
 def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[QuotaWarning]:
     """Return the warnings for edited (queue, pool) pairs and for the departments of these queues."""
     queues = {queue.name: queue for queue in snapshot.queues}
+    tops = [queue for queue in snapshot.queues if queue.parent is None]
     allocated, non_preemptible = _allocations(snapshot, queues)
     result: list[QuotaWarning] = []
-    checked: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str, str]] = set()
+
+    def is_first(what: str, name: str, place: _Place) -> bool:
+        is_new = (what, name, place.name) not in checked
+        checked.add((what, name, place.name))
+        return is_new
+
     for name, pool in edited_queues:
         queue = queues[name]
-        result += _queue_warnings(queue, pool, allocated[name, pool], non_preemptible[name, pool])
+        place = _place(pool, [queue])
+        if is_first("queue", name, place):
+            amounts = place.total(allocated, name), place.total(non_preemptible, name)
+            result += _queue_warnings(queue, place, pool, *amounts)
         top = queues[queue.parent] if queue.parent else queue
-        if (top.name, pool) not in checked:
-            checked.add((top.name, pool))
-            result += _department_warnings(top, pool, queues)
-        if queue.parent is None and ("", pool) not in checked:
-            checked.add(("", pool))
-            result += _pool_warnings(pool, snapshot)
+        inner = [child for child in snapshot.queues if child.parent == top.name]
+        place = _place(pool, [top, *inner])
+        if is_first("department", top.name, place):
+            result += _department_warnings(top, inner, place)
+        place = _place(pool, tops)
+        if queue.parent is None and is_first("pool", "", place):
+            result += _pool_warnings(place, tops, snapshot)
     return result
 
 
+def _place(pool: str, queues: Iterable[model.Queue]) -> _Place:
+    """Return the pool or, if one of the queues has the quota of a group there, the pools of that group."""
+    entitlements = [queue.entitlements for queue in queues]
+    names = (entry[pool].group for entry in entitlements if pool in entry)
+    group = next((name for name in names if name), "")
+    if not group:
+        return _Place(pool, (pool,))
+    return _Place(group, tuple(sorted({
+        name for entry in entitlements for name, entitlement in entry.items() if entitlement.group == group
+    })))  # fmt: skip
+
+
 def _queue_warnings(
-    queue: model.Queue, pool: str, allocated: Sums, non_preemptible: Sums
+    queue: model.Queue, place: _Place, pool: str, allocated: Sums, non_preemptible: Sums
 ) -> Iterator[QuotaWarning]:
-    entitled = queue.entitlements.get(pool, model.Entitlement())
+    entitled = queue.entitlements.get(pool, NO_ENTITLEMENT)
     for kind, resource in enumerate(RESOURCES):
         quota, limit = entitled.quota[kind], entitled.limit[kind]
         if quota is not None and non_preemptible[kind] > quota:
             amount = format_amount(resource, non_preemptible[kind])
             yield QuotaWarning(
-                "below_non_preemptible", queue.name, pool,
+                "below_non_preemptible", queue.name, place.name,
                 f"{queue.name} has {amount} allocated to non-preemptible workloads, more than its quota "
                 f"of {format_amount(resource, quota)}. These workloads keep running, but no more can start.",
             )  # fmt: skip
         if limit is not None and allocated[kind] > limit:
             yield QuotaWarning(
-                "limit_below_allocated", queue.name, pool,
+                "limit_below_allocated", queue.name, place.name,
                 f"{queue.name} has {format_amount(resource, allocated[kind])} allocated, more than its limit "
                 f"of {format_amount(resource, limit)}. Nothing is stopped, but nothing more can start.",
             )  # fmt: skip
 
 
 def _department_warnings(
-    top: model.Queue, pool: str, queues: Mapping[str, model.Queue]
+    top: model.Queue, inner: Iterable[model.Queue], place: _Place
 ) -> Iterator[QuotaWarning]:
-    own = top.entitlements.get(pool, model.Entitlement()).quota
-    inner = [queue for queue in queues.values() if queue.parent == top.name]
-    quotas = [queue.entitlements.get(pool, model.Entitlement()).quota for queue in inner]
-    for kind, resource, quota in _finite_bounds(own):
+    quotas = [place.quota(queue) for queue in inner]
+    for kind, resource, quota in _finite_bounds(place.quota(top)):
         total = _sum_or_none(bounds[kind] for bounds in quotas)
         if total is None or total > quota:
             yield QuotaWarning(
                 "projects_above_department",
                 top.name,
-                pool,
+                place.name,
                 f"Project quotas in {top.name} add up to {format_amount(resource, total)}, more than the "
                 f"department's own quota ({format_amount(resource, quota)}). "
                 "Not all of them can be used at the same time.",
             )
 
 
-def _pool_warnings(pool: str, snapshot: model.Snapshot) -> Iterator[QuotaWarning]:
+def _pool_warnings(
+    place: _Place, tops: Iterable[model.Queue], snapshot: model.Snapshot
+) -> Iterator[QuotaWarning]:
     capacity = [0, 0, 0]
     for node in snapshot.nodes:
-        if node.pool == pool and node.state in AVAILABLE_STATES:
+        if node.pool in place.pools and node.state in AVAILABLE_STATES:
             capacity = [total + more for total, more in zip(capacity, node.capacity, strict=True)]
-    tops = [queue for queue in snapshot.queues if queue.parent is None]
-    quotas = [queue.entitlements.get(pool, model.Entitlement()).quota for queue in tops]
+    quotas = [place.quota(queue) for queue in tops]
+    owner = "the pool has" if place.pools == (place.name,) else "its pools have"
     for kind, resource in enumerate(RESOURCES):
         total = _sum_or_none(bounds[kind] for bounds in quotas if bounds[kind] is not None)
         if total is not None and total > capacity[kind]:
             yield QuotaWarning(
-                "departments_above_pool", "", pool,
-                f"Department quotas in {pool} add up to {format_amount(resource, total)}; "
-                f"the pool has {format_amount(resource, capacity[kind])} now.",
+                "departments_above_pool", "", place.name,
+                f"Department quotas in {place.name} add up to {format_amount(resource, total)}; "
+                f"{owner} {format_amount(resource, capacity[kind])} now.",
             )  # fmt: skip
 
 

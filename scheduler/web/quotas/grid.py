@@ -11,13 +11,14 @@ from django.views.decorators.http import require_GET
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
-from pools.models import NodePool
-from projects.access import Action, may, visible_pools
+from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import QuotaChange
+from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments
 from projects.web.quotas.cells import FIELDS
 from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacity
+from scheduler.web.quotas.places import places_to_show
 
 PAGE_SIZE = 60  # rows per page
 MAX_POOLS = 6  # with more pools, the user selects which ones to show
@@ -28,8 +29,8 @@ DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_defaul
 class GridQuery:
     """Query parameters of the page. Invalid parameters are ignored."""
 
-    every: Sequence[NodePool]
-    pools: Sequence[NodePool]
+    every: Sequence[PoolOrGroup]
+    pools: Sequence[PoolOrGroup]
     fields: Sequence[str]
     search: str
     within: str
@@ -39,9 +40,12 @@ class GridQuery:
 
 @dataclass(frozen=True, slots=True)
 class PoolHeader:
-    """Header of a pool's columns. `capacity` is None unless the user may see all department quotas."""
+    """Header of the columns of a pool or quota group.
 
-    pool: NodePool
+    `capacity` is None unless the user may see all department quotas.
+    """
+
+    pool: PoolOrGroup
     columns: int
     capacity: int | None
     quota_sum: int
@@ -96,7 +100,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
-    every = list(visible_pools(actor).order_by("name"))
+    every = places_to_show(actor)
     named = {word for text in query.getlist("pools") for word in text.split(",")}
     chosen = {word for text in query.getlist("values") for word in text.split(",")}
     start = query.get("rows", "")
@@ -127,12 +131,12 @@ def _build_pool_headers(grid: Table, *, administers: bool) -> list[PoolHeader]:
     tops = [row for row in grid.rows if row.is_department]
     pool_headers = []
     for pool in grid.pools:
-        quotas = [row.quotas[pool.pk].values["gpu_milli"] for row in tops if pool.pk in row.quotas]
+        quotas = [row.quotas[pool.name].values["gpu_milli"] for row in tops if pool.name in row.quotas]
         pool_headers.append(
             PoolHeader(
                 pool=pool,
                 columns=len(grid.fields),
-                capacity=capacity.get(pool.pk, 0) if administers and "gpu" in grid.fields else None,
+                capacity=capacity.get(pool.name, 0) if administers and "gpu" in grid.fields else None,
                 quota_sum=sum(quota for quota in quotas if quota is not None),
                 unlimited=sum(quota is None for quota in quotas),
             )

@@ -15,9 +15,10 @@ from berth.core.problems import Problem
 from berth.core.words import format_count
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.zones import reader_zone
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
 from projects.actor import Actor
 from projects.models import QuotaChange
+from projects.models.tenants import PoolOrGroup
 from projects.selectors import VisibleScope, departments, projects, quota_changes
 from projects.services.quotas.drafts import NO_VERSION, Draft, apply_draft
 from projects.services.quotas.expiry import expiry_problems
@@ -84,13 +85,16 @@ def updates(request: Request) -> JsonResponse:
 
 def current_cells(actor: Actor, places: Mapping[QuotaPlace, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the stored values of the visible quotas, each merged with its entry in `places`."""
-    pools = {pool.name: pool for pool in NodePool.objects.filter(name__in={name for _, name in places})}
+    names = {name for _, name in places}
+    pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.filter(name__in=names)}
+    if names - pools.keys():
+        pools |= {group.name: group for group in QuotaGroup.objects.filter(name__in=names)}
     stored_quotas = visible_quotas(actor, pools.values(), {key for key, _ in places})
     cells = []
     for (key, name), who in places.items():
         if name not in pools:
             continue
-        quota = stored_quotas.get(key, {}).get(pools[name].pk)
+        quota = stored_quotas.get(key, {}).get(name)
         cells.append(
             {
                 "owner": key,

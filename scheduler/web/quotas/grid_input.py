@@ -7,9 +7,9 @@ from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
 from projects.actor import Actor
-from projects.models.tenants import Tenant
+from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import departments, projects
 from projects.services.quotas import Columns, parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, quota_key, stored_quotas
@@ -26,7 +26,7 @@ class EditedQuota:
 
     key: str
     owner: Tenant
-    pool: NodePool
+    pool: PoolOrGroup
     cells: dict[str, str]
     version: str
 
@@ -53,7 +53,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     if len(result) > MAX_QUOTAS:
         allowed = f"{MAX_QUOTAS} at a time"
         raise Invalid([Problem("draft", "changes too many quotas", format_value(len(result)), allowed)])
-    owners, pools = _owners(actor, result), {pool.name: pool for pool in NodePool.objects.all()}
+    owners, pools = _owners(actor, result), _places()
     typed: list[EditedQuota] = []
     for place, values in sorted(result.items()):
         key, _, pool = place.partition("/")
@@ -116,7 +116,7 @@ def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dic
             "owner": edited.key,
             "pool": edited.pool.name,
             "field": name,
-            "cell": f"{FIELDS[name].head} of {edited.owner.name} in pool {edited.pool.name}",
+            "cell": f"{FIELDS[name].head} of {edited.owner.name} in {edited.pool.described}",
             "message": message[:1].upper() + message[1:],
         }
 
@@ -139,6 +139,12 @@ def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, 
     if not is_valid:
         raise malformed
     return cells, versions
+
+
+def _places() -> dict[str, PoolOrGroup]:
+    """Return all pools and quota groups by name."""
+    pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.all()}
+    return pools | {group.name: group for group in QuotaGroup.objects.all()}
 
 
 def _owners(actor: Actor, places: dict[str, dict[str, str]]) -> dict[str, Tenant]:

@@ -11,10 +11,11 @@ from typing import Any
 from django.db.models import Q, Sum
 
 from berth.core.amounts import MILLI
-from pools.models import Node, NodePool
+from pools.models import Node, NodePool, QuotaGroup
 from pools.models.node import HOSTING
 from projects.access import Action, administered_departments, fully_visible_departments, may
 from projects.actor import Actor
+from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
 from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, cell_text
@@ -39,7 +40,7 @@ class Cell:
     """
 
     text: str
-    pool: NodePool
+    pool: PoolOrGroup
     name: str
     has_quota: bool
     adds_up: bool = False
@@ -63,7 +64,7 @@ class Row:
     top_name: str
     editable: bool
     numbers_visible: bool
-    quotas: Mapping[int, StoredQuota]
+    quotas: Mapping[str, StoredQuota]  # by the name of the pool or quota group
     number: int = 0
     cells: tuple[Cell, ...] = ()
     versions: str = ""
@@ -84,10 +85,10 @@ class Table:
     `rows_with_cells` fills in the cells of a range of rows. `tenants` counts the rows before filtering.
     """
 
-    pools: Sequence[NodePool]
+    pools: Sequence[PoolOrGroup]
     fields: Sequence[str]
     rows: list[Row]
-    sums: Mapping[tuple[str, int, str], tuple[int, int]] = field(default_factory=dict)
+    sums: Mapping[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     tenants: int = 0
 
     def rows_with_cells(self, start: int, count: int | None = None) -> list[Row]:
@@ -95,13 +96,13 @@ class Table:
         return [self._with_cells(row, start + n) for n, row in enumerate(self.rows[start:end])]
 
     def _with_cells(self, row: Row, number: int) -> Row:
-        quotas = [row.quotas.get(pool.pk) for pool in self.pools]
+        quotas = [row.quotas.get(pool.name) for pool in self.pools]
         versions = " ".join(quota.version if quota else NO_VERSION for quota in quotas)
         return replace(row, number=number, cells=tuple(self._cells(row)), versions=versions)
 
     def _cells(self, row: Row) -> Iterator[Cell]:
         for pool in self.pools:
-            quota = row.quotas.get(pool.pk)
+            quota = row.quotas.get(pool.name)
             for name in self.fields:
                 field_ = FIELDS[name]
                 value = quota.values[field_.column] if quota else field_.default
@@ -109,13 +110,13 @@ class Table:
                 if not (row.is_department and field_.adds_up and row.numbers_visible):
                     yield Cell(text, pool, name, quota is not None)
                     continue
-                finite, unlimited = self.sums.get((row.key, pool.pk, name), (0, 0))
+                finite, unlimited = self.sums.get((row.key, pool.name, name), (0, 0))
                 beyond = value is not None and (unlimited > 0 or finite > value)
                 yield Cell(text, pool, name, quota is not None, True, finite, unlimited, beyond)
 
 
 def build_table(
-    actor: Actor, pools: Sequence[NodePool], fields: Sequence[str], *, search: str = "", within: str = "",
+    actor: Actor, pools: Sequence[PoolOrGroup], fields: Sequence[str], *, search: str = "", within: str = "",
     sort: str = "name",
 ) -> Table:  # fmt: skip
     """Return the grid, filtered by name and department, and sorted within each department."""
@@ -136,30 +137,52 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
     return cell_text(field_, row.values[field_.column]) if row else NO_QUOTA
 
 
-def gpu_capacity(pools: Sequence[NodePool]) -> dict[int, int]:
-    """Return the GPU capacity of the current nodes by pool ID, in milli-GPU."""
-    nodes = Node.objects.filter(pool__in=pools, state__in=HOSTING).order_by().values_list("pool")
-    return {pool: MILLI * (gpus or 0) for pool, gpus in nodes.annotate(n=Sum("gpus"))}
+def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
+    """Return the GPU capacity of the current nodes by pool and quota group, in milli-GPU."""
+    nodes = Node.objects.filter(in_places(places, "pool"), state__in=HOSTING).order_by()
+    capacity: dict[str, int] = defaultdict(int)
+    for pool, group, gpus in nodes.values_list("pool__name", "pool__quota_group__name").annotate(
+        n=Sum("gpus")
+    ):
+        for name in filter(None, (pool, group)):
+            capacity[name] += MILLI * (gpus or 0)
+    return capacity
+
+
+def in_places(places: Iterable[PoolOrGroup], pool: str = "") -> Q:
+    """Return the condition for quotas of these places or, with `pool`, for rows of their pools."""
+    every = list(places)
+    pools = [place for place in every if isinstance(place, NodePool)]
+    groups = [place for place in every if isinstance(place, QuotaGroup)]
+    if pool:
+        return Q(**{f"{pool}__in": pools}) | Q(**{f"{pool}__quota_group__in": groups})
+    return Q(pool__in=pools) | Q(group__in=groups)
 
 
 def visible_quotas(
-    actor: Actor, pools: Iterable[NodePool], keys: Iterable[str] | None = None
-) -> dict[str, dict[int, StoredQuota]]:
-    """Return the visible quotas by owner and pool, for all owners or only for `keys`."""
-    result: dict[str, dict[int, StoredQuota]] = defaultdict(dict)
-    rows = quotas(actor).filter(pool__in=list(pools)).select_related(None).order_by()
+    actor: Actor, places: Iterable[PoolOrGroup], keys: Iterable[str] | None = None
+) -> dict[str, dict[str, StoredQuota]]:
+    """Return the visible quotas by owner and place, for all owners or only for `keys`."""
+    every = list(places)
+    names: dict[tuple[int | None, int | None], str] = {
+        (None, place.pk) if isinstance(place, QuotaGroup) else (place.pk, None): place.name for place in every
+    }
+    result: dict[str, dict[str, StoredQuota]] = defaultdict(dict)
+    rows = quotas(actor).filter(in_places(every)).select_related(None).order_by()
     if keys is not None:
         tops, inner = parse_owner_keys(keys)
         rows = rows.filter(Q(department__in=tops) | Q(project__in=inner))
-    for pk, version, pool, top, project, *values in rows.values_list(
-        "pk", "version", "pool_id", "department_id", "project_id", *COLUMNS
+    for pk, version, pool, group, top, project, *values in rows.values_list(
+        "pk", "version", "pool_id", "group_id", "department_id", "project_id", *COLUMNS
     ):
         key = f"project-{project}" if project else f"department-{top}"
-        result[key][pool] = StoredQuota(f"{pk}.{version}", dict(zip(COLUMNS, values, strict=True)))
+        result[key][names[pool, group]] = StoredQuota(
+            f"{pk}.{version}", dict(zip(COLUMNS, values, strict=True))
+        )
     return result
 
 
-def _read_rows(actor: Actor, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]]:
+def _read_rows(actor: Actor, pools: Sequence[PoolOrGroup]) -> list[tuple[Row, list[Row]]]:
     owned, everything = visible_quotas(actor, pools), may(actor, Action.ADMINISTER)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     mine = set(administered_departments(actor).values_list("pk", flat=True))
@@ -179,13 +202,13 @@ def _read_rows(actor: Actor, pools: Sequence[NodePool]) -> list[tuple[Row, list[
 
 def _sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
-) -> dict[tuple[str, int, str], tuple[int, int]]:
+) -> dict[tuple[str, str, str], tuple[int, int]]:
     """Return the sum of the project quotas and the number of unlimited quotas.
 
     Both are keyed by department, pool and field.
     """
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
-    result: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    result: dict[tuple[str, str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:
         for child in children:
             for pool, quota in child.quotas.items():
@@ -197,7 +220,7 @@ def _sums(
     return result
 
 
-def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
+def _sort_rows(rows: list[Row], pools: Sequence[PoolOrGroup], sort: str) -> list[Row]:
     """Sort by name, or by a value in one pool, for example "gpu.train".
 
     A leading "-" reverses the order. Unlimited quotas sort as the highest value, and unset ranks as
@@ -212,7 +235,7 @@ def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Ro
     high = float("-inf") if field_.kind == "rank" else float("inf")
 
     def sort_key(row: Row) -> tuple[float, str]:
-        stored = row.quotas.get(pool.pk)
+        stored = row.quotas.get(pool.name)
         value = stored.values[field_.column] if stored else field_.default
         return (high if value is None else float(value), row.name)
 

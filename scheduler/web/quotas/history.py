@@ -29,7 +29,7 @@ class ChangedQuota:
     """Quota that a change has affected, with its old and new values."""
 
     name: str
-    pool: str
+    place: str
     created: bool
     removed: bool
     values: list[tuple[str, str, str]]
@@ -46,7 +46,7 @@ class ListedChange:
 
     @property
     def description(self) -> str:
-        shown = [f"{quota.name} in pool {quota.pool}: {_format_values(quota)}" for quota in self.quotas]
+        shown = [f"{quota.name} in {quota.place}: {_format_values(quota)}" for quota in self.quotas]
         return "; ".join([*shown, f"{self.hidden} more not visible to you"] if self.hidden else shown)
 
 
@@ -159,7 +159,7 @@ def _changed_quota(quota: Mapping[str, Any]) -> ChangedQuota:
     before, after = (_merge_weights(quota[side] or {}) for side in ("before", "after"))
     return ChangedQuota(
         quota["name"],
-        quota["pool"],
+        f"{'quota group' if quota['pool_id'] is None else 'pool'} {quota['pool']}",
         created=not before,
         removed=not after,
         values=list_differences(before, after),

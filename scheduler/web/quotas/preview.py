@@ -1,19 +1,17 @@
 """Preview of a quota edit, shown next to its form."""
 
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST
 
 from berth.core.errors import Invalid
 from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, signed_in
-from pools.models import NodePool
-from projects.models.tenants import Tenant
+from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import find_owner
 from projects.services.quotas import parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, Draft
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values
-from projects.web.quotas.pages import find_quota, render_quota_form
+from projects.web.quotas.pages import find_quota, get_place_or_404, render_quota_form
 from scheduler.reports.what_if.quota_preview import Impact, preview
 
 CHANGE_PATH = "changes[0]"
@@ -22,7 +20,7 @@ CHANGE_PATH = "changes[0]"
 @signed_in
 @require_POST
 def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where = find_owner(request.actor, kind, name), get_object_or_404(NodePool, name=pool)
+    owner, where = find_owner(request.actor, kind, name), get_place_or_404(pool)
     require_set_quota(request.actor, owner)
     quota = find_quota(owner, where)
     form, impact = QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s"), None
@@ -39,6 +37,6 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
     return render_quota_form(request, owner, where, quota, form, status=status, impact=impact)
 
 
-def _impact(request: Request, owner: Tenant, pool: NodePool, form: QuotaForm) -> Impact:
+def _impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> Impact:
     change = Change(owner, pool, parse_columns(form.values()), CHANGE_PATH)
     return preview(actor=request.actor, draft=Draft((change,)))

@@ -5,17 +5,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from django.db.models import F, Func, IntegerField, Sum
+from django.db.models import F, Func, IntegerField, Q, Sum
 
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.numbers import thousandths
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
 from projects.access import fully_visible_departments
 from projects.actor import Actor
 from projects.models import Phase, Quota, Workload
-from projects.models.tenants import Tenant
+from projects.models.tenants import PoolOrGroup, Tenant, counts_in
 from projects.selectors import departments, projects, quotas
 from scheduler.models import Allocation
+from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, owner_of
 from scheduler.reports.selectors import queue_statuses
 
 Key = tuple[str, int]  # ("department" | "project", ID)
@@ -33,6 +34,7 @@ class QuotaLine:
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
     children: list["QuotaLine"] = field(default_factory=list)
     scale: int = 0  # value that corresponds to the full width of a bar
+    elsewhere: int = 0  # allocated in other pools of the quota's group
 
     @cached_property
     def bar(self) -> Bar:
@@ -50,9 +52,18 @@ class QuotaLine:
         return self.quotas[0] if len(self.quotas) == 1 else None
 
     @property
+    def group_name(self) -> str:
+        """Name of the group that the quota counts in, or an empty string."""
+        return self.quota.group.name if self.quota is not None and self.quota.group is not None else ""
+
+    @property
     def gpus(self) -> int | None:
-        """Total GPU quota, or None if any of the quotas is unlimited."""
-        return _sum_or_none(quota.gpu_milli for quota in self.quotas)
+        """Total GPU quota, or None if any of the quotas is unlimited.
+
+        The quota of a group is without what is allocated in pools of the group that are not shown.
+        """
+        total = _sum_or_none(quota.gpu_milli for quota in self.quotas)
+        return total if total is None else max(0, total - self.elsewhere)
 
     @property
     def limit(self) -> int | None:
@@ -76,11 +87,16 @@ class QuotaLine:
         )
 
 
-def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
-    """Return the departments, sorted by name, with their visible projects."""
+def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | None = None) -> list[QuotaLine]:
+    """Return the departments, sorted by name, with their visible projects.
+
+    For a quota group, only its own quotas are shown, but the allocations in all its pools.
+    """
     selected_pools = list(pools)
+    only = Q(group=place) if isinstance(place, QuotaGroup) else counts_in(selected_pools)
+    outside = allocated_outside(selected_pools)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
-    owned = _quotas_by_owner(actor, selected_pools)
+    owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)
     allocated, pending = allocated_by_project(selected_pools), pending_by_project(selected_pools)
     tops = {
@@ -102,8 +118,14 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool]) -> list[QuotaLine]:
         top.allocated += child.allocated
         top.pending += child.pending
     result = list(tops.values())
+    for line in [*result, *(child for top in result for child in top.children)] if outside else ():
+        line.elsewhere = sum(_allocated_outside(quota, outside) for quota in line.quotas)
     _set_scale(result)
     return result
+
+
+def _allocated_outside(quota: Quota, outside: AllocatedOutside) -> int:
+    return outside.get((quota.group_id or 0, owner_of(quota)), (0,))[0]
 
 
 def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
@@ -139,9 +161,9 @@ def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
     return dict(rows)
 
 
-def _quotas_by_owner(actor: Actor, pools: list[NodePool]) -> dict[Key, list[Quota]]:
+def _quotas_by_owner(actor: Actor, which: Q) -> dict[Key, list[Quota]]:
     result: dict[Key, list[Quota]] = defaultdict(list)
-    for quota in quotas(actor).filter(pool__in=pools).select_related(None):
+    for quota in quotas(actor).filter(which).select_related(None).select_related("group"):
         result[_owner_key(quota.project_id, quota.department_id)].append(quota)
     return result
 

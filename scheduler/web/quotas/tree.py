@@ -6,11 +6,13 @@ from django.views.decorators.http import require_GET
 from berth.core.amounts import MILLI
 from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
-from projects.access import Action, may, visible_pools
+from pools.models import NodePool
+from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import Department
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas import grid
+from scheduler.web.quotas.places import find_place, places_to_show, pools_of_place
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
@@ -67,11 +69,12 @@ def _flatten(tree: list[QuotaLine]) -> list[QueueRow]:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not request.GET.get("pool"):
         return grid.index(request)
-    pools = list(visible_pools(request.actor).order_by("name"))
-    pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), pools[0] if pools else None)
-    tree = quota_lines(request.actor, [pool] if pool else [])
+    places = places_to_show(request.actor)
+    place = find_place(request.actor, request.GET["pool"]) or (places[0] if places else None)
+    pools = pools_of_place(place) if place else []
+    tree = quota_lines(request.actor, pools, place)
     listing = list_rows(
-        request, COLUMNS, _flatten(tree), file_name=f"quotas-on-{pool}", default="name", size=UNPAGED
+        request, COLUMNS, _flatten(tree), file_name=f"quotas-on-{place}", default="name", size=UNPAGED
     )
     if file := requested_csv(request, listing):
         return file
@@ -83,12 +86,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     shown = [(top, permissions(request.actor, top), few or top.owner.name == expanded) for top in tree]
     context = {
         "listing": listing,
-        "pools": pools,
-        "pool": pool,
+        "pools": places,
+        "pool": place,
+        "is_pool": isinstance(place, NodePool),
         "tree": shown,
         "may_edit": any(may_do["projects"] for _, may_do, _ in shown),
         "few": few,
-        "total": pool_capacity([pool]) if pool else None,
+        "total": pool_capacity(pools) if pools else None,
         "may_administer": may(request.actor, Action.ADMINISTER),
     }
     return page(request, "scheduler/quotas/tree.html", context, inner="scheduler/quotas/tree_rows.html")

@@ -19,6 +19,7 @@ def test_quota_is_created_read_and_edited_with_an_etag(cast: Cast, bob: Caller) 
     assert made.json() == {
         "owner": {"kind": "project", "name": "vision"},
         "pool": "local",
+        "pools": None,
         "gpu": 4.0,
         "cpu": None,
         "memory_mib": None,

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import OwnerArgument, PoolOption, open_client, owner_names, pool_names
+from berth.cli.arguments import OwnerArgument, PlaceOption, open_client, owner_names, place_names
+from berth.cli.commands import quota_groups
 from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
 from berth.cli.exits import BadInput, ExitCode, explain_error
 from berth.cli.explain import print_impact, print_shares, quota_line
@@ -22,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Manage quotas: the resources guaranteed to departments and projects in node pools.",
 )
+app.add_typer(quota_groups.app, name="group")
 Amount = str | None
 
 
@@ -31,7 +33,7 @@ def show(
         str | None,
         typer.Argument(metavar="[NAME]", help="Department or project to show.", autocompletion=owner_names),
     ] = None,
-    pool: PoolOption = None,
+    pool: PlaceOption = None,
     why: Annotated[bool, typer.Option("--why", help="Explain how the fair share is computed.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
@@ -68,10 +70,9 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
         if not quotas:
             raise BadInput(f"{owner} has no quota visible to you{'' if pool is None else f' in {pool}'}")
         traces = [
-            client.quotas.share(
-                "project" if quota.owner.kind == "project" else "department", owner, quota.pool
-            )
+            client.quotas.share("project" if quota.owner.kind == "project" else "department", owner, name)
             for quota in quotas
+            for name in quota.pools or [quota.pool]
         ]
     show_one(traces if len(traces) > 1 else traces[0], output, lambda _: print_shares(traces))
 
@@ -80,7 +81,7 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
 def set_quota(
     *,
     owner: OwnerArgument,
-    pool: Annotated[str, typer.Option(help="Node pool.", autocompletion=pool_names)],
+    pool: Annotated[str, typer.Option(help="Node pool or quota group.", autocompletion=place_names)],
     department: Annotated[bool, typer.Option("--department", help="Treat NAME as a department.")] = False,
     gpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed GPUs.")] = None,
     cpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed CPU cores.")] = None,
@@ -108,6 +109,7 @@ def set_quota(
     \b
     berth quota set vision --pool local --gpu 8 --gpu-limit 12 --weight 2
     berth quota set research --department --pool local --gpu unlimited
+    berth quota set vision --pool h100 --gpu 64     # for all pools of the quota group h100
     """
     guaranteed = {"gpu": gpu, "cpu": cpu, "memory": memory}
     limits = {"gpu": gpu_limit, "cpu": cpu_limit, "memory": memory_limit}
@@ -158,7 +160,7 @@ def _save_quota(
 
     def describe(_: object) -> None:
         show_list([stored], quota_columns(), output, "")
-        if stored.status is None:
+        if stored.status is None and not any((stored.pools or {}).values()):
             print("berth: the fair share is computed in the next scheduling cycle", file=sys.stderr)
 
     show_one(stored, output, describe)
@@ -181,9 +183,10 @@ def _format_weight(weight: Any) -> str:
 def format_status_gpus(quota: Any, name: str) -> str:
     """Format `share`, `allocated` or `requested` from the last cycle in GPUs.
 
-    Return a dash if the amount is unknown.
+    For a quota group, add up the amounts in its pools. Return a dash if the amount is unknown.
     """
-    return "-" if quota.status is None else number(getattr(quota.status, name).gpu)
+    statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
+    return number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"
 
 
 def _quota_sort_key(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:

@@ -194,10 +194,10 @@ def _share_columns() -> list[Column]:
 
 
 def _gpus_over_quota(quota: Any) -> float | None:
-    allocated = quota.status and quota.status.allocated.gpu
-    if allocated is None or quota.gpu is None:
+    statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
+    if not statuses or quota.gpu is None:
         return None
-    return max(0.0, allocated - quota.gpu)
+    return max(0.0, sum(status.allocated.gpu for status in statuses) - quota.gpu)
 
 
 def _format_decayed_usage(quota: Any) -> str:

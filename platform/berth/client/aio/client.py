@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from berth.client.aio.session import AsyncSession
     from berth.client.aio.subscriptions import AsyncSubscriptions
     from berth.client.aio.templates import AsyncTemplates
-    from berth.client.aio.tenants import AsyncDepartments, AsyncProjects, AsyncQuotas, AsyncSecrets
+    from berth.client.aio.tenants import (
+        AsyncDepartments,
+        AsyncProjects,
+        AsyncQuotaGroups,
+        AsyncQuotas,
+        AsyncSecrets,
+    )
     from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
     from berth.client.aio.workloads import AsyncWorkloads
     from berth.client.models.people import Identity, PasswordChange
@@ -42,6 +48,7 @@ RESOURCES = {
     "departments": "tenants.AsyncDepartments",
     "projects": "tenants.AsyncProjects",
     "quotas": "tenants.AsyncQuotas",
+    "quota_groups": "tenants.AsyncQuotaGroups",
     "secrets": "tenants.AsyncSecrets",
     "queues": "pools.AsyncQueues",
     "node_pools": "pools.AsyncNodePools",
@@ -75,6 +82,7 @@ class AsyncClient:
     departments: "AsyncDepartments"
     projects: "AsyncProjects"
     quotas: "AsyncQuotas"
+    quota_groups: "AsyncQuotaGroups"
     secrets: "AsyncSecrets"
     queues: "AsyncQueues"
     node_pools: "AsyncNodePools"

@@ -1,6 +1,6 @@
 """Manage departments, projects, their quotas and secrets. Concurrent quota edits are detected."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ from berth.client.models.tenants import (
     Project,
     Quota,
     QuotaChange,
+    QuotaGroup,
     QuotaImpact,
     Secret,
     ShareTrace,
@@ -109,6 +110,30 @@ class AsyncQuotas(AsyncResource):
     async def revert(self, change: int) -> QuotaChange:
         """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
         return await self._post(QuotaChange, f"quotas/changes/{change}/revert")
+
+
+class AsyncQuotaGroups(AsyncResource):
+    """Pools of one GPU model in which a quota counts together."""
+
+    def list(self) -> AsyncIterator[QuotaGroup]:
+        return self._iterate(QuotaGroup, "quota-groups")
+
+    async def get(self, name: str) -> QuotaGroup:
+        return await self._get(QuotaGroup, f"quota-groups/{quote(name, safe='')}")
+
+    async def create(self, name: str, pools: Sequence[str]) -> QuotaGroup:
+        """Create a quota group. Raises Conflict if it already exists."""
+        return await self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
+
+    async def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:
+        """Replace the pools of a quota group. Raises Conflict if it was changed concurrently."""
+        path = f"quota-groups/{quote(name, safe='')}"
+        _, tag = await self._read(path)
+        return await self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
+
+    async def delete(self, name: str) -> None:
+        """Delete a quota group. Raises Conflict if it still has quotas."""
+        await self._delete_if_unchanged(f"quota-groups/{quote(name, safe='')}")
 
 
 class AsyncSecrets(AsyncResource):

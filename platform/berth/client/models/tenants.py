@@ -34,12 +34,6 @@ class Owner(Model):
     name: str
 
 
-class Weights(Model):
-    gpu: float = 0
-    cpu: float = 0
-    memory_mib: float = 0
-
-
 class DecayedUsage(Model):
     """Decayed usage by resource."""
 
@@ -57,9 +51,18 @@ class QueueStatus(Model):
     usage: DecayedUsage = Field(default_factory=DecayedUsage)
 
 
+class Weights(Model):
+    gpu: float = 0
+    cpu: float = 0
+    memory_mib: float = 0
+
+
 class Quota(Model):
     owner: Owner
     pool: str = ""
+    """Node pool or quota group."""
+    pools: dict[str, QueueStatus | None] | None = None
+    """Status by pool if the quota counts in a quota group; otherwise None."""
     gpu: float | None = None
     cpu: float | None = None
     memory_mib: int | None = None
@@ -69,12 +72,16 @@ class Quota(Model):
     rank: int | None = None
     version: int = 0
     status: QueueStatus | None = None
+    """Status in the pool; None before the first cycle and for a quota group."""
 
 
 class ChangedQuota(Model):
     kind: str = ""
     name: str
     pool: str = ""
+    """Node pool or quota group."""
+    group: bool = False
+    """Whether `pool` is a quota group."""
     before: dict[str, Any] | None = None
     """None if there was no quota."""
     after: dict[str, Any] | None = None
@@ -100,10 +107,21 @@ class QuotaChange(Model):
     """Number of changed quotas that you may not see."""
 
 
+class QuotaGroup(Model):
+    """Pools of one GPU model in which a quota counts together."""
+
+    name: str
+    pools: list[str] = []
+    version: int = 0
+
+
 class QuotaEdit(Model):
     kind: str = ""
     name: str
     pool: str = ""
+    """Node pool or quota group."""
+    group: bool = False
+    """Whether `pool` is a quota group."""
     before: dict[str, Any] | None = None
     """None if there is no quota."""
     after: dict[str, Any] | None = None

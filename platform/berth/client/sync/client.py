@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from berth.client.sync.session import Session
     from berth.client.sync.subscriptions import Subscriptions
     from berth.client.sync.templates import Templates
-    from berth.client.sync.tenants import Departments, Projects, Quotas, Secrets
+    from berth.client.sync.tenants import (
+        Departments,
+        Projects,
+        QuotaGroups,
+        Quotas,
+        Secrets,
+    )
     from berth.client.sync.usage import Budgets, Usage, Utilization
     from berth.client.sync.workloads import Workloads
 
@@ -43,6 +49,7 @@ RESOURCES = {
     "departments": "tenants.Departments",
     "projects": "tenants.Projects",
     "quotas": "tenants.Quotas",
+    "quota_groups": "tenants.QuotaGroups",
     "secrets": "tenants.Secrets",
     "queues": "pools.Queues",
     "node_pools": "pools.NodePools",
@@ -76,6 +83,7 @@ class Client:
     departments: "Departments"
     projects: "Projects"
     quotas: "Quotas"
+    quota_groups: "QuotaGroups"
     secrets: "Secrets"
     queues: "Queues"
     node_pools: "NodePools"

@@ -1,7 +1,7 @@
 # Generated from berth/client/aio/tenants.py by `python -m berth.client.generate`; do not edit.
 """Manage departments, projects, their quotas and secrets. Concurrent quota edits are detected."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ from berth.client.models.tenants import (
     Project,
     Quota,
     QuotaChange,
+    QuotaGroup,
     QuotaImpact,
     Secret,
     ShareTrace,
@@ -110,6 +111,30 @@ class Quotas(Resource):
     def revert(self, change: int) -> QuotaChange:
         """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
         return self._post(QuotaChange, f"quotas/changes/{change}/revert")
+
+
+class QuotaGroups(Resource):
+    """Pools of one GPU model in which a quota counts together."""
+
+    def list(self) -> Iterator[QuotaGroup]:
+        return self._iterate(QuotaGroup, "quota-groups")
+
+    def get(self, name: str) -> QuotaGroup:
+        return self._get(QuotaGroup, f"quota-groups/{quote(name, safe='')}")
+
+    def create(self, name: str, pools: Sequence[str]) -> QuotaGroup:
+        """Create a quota group. Raises Conflict if it already exists."""
+        return self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
+
+    def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:
+        """Replace the pools of a quota group. Raises Conflict if it was changed concurrently."""
+        path = f"quota-groups/{quote(name, safe='')}"
+        _, tag = self._read(path)
+        return self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
+
+    def delete(self, name: str) -> None:
+        """Delete a quota group. Raises Conflict if it still has quotas."""
+        self._delete_if_unchanged(f"quota-groups/{quote(name, safe='')}")
 
 
 class Secrets(Resource):

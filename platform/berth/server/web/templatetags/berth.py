@@ -294,11 +294,12 @@ def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") 
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
-def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str, Any]:
-    """Render a column header of the quota grid, for one quota value in one pool."""
+def column_head(context: Context, pool: Any, name: str, field: Any) -> dict[str, Any]:
+    """Render a column header of the quota grid, for one quota value in one pool or quota group."""
     scale = MILLI if field.kind == "amount" else 1
     data = {
-        "pool": pool,
+        "pool": pool.name,
+        "place": pool.described,
         "field": name,
         "kind": field.kind,
         "scale": scale,
@@ -306,7 +307,7 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
         "default": field.default_text,
     }
     return {
-        **sortable_header(context, f"{name}.{pool}", field.title, "num"),
+        **sortable_header(context, f"{name}.{pool.name}", field.title, "num"),
         "unit": field.unit,
         "data": data,
     }

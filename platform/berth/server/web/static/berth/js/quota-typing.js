@@ -41,7 +41,7 @@
       write([...[...gone.values()].map((td) => [td, NONE]), ...rest.map((td) => [td, columnOf(td).default])]);
       const [td] = gone.values();
       if (!mine.length) say(`You cannot edit ${label(cells[0])}.`);
-      else if (gone.size) say(gone.size === 1 ? `${rowOf(td).dataset.name} would have no quota in pool ${columnOf(td).pool}.` : `${gone.size} quotas would be deleted.`);
+      else if (gone.size) say(gone.size === 1 ? `${rowOf(td).dataset.name} would have no quota in ${columnOf(td).place}.` : `${gone.size} quotas would be deleted.`);
     }
 
     function revertCells(cells) {

@@ -23,7 +23,7 @@
   const placeOf = (td) => `${rowOf(td).dataset.owner}/${columnOf(td).pool}`;
   const entryOf = (td) => draft.get(placeOf(td))?.cells.get(columnOf(td).field);
   const stored = (td) => td.dataset.stored ?? (td.dataset.stored = (td.firstChild?.data ?? "").trim());
-  const label = (td) => `${columnOf(td).head} of ${rowOf(td).dataset.name} in pool ${columnOf(td).pool}`;
+  const label = (td) => `${columnOf(td).head} of ${rowOf(td).dataset.name} in ${columnOf(td).place}`;
   const rowNamed = (owner) => rows.get(owner) ?? null;
 
   function cellNamed(place, field) {
@@ -100,7 +100,7 @@
         if (td.dataset.sum === undefined) continue;
         const was = td.querySelector(".warn") !== null;
         paint(td);
-        if (!was && td.querySelector(".warn")) say(`${rowOf(td).dataset.name} is oversubscribed in pool ${columnOf(td).pool}: ${td.querySelector(".sub").textContent}, quota ${textOf(td)}.`);
+        if (!was && td.querySelector(".warn")) say(`${rowOf(td).dataset.name} is oversubscribed in ${columnOf(td).place}: ${td.querySelector(".sub").textContent}, quota ${textOf(td)}.`);
       }
     }
     for (const pool of new Set(touched.map(([, place]) => place.split("/")[1]))) sums.paintHead(pool);
@@ -145,7 +145,8 @@
   function conflicts(open) {
     const titled = open.map((conflict) => {
       const pool = conflict.place.split("/")[1], column = columns.find((candidate) => candidate.field === conflict.field);
-      return { ...conflict, title: `${column?.head ?? conflict.field} of ${conflict.edited.name} in pool ${pool}` };
+      const where = columns.find((candidate) => candidate.pool === pool)?.place ?? pool;
+      return { ...conflict, title: `${column?.head ?? conflict.field} of ${conflict.edited.name} in ${where}` };
     });
     part("conflicts").replaceChildren(...(open.length ? [conflictBox(titled, decide)] : []));
   }

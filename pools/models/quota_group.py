@@ -1,0 +1,28 @@
+"""Model of groups of pools in which quotas count together."""
+
+from django.db import models
+from django.db.models import Q
+
+from berth.db.fast_rows import FastRows
+
+
+class QuotaGroup(FastRows):
+    """Pools of one GPU model in which a quota counts together. Its name differs from those of all pools."""
+
+    name = models.SlugField(max_length=40, unique=True)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(name="quota_group_version_positive", condition=Q(version__gte=1)),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def described(self) -> str:
+        return f"quota group {self.name}"

@@ -1,0 +1,184 @@
+"""Create, edit and delete quota groups: pools in which a quota counts together."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import transaction
+
+from berth.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
+from berth.core.problems import Problem, format_value
+from berth.core.spec.texts import NAME, NAME_ALLOWED
+from berth.core.words import format_count
+from berth.db.wake import wake
+from pools.models import Node, NodePool, QuotaGroup
+from pools.models.node import HOSTING
+from pools.place_lock import lock_places
+from projects.access import Action, require
+from projects.actor import Actor
+from projects.models import Quota
+from projects.services import announce, audit
+from projects.services.quotas.places import overlapping_quotas
+
+MAX_POOLS = 100
+NAME_MAX = 40
+MAX_NAMED = 5
+
+
+def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> QuotaGroup:
+    """Create a group of pools. No quota counts in it until one is set.
+
+    Raises Invalid, Conflict or Forbidden.
+    """
+    require(actor, Action.ADMINISTER)
+    with transaction.atomic():
+        lock_places()
+        if problem := _name_problem(name):
+            raise Invalid([problem])
+        group = QuotaGroup.objects.create(name=name)
+        _set_pools(group, pools)
+        audit.write_entry(actor, "create", group, after=group_values(group))
+        _announce_change()
+    return group
+
+
+def edit_group(
+    *, actor: Actor, group: QuotaGroup, pools: Sequence[NodePool], expected_version: int | None = None
+) -> QuotaGroup:
+    """Change the pools of a group. Its quotas then count in these pools, also for running workloads.
+
+    Raises Invalid, PreconditionFailed, NotFound or Forbidden.
+    """
+    require(actor, Action.ADMINISTER)
+    with transaction.atomic():
+        lock_places()
+        locked = _lock_group(group, expected_version)
+        before = group_values(locked)
+        _set_pools(locked, pools)
+        old, new = audit.changed_values(before, group_values(locked))
+        if new:
+            locked.version += 1
+            locked.save()
+            audit.write_entry(actor, "edit", locked, before=old, after=new)
+            _announce_change()
+    return locked
+
+
+def delete_group(*, actor: Actor, group: QuotaGroup, expected_version: int | None = None) -> None:
+    """Delete a group without quotas. Raises Conflict if it has quotas."""
+    require(actor, Action.ADMINISTER)
+    with transaction.atomic():
+        lock_places()
+        locked = _lock_group(group, expected_version)
+        if quotas := Quota.objects.filter(group=locked).count():
+            raise Conflict(
+                f"Quota group {locked.name} still has {format_count(quotas, 'quota')}. Remove its quotas "
+                "first, or replace them by quotas of its pools with `berth quota apply`."
+            )
+        audit.write_entry(actor, "delete", locked, before=group_values(locked))
+        NodePool.objects.filter(quota_group=locked).update(quota_group=None)
+        locked.delete()
+        _announce_change()
+
+
+def _announce_change() -> None:
+    announce.tenants_changed()
+    wake("scheduler")
+
+
+def group_values(group: QuotaGroup) -> dict[str, Any]:
+    return {"pools": sorted(NodePool.objects.filter(quota_group=group).values_list("name", flat=True))}
+
+
+def _name_problem(name: str) -> Problem | None:
+    if not NAME.fullmatch(name) or len(name) > NAME_MAX:
+        return Problem(
+            "name", "is not a valid name", format_value(name), NAME_ALLOWED.replace("63", str(NAME_MAX))
+        )
+    for what, model in (("pool", NodePool), ("quota group", QuotaGroup)):
+        if model._default_manager.filter(name=name).exists():
+            allowed = "a name that no pool and no quota group has"
+            return Problem("name", f"is the name of a {what}", format_value(name), allowed)
+    return None
+
+
+def _lock_group(group: QuotaGroup, expected_version: int | None) -> QuotaGroup:
+    locked = QuotaGroup.objects.select_for_update().filter(pk=group.pk).first()
+    if locked is None:
+        raise NotFound(f"Quota group {group.name} was already deleted.")
+    if expected_version is not None and expected_version != locked.version:
+        raise PreconditionFailed(
+            f"You edited version {expected_version}; the current version is {locked.version}.",
+            current=group_values(locked),
+            version=locked.version,
+        )
+    return locked
+
+
+def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
+    if problems := _count_problems(pools):
+        raise Invalid(problems)
+    keys = [pool.pk for pool in pools]
+    rows = {row.pk: row for row in NodePool.objects.select_related("quota_group").filter(pk__in=keys)}
+    current = [rows[key] for key in keys if key in rows]
+    if problems := _membership_problems(group, current) or _model_problems(current):
+        raise Invalid(problems)
+    NodePool.objects.filter(quota_group=group).exclude(pk__in=keys).update(quota_group=None)
+    NodePool.objects.filter(pk__in=keys).update(quota_group=group)
+    if problem := _overlap_problem(group):
+        raise Invalid([problem])
+
+
+def _overlap_problem(group: QuotaGroup) -> Problem | None:
+    """Return a problem if an owner has a quota in the group and another one in a pool of the group."""
+    in_group = {(row.department_id, row.project_id) for row in Quota.objects.filter(group=group)}
+    both = [str(row) for row in overlapping_quotas(group) if (row.department_id, row.project_id) in in_group]
+    if not both:
+        return None
+    more = f" and {len(both) - MAX_NAMED} more" if len(both) > MAX_NAMED else ""
+    return Problem(
+        "pools",
+        f"have quotas of owners that also have a quota in {group.name}",
+        f"{', '.join(both[:MAX_NAMED])}{more}",
+        "one quota of an owner for each pool. Remove these first",
+    )
+
+
+def _count_problems(pools: Sequence[NodePool]) -> list[Problem]:
+    names = [pool.name for pool in pools]
+    if not 1 <= len(names) <= MAX_POOLS:
+        return [Problem("pools", "is not a list of pools", f"{len(names)}", f"1 to {MAX_POOLS} pools")]
+    return [
+        Problem(f"pools[{number}]", "is listed twice", format_value(name), "each pool once")
+        for number, name in enumerate(names)
+        if name in names[:number]
+    ]
+
+
+def _membership_problems(group: QuotaGroup, pools: Sequence[NodePool]) -> list[Problem]:
+    return [
+        Problem(
+            f"pools[{number}]",
+            f"already belongs to quota group {pool.quota_group.name}",
+            format_value(pool.name),
+            "a pool without a group. Remove it from the other group first",
+        )
+        for number, pool in enumerate(pools)
+        if pool.quota_group is not None and pool.quota_group_id != group.pk
+    ]
+
+
+def _model_problems(pools: Sequence[NodePool]) -> list[Problem]:
+    """Return a problem if the pools have different GPU models. Pools without GPUs have none."""
+    models = {pool.name: _gpu_models(pool) for pool in pools}
+    if len(set().union(*models.values())) <= 1:
+        return []
+    received = ", ".join(
+        f"{name}: {' and '.join(sorted(values))}" for name, values in models.items() if values
+    )
+    return [Problem("pools", "have different GPU models", received, "pools of one GPU model")]
+
+
+def _gpu_models(pool: NodePool) -> set[str]:
+    """Return the models of the pool's nodes, or the model of its node shape if it has no nodes."""
+    nodes = Node.objects.filter(pool=pool, state__in=HOSTING, gpus__gt=0)
+    return {*nodes.values_list("gpu_model", flat=True).distinct(), pool.gpu_model} - {""}

@@ -1,0 +1,50 @@
+"""Keep the quotas of pools apart from those of the groups that contain these pools."""
+
+from collections.abc import Collection
+
+from django.db.models import QuerySet
+
+from berth.core.problems import Problem
+from pools.models import NodePool, QuotaGroup
+from projects.models import Quota
+from projects.models.tenants import PoolOrGroup, Tenant, owner_columns
+
+
+def find_place(name: str) -> PoolOrGroup | None:
+    """Return the pool or the quota group with this name. No two of them have the same name."""
+    return NodePool.objects.filter(name=name).first() or QuotaGroup.objects.filter(name=name).first()
+
+
+def overlap_problem(
+    owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
+) -> Problem | None:
+    """Return a problem if another quota of the owner, except the removed ones, counts in the same pool."""
+    rows = overlapping_quotas(place).filter(**owner_columns(owner))
+    others = [quota.place for quota in rows if quota.place not in removed]
+    return overlap(path, owner, place, others) if others else None
+
+
+def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[PoolOrGroup]) -> Problem:
+    """Return the problem of a quota that counts in the same pool as the owner's quotas in other places."""
+    return Problem(
+        path,
+        f"overlaps with {owner.name}'s quota in {' and '.join(other.described for other in others)}",
+        place.name,
+        "one quota for each pool. Remove the other one in the same change with `berth quota apply`",
+    )
+
+
+def places_overlap(one: PoolOrGroup, other: PoolOrGroup) -> bool:
+    """Return whether one is a pool of the other. Two pools or two groups never overlap."""
+    pool, group = (one, other) if isinstance(one, NodePool) else (other, one)
+    if not isinstance(pool, NodePool) or not isinstance(group, QuotaGroup):
+        return False
+    return group.pools.filter(pk=pool.pk).exists()
+
+
+def overlapping_quotas(place: PoolOrGroup) -> QuerySet[Quota]:
+    """Return the quotas of other places that count in one of this place's pools, as they are stored now."""
+    rows = Quota.objects.select_related("pool", "group", "department", "project").order_by("pk")
+    if isinstance(place, QuotaGroup):
+        return rows.filter(pool__quota_group=place)
+    return rows.filter(group__pools=place)

@@ -1,0 +1,113 @@
+"""Quotas by pool and queue, with those of quota groups in every pool of their group."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pools.models import NodePool
+from projects.models import Quota
+from scheduler.loop.queries import QUOTAS
+from scheduler.models import QueueStatus
+
+Owner = tuple[int | None, int | None]  # department ID or project ID; the other is None
+Key = tuple[int, Owner]  # pool ID and owner
+Bound = tuple[int | None, int | None, int | None]
+AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # by group and owner
+ZERO = (0, 0, 0)
+
+
+def quotas_by_queue() -> dict[Key, Quota]:
+    """Return the quota of each queue in each pool. One row of a group is listed for each of its pools."""
+    rows = list(QUOTAS())
+    members = pools_by_group() if any(row.group_id is not None for row in rows) else {}
+    return {(pool, owner_of(row)): row for row in rows for pool in pools_of(row, members)}
+
+
+def pools_by_group() -> dict[int, list[int]]:
+    """Return the IDs of the pools of each quota group."""
+    rows = NodePool.objects.filter(quota_group__isnull=False).order_by("name")
+    members: dict[int, list[int]] = defaultdict(list)
+    for pool, group in rows.values_list("pk", "quota_group_id"):
+        if group is not None:
+            members[group].append(pool)
+    return members
+
+
+def pools_of(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[int]:
+    """Return the IDs of the pools in which a quota counts."""
+    if row.group_id is not None:
+        return members.get(row.group_id, ())
+    return () if row.pool_id is None else (row.pool_id,)
+
+
+def owner_of(row: Quota) -> Owner:
+    return row.department_id, row.project_id
+
+
+def with_groups(
+    allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
+) -> dict[Key, Sequence[int]]:
+    """Return the allocations, which for a group's quota are those in all pools of the group."""
+    totals: dict[int, list[int]] = {}
+    for key, row in quotas.items():
+        if row.group_id is not None:
+            total = totals.setdefault(row.pk, [0, 0, 0])
+            _add(total, allocated.get(key, ZERO))
+    grouped = {key: totals[row.pk] for key, row in quotas.items() if row.group_id is not None}
+    return {**allocated, **grouped}
+
+
+def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]) -> dict[Key, Bound]:
+    """Return the quota of each queue in each pool, without what is allocated in the group's other pools."""
+    totals = with_groups(allocated, quotas)
+    return {
+        key: subtract(
+            (row.gpu_milli, row.cpu_milli, row.memory_mib),
+            ()
+            if row.group_id is None
+            else [total - mine for total, mine in zip(totals[key], allocated.get(key, ZERO), strict=True)],
+        )
+        for key, row in quotas.items()
+    }
+
+
+def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
+    amounts = list(elsewhere) or ZERO
+    gpu, cpu, memory = (
+        None if quota is None else max(0, quota - amount)
+        for quota, amount in zip(bound, amounts, strict=True)
+    )
+    return gpu, cpu, memory
+
+
+def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
+    """Return what each queue has allocated in other pools of these pools' groups, by group and owner.
+
+    The amounts are those of the last cycle. Without groups, no query is made.
+    """
+    groups = {pool.quota_group_id for pool in pools} - {None}
+    rows = QueueStatus.objects.none()
+    if groups:
+        rows = QueueStatus.objects.filter(pool__quota_group__in=groups).exclude(pool__in=pools)
+    result: dict[tuple[int, Owner], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for group, department, project, allocated in rows.values_list(
+        "pool__quota_group_id", "department_id", "project_id", "allocated"
+    ):
+        _add(result[group, (department, project)], allocated)
+    return dict(result)
+
+
+def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
+    """Return the quota in milli-GPU, without what is allocated outside. None means unlimited."""
+    return remaining_bound(row, outside)[0]
+
+
+def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
+    """Return the quota or, with the prefix `limit_`, the limit, without what is allocated outside."""
+    gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
+    elsewhere = outside.get((row.group_id, owner_of(row)), ZERO) if row.group_id is not None else ZERO
+    return subtract((gpu, cpu, memory), elsewhere)
+
+
+def _add(total: list[int], more: Sequence[int]) -> None:
+    for kind, amount in enumerate(more):
+        total[kind] += amount

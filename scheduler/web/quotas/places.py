@@ -1,0 +1,36 @@
+"""Pools and quota groups on the quota pages."""
+
+from pools.models import NodePool, QuotaGroup
+from projects.access import visible_pools
+from projects.actor import Actor
+from projects.models import Quota
+from projects.models.tenants import PoolOrGroup
+from projects.selectors import quota_groups
+
+
+def places_to_show(actor: Actor) -> list[PoolOrGroup]:
+    """Return the groups and the pools by name.
+
+    Pools of a group come last, or are left out if no quota is set for them alone.
+    """
+    pools = list(visible_pools(actor).order_by("name"))
+    grouped = [pool for pool in pools if pool.quota_group_id is not None]
+    if not grouped:
+        return [*_groups(actor), *pools]
+    with_quota = set(Quota.objects.filter(pool__in=grouped).order_by().values_list("pool_id", flat=True))
+    alone = [pool for pool in pools if pool.quota_group_id is None]
+    return [*_groups(actor), *alone, *(pool for pool in grouped if pool.pk in with_quota)]
+
+
+def _groups(actor: Actor) -> list[QuotaGroup]:
+    return list(quota_groups(actor).prefetch_related(None))
+
+
+def find_place(actor: Actor, name: str) -> PoolOrGroup | None:
+    """Return the visible pool or quota group with this name."""
+    return visible_pools(actor).filter(name=name).first() or quota_groups(actor).filter(name=name).first()
+
+
+def pools_of_place(place: PoolOrGroup) -> list[NodePool]:
+    """Return the pool itself, or the pools of the group by name."""
+    return [place] if isinstance(place, NodePool) else list(place.pools.order_by("name"))

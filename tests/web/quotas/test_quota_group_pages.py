@@ -1,0 +1,135 @@
+"""Tests of quota groups on the quota pages."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pools.models import NodePool, QuotaGroup
+from projects.models import Quota, QuotaChange
+from projects.services.quotas import groups, set_quota
+from tests import factories as make
+from tests.cast import Cast
+
+
+@pytest.fixture
+def metal(cast: Cast) -> NodePool:
+    """Create the pools metal and cloud with a node of eight GPUs each."""
+    pools = [make.pool(name, gpu_model="H100") for name in ("metal", "cloud")]
+    for pool in pools:
+        make.node(pool, gpus=8)
+    return pools[0]
+
+
+@pytest.fixture
+def h100(cast: Cast, metal: NodePool) -> QuotaGroup:
+    """Create a group of both pools with a quota of 12 GPUs for research and 8 GPUs for vision."""
+    pools = list(NodePool.objects.filter(name__in=["metal", "cloud"]))
+    group = groups.create_group(actor=cast.alice, name="h100", pools=pools)
+    set_quota(actor=cast.alice, owner=cast.research, pool=group, values={"gpu": 12})
+    set_quota(actor=cast.alice, owner=cast.vision, pool=group, values={"gpu": 8})
+    return group
+
+
+def draft(quota: Quota | None, owner: Any, place: str, **cells: str) -> dict[str, str]:
+    key = f"{owner._meta.model_name}-{owner.pk}"
+    version = "0.0" if quota is None else f"{quota.pk}.{quota.version}"
+    named = [[key, place, field, text] for field, text in cells.items()]
+    return {"draft": json.dumps({"cells": named, "versions": {f"{key}/{place}": version}})}
+
+
+def test_group_is_one_column_of_the_grid(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+    page = sign_in("alice").get("/quotas")
+    assert [head.pool.name for head in page.context["heads"]] == ["h100", "local"]
+    rows = {row.name: row for row in page.context["rows"]}
+    assert [cell.text for cell in rows["vision"].cells][:4] == ["8", "∞", "1", "inherited"]
+    assert rows["research"].cells[0].quota_sum == "8"
+    assert "Department quotas: 12 of 16 GPUs" in page.content.decode()
+    assert 'data-place="quota group h100"' in page.content.decode()
+
+
+def test_pool_of_a_group_is_a_column_while_it_has_quotas(
+    cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
+) -> None:
+    set_quota(actor=cast.alice, owner=cast.ads, pool=metal, values={"gpu": 2})
+    page = sign_in("alice").get("/quotas")
+    assert [head.pool.name for head in page.context["heads"]] == ["h100", "local", "metal"]
+
+
+def test_cell_of_a_group_is_previewed_and_applied(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+    client, stored = sign_in("bob"), Quota.objects.get(project=cast.vision)
+    form = draft(stored, cast.vision, "h100", gpu="10")
+    preview = client.post("/quotas/grid", {**form, "do": "preview"})
+    assert preview.status_code == 200, preview.content
+    applied = client.post("/quotas/grid", {**form, "do": "apply"})
+    assert applied.status_code == 200, applied.content
+    stored.refresh_from_db()
+    assert stored.gpu_milli == 10_000
+    (cell,) = applied.json()["theirs"]
+    assert (cell["pool"], cell["values"]["gpu"]) == ("h100", "10")
+    latest = QuotaChange.objects.latest("pk").pk - 1
+    updates = client.get(f"/quotas/updates?after={latest}").json()
+    assert [change["pool"] for change in updates["theirs"]] == ["h100"]
+
+
+def test_quota_that_overlaps_with_the_group_is_an_error_of_its_cell(
+    cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
+) -> None:
+    form = draft(None, cast.vision, "metal", gpu="2")
+    answer = sign_in("bob").post("/quotas/grid", {**form, "do": "apply"})
+    assert answer.status_code == 422
+    (fault,) = answer.json()["faults"]
+    assert "verlaps with vision's quota in quota group h100" in fault["message"]
+
+
+def test_page_of_a_group_adds_up_its_pools(
+    cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
+) -> None:
+    cloud = NodePool.objects.get(name="cloud")
+    make.queue_status(cast.vision, metal, share=4, allocated=2, requested=4)
+    make.queue_status(cast.vision, cloud, share=2, allocated=1, requested=2)
+    page = sign_in("bob").get("/quotas?pool=h100")
+    lines = {line.owner.name: line for top, _, _ in page.context["tree"] for line in (top, *top.children)}
+    assert (lines["vision"].gpus, lines["vision"].share) == (8000, 6000)
+    assert "Quotas in quota group h100" in page.content.decode()
+
+
+def test_page_of_a_pool_shows_what_is_left_of_the_group_quota(
+    cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
+) -> None:
+    cloud = NodePool.objects.get(name="cloud")
+    make.queue_status(cast.vision, cloud, share=3, allocated=3, requested=3)
+    page = sign_in("bob").get("/quotas?pool=metal")
+    lines = {line.owner.name: line for top, _, _ in page.context["tree"] for line in (top, *top.children)}
+    assert lines["vision"].gpus == 5000
+    text = page.content.decode()
+    assert "of 8 in h100" in text
+    assert "/quotas/projects/vision/h100" in text
+
+
+def test_form_sets_previews_and_deletes_the_quota_of_a_group(
+    cast: Cast, h100: QuotaGroup, sign_in: Any
+) -> None:
+    client, address = sign_in("bob"), "/quotas/projects/speech/h100"
+    assert "Quota of speech in quota group h100" in client.get(address).content.decode()
+    form = {"gpu": "4", "weight": "1", "over_quota": "on", "version": "0"}
+    assert client.post(f"{address}/preview", form).status_code == 200
+    client.post(address, form)
+    assert Quota.objects.get(project=cast.speech).gpu_milli == 4000
+    client.post(f"{address}/delete")
+    assert not Quota.objects.filter(project=cast.speech).exists()
+
+
+def test_change_of_a_group_quota_is_listed(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+    text = sign_in("alice").get("/quotas/changes").content.decode()
+    assert "<strong>vision</strong> in quota group h100 created" in text
+
+
+def test_activity_names_and_links_the_group(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+    page = sign_in("alice").get("/activity")
+    text = " ".join(page.content.decode().split())
+    assert 'created quota group <a href="/quotas?pool=h100">h100</a>' in text
+
+
+def test_unknown_pool_gives_status_404(cast: Cast, sign_in: Any) -> None:
+    assert sign_in("alice").get("/quotas/projects/vision/none").status_code == 404
