@@ -42,7 +42,7 @@ register.filter("predicted_evictions", summarize)
 register.filter("condition_titles", use_condition_titles)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
-ALL_RUNNING = re.compile(r"(\d+) of \1 pods running\.|All pods that make the gang are running\.")
+ALL_RUNNING = re.compile(r"(\d+) of \1 pods running\.|All required pods of the gang are running\.")
 TONES = {
     "pending": "warn",
     "active": "info",
