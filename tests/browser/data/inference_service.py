@@ -41,8 +41,8 @@ def create_service(scene: Any) -> Workload:
     row = workloads.submit(actor=dave, document={**DOCUMENT, "project": "vision", "pools": ["train"]})
     started = now - timedelta(hours=5)
     Workload.objects.filter(pk=row.pk).update(
-        phase="running", reason="Running", message="All required pods of the gang are running.", since=started,
-        started_at=started, first_started_at=started,
+        phase="running", reason="Running", message="All required pods of the gang are running.",
+        since=started, started_at=started, first_started_at=started,
     )  # fmt: skip
     service = Service.objects.get(workload=row)
     Service.objects.filter(pk=service.pk).update(weight_version="step-1200", next_number=6)

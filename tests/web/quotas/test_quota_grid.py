@@ -18,6 +18,7 @@ from projects.services import quotas
 from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.cast import Cast
+from tests.present import present
 from tests.web.conftest import SignIn, streamed
 
 GRID_URL = "/quotas/grid"
@@ -45,7 +46,7 @@ def draft_form(
     named = [[row_key(owner), pool, field, text] for owner, pool, field, text in cells]
     if versions is None:
         current = {
-            f"{row_key(row.owner)}/{row.pool.name}": f"{row.pk}.{row.version}"
+            f"{row_key(row.owner)}/{present(row.pool).name}": f"{row.pk}.{row.version}"
             for row in Quota.objects.select_related("project", "department", "pool")
         }
         versions = {f"{owner}/{pool}": current.get(f"{owner}/{pool}", "0.0") for owner, pool, _, _ in named}
@@ -53,7 +54,7 @@ def draft_form(
 
 
 def gpu_quotas() -> dict[tuple[str, str], int | None]:
-    return {(row.owner.name, row.pool.name): row.gpu_milli for row in Quota.objects.all()}
+    return {(row.owner.name, present(row.pool).name): row.gpu_milli for row in Quota.objects.all()}
 
 
 def read_export(client: Any, address: str) -> list[list[str]]:
