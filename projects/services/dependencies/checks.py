@@ -4,8 +4,6 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from django.db import connection
-
 from berth.core.dependencies import VERBS
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
@@ -13,12 +11,16 @@ from berth.core.spec.after import AwaitedName
 from berth.core.spec.arrays import compress
 from projects.models import Phase, Project, Workload
 from projects.services.dependencies.cycles import DependencyGraph
-from projects.services.dependencies.resolution import Newest, Resolved, find_newest, resolve
+from projects.services.dependencies.resolution import (
+    Newest,
+    Resolved,
+    find_newest,
+    lock_dependencies,
+    resolve,
+)
 
 Document = tuple[Project, WorkloadSpec]
 HIDDEN_WORKLOAD = "a workload of another project"
-# Submissions with dependencies are checked one after the other, because two of them could form a cycle.
-LOCK = "SELECT pg_advisory_xact_lock(1650811491)"
 
 
 class ProjectView(Protocol):
@@ -44,8 +46,7 @@ def check_dependencies(
     if not names:
         return [[] for _ in documents]
     if view.has_locks:
-        with connection.cursor() as cursor:
-            cursor.execute(LOCK)
+        lock_dependencies()
     view.load_projects({name.project for name in names})
     newest = find_newest(names)
     graph = DependencyGraph.load(names, without=edited)

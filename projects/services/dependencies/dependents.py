@@ -8,10 +8,12 @@ from itertools import islice
 from django.db.models import Q, QuerySet
 
 from berth.core.errors import Conflict
+from berth.core.spec.after import AwaitedName
 from projects import selectors
 from projects.actor import Actor
 from projects.models import ArrayState, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
+from projects.services.dependencies.resolution import find_newest, lock_dependencies
 
 SHOWN = 100
 
@@ -35,7 +37,16 @@ def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Depen
 
 
 def refuse_if_awaited(owner: Workload | WorkloadArray) -> None:
-    """Raise Conflict if a workload waits for this one, which has ended: deleting it would block the other."""
+    """Raise Conflict if a workload waits for this one, which has ended: deleting it would block the other.
+
+    Dependencies stay locked until the end of the transaction. A dependency applies to the newest workload or
+    array with its name, so older ones can be deleted.
+    """
+    lock_dependencies()
+    name = AwaitedName(owner.project.name, owner.name)
+    newest = find_newest([name]).get(name)
+    if newest is not None and newest.pk != owner.pk:
+        return
     waiting = next(_dependents(owner, Workload.objects.all(), WorkloadArray.objects.all()), None)
     if waiting is not None:
         is_own = waiting.project == owner.project.name

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from django.db import connection
 from django.db.models import BooleanField, Q, Value
 
 from berth.core.dependencies import VERBS
@@ -17,6 +18,7 @@ from projects.models import Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 
 NOT_SUBMITTED = "not submitted"
+LOCK = "SELECT pg_advisory_xact_lock(1650811491)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,15 @@ class Resolved:
     def is_unreachable(self) -> bool:
         """Return whether the awaited workload has ended in another state than the required one."""
         return self.phase in ENDED_PHASES and not self.is_met
+
+
+def lock_dependencies() -> None:
+    """Wait for other transactions that add dependencies, or delete what others may wait for.
+
+    Without this lock, two submissions could form a cycle, or wait for a workload that is being deleted.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(LOCK)
 
 
 def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, Newest]:

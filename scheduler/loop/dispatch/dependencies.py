@@ -12,10 +12,10 @@ from projects.services.arrays.progress import lock_task_arrays
 from projects.services.dependencies import find_newest, never_met_message, resolve
 from projects.services.workloads.moves import Move, move_all
 from scheduler.loop.context import SchedulerContext
+from scheduler.loop.observe.dependencies import CANCELLABLE
 
 ACTOR = "scheduler"
 REASON = "DependencyNeverMet"
-PHASES = (Phase.PENDING, Phase.RESERVED)
 
 
 def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: SchedulerContext) -> int:
@@ -27,7 +27,7 @@ def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: 
     with fenced_transaction(context.held_lease):
         lock_task_arrays(workloads)
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-        locked = list(rows.filter(pk__in=workloads, phase__in=PHASES, run=0).order_by("pk"))
+        locked = list(rows.filter(pk__in=workloads, phase__in=CANCELLABLE, run=0).order_by("pk"))
         moves = [
             Move(row, [row.phase], Phase.CANCELLED, REASON, message, columns={"explanation": None})
             for row, message in _never_met(locked)

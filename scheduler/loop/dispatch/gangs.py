@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
-from django.db.models import OuterRef, Subquery
+from django.db.models import F, OuterRef, Subquery
 
 from berth.db import prepared
 from berth.db.bulk_rows import share_related
@@ -51,7 +51,9 @@ TO_EVALUATE = f"""
                        WHERE state IN ({", ".join(f"'{state}'" for state in LIVE_POD_STATES)}))
 """  # noqa: S608
 PODS = compiled_once(
-    lambda keys: Pod.objects.filter(workload_id__any=keys).order_by("workload_id", "created_at", "pk")
+    lambda keys: Pod.objects.filter(workload_id__any=keys, run=F("workload__run")).order_by(
+        "workload_id", "created_at", "pk"
+    )
 )
 
 
@@ -129,11 +131,9 @@ def apply_gang_verdicts(workloads: Sequence[Workload], now: datetime, specs: Spe
 
 def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
     """Return all pods in each workload's current run."""
-    runs = {workload.pk: workload.run for workload in workloads}
-    pods: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
-    for pod in PODS([*runs]):
-        if pod.run == runs[pod.workload_id]:
-            pods[pod.workload_id].append(pod)
+    pods: dict[uuid.UUID, list[Pod]] = {workload.pk: [] for workload in workloads}
+    for pod in PODS([*pods]):
+        pods[pod.workload_id].append(pod)
     return pods
 
 

@@ -20,6 +20,7 @@ KINDS = {
     WORKSPACE_FULL: kinds.WORKSPACE_FULL,
     IMAGE_PULL_FAILED: kinds.IMAGE_PULL,
 }
+RESTARTING = "Restarting"  # reason of a run that a retry rule restarts
 NO_RULES = RetryFacts()
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
@@ -101,8 +102,12 @@ def has_minimum(node: Group | Role, pods: Collection[PodFact], states: Collectio
 
 
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
-    """Return the verdict for a gang whose pods have all ended. The gang completes if all pods succeeded."""
-    if gang.next_phase in ("pending", "suspended") and states and all(s == "succeeded" for s in states):
+    """Return the verdict for a gang whose pods have all ended.
+
+    The gang completes if all pods succeeded, unless a retry rule restarts it.
+    """
+    succeeded = bool(states) and all(state == "succeeded" for state in states)
+    if succeeded and gang.next_phase in ("pending", "suspended") and gang.reason != RESTARTING:
         return Verdict(
             "completed", "Completed", "All pods succeeded before they could be stopped.", exit_code=0
         )
@@ -176,7 +181,7 @@ def _command_pod_states(gang: GangFacts) -> list[str]:
 
 def _restart_verdict(retry: Retry, cause: str) -> Verdict:
     text = f"{cause} {retry.sentence}"
-    return Verdict("stopping", "Restarting", text, next_phase="pending", failure=retry.failure, retry=retry)
+    return Verdict("stopping", RESTARTING, text, next_phase="pending", failure=retry.failure, retry=retry)
 
 
 def _ends_by_loss(gang: GangFacts) -> bool:

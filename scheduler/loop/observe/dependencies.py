@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.after import Dependency
+from projects.models import Phase
 from projects.services.dependencies import find_newest, resolve
 from projects.services.dependencies.resolution import NOT_SUBMITTED
 from scheduler.engine import model
 from scheduler.loop.observe.mirror import WorkloadRow
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import NOTHING_TO_RUN
+
+CANCELLABLE = (Phase.PENDING, Phase.RESERVED)  # phases in which unreachable dependencies cancel a workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Dependencies:
 
     An awaited workload that is suspended or was never submitted cannot end without intervention, and an array
     is not in the snapshot, so a suspended placeholder represents each of them. `never_met` contains the
-    workloads with a dependency that can no longer be met.
+    pending workloads with a dependency that can no longer be met.
     """
 
     unmet: Mapping[uuid.UUID, tuple[model.Dependency, ...]]
@@ -62,7 +65,7 @@ def find_dependencies(
             )
             for each in waiting
         )
-        if any(each.is_unreachable for each in waiting):
+        if row.phase in CANCELLABLE and any(each.is_unreachable for each in waiting):
             never_met.add(row.pk)
         for name in (str(each.awaited) for each in waiting):
             if name not in visible:

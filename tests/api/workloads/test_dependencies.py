@@ -221,6 +221,16 @@ def test_awaited_workload_cannot_be_deleted(cast: Cast, dave: Caller, alice: Cal
     assert alice("DELETE", f"workloads/{first.pk}").status_code == 204
 
 
+def test_older_workload_of_the_same_name_can_be_deleted(cast: Cast, alice: Caller) -> None:
+    older = submit(cast)
+    finish(older, Phase.CANCELLED)
+    newer = submit(cast)
+    submit(cast, "second", after=wait_for("first", state="any"))
+    assert alice("DELETE", f"workloads/{older.pk}").status_code == 204
+    finish(newer, Phase.CANCELLED)
+    assert alice("DELETE", f"workloads/{newer.pk}").status_code == 409
+
+
 def test_dependencies_of_a_started_workload_cannot_be_edited(cast: Cast, dave: Caller) -> None:
     created = dave.post("workloads", training("first", project="vision")).json()
     Workload.objects.filter(pk=created["id"]).update(run=1)

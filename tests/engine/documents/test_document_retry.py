@@ -59,6 +59,7 @@ def test_restart_policy_is_short_for_a_retry_rule(policy: str) -> None:
         ([{"on": []}], "retry[0].on", "at least 1"),
         ([{"on": [1], "max": 0}], "retry[0].max", "too small"),
         ([{"on": [1], "backoff": -1}], "retry[0].backoff", "too small"),
+        ([{"on": [1], "backoff": 0}], "retry[0].backoff", "too small"),
         ([{"on": [1], "backoff": "2h"}], "retry[0].backoff", "at most 3600"),
         ([{"on": [1], "action": "retry"}], "retry[0].action", "restart"),
         ([{**GROWING, "memory_factor": float("nan")}], "retry[0].memory_factor", "finite"),

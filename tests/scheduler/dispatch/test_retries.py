@@ -85,6 +85,19 @@ def test_first_rule_decides(stage: Stage) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"retry": [{"on": ["completed"], "max": 1}]}, {"restart_policy": {"kind": "always", "max_restarts": 3}}],
+)
+def test_completed_run_restarts(stage: Stage, changes: dict[str, Any]) -> None:
+    workload = stage.submit(roles=ONE, **changes)
+    stage.tick(2)
+    assert fail(stage, workload, exit_code=0) == Phase.PENDING
+    assert (workload.run, workload.restarts, workload.retries) == (1, 1, {"completed": 1})
+    restart(stage, workload)
+    assert workload.run == 2
+
+
 def test_backoff_is_at_most_an_hour(stage: Stage) -> None:
     workload = running(stage, {"on": [1], "backoff": "40m"})
     assert fail(stage, workload, exit_code=1) == Phase.PENDING

@@ -64,7 +64,7 @@ class RetryRule(Document):
     on: Annotated[tuple[FailureKind, ...], Field(min_length=1, max_length=64, strict=False)]
     action: Literal["restart", "fail"] = "restart"
     max: Annotated[int, Field(ge=1, le=RESTARTS_MAX)] | None = None
-    backoff: Annotated[Seconds, Field(le=BACKOFF_MAX)] | None = None
+    backoff: Annotated[Seconds, Field(ge=1, le=BACKOFF_MAX)] | None = None
     other_node: bool = False
     memory_factor: Annotated[float, Field(gt=1, le=100, strict=True)] | None = None
     memory_max_mib: Mebibytes | None = None
