@@ -63,11 +63,9 @@ class ServiceLoop(LeaderLoop):
             if due and (running is None or running.done()):
                 self._passes[service.pk] = self._threads.submit(self._run_pass, service)
         self._submit_runs()
-        return (
-            BUSY_SECONDS
-            if any(not future.done() for future in self._passes.values())
-            else self._pause_seconds()
-        )
+        futures = [*self._passes.values(), *([self._schedules] if self._schedules else [])]
+        is_busy = any(not future.done() for future in futures)
+        return BUSY_SECONDS if is_busy else self._pause_seconds()
 
     def _submit_runs(self) -> None:
         """Submit the due runs of schedules in a thread, unless one is still busy with them."""

@@ -2985,6 +2985,14 @@ class Migration(migrations.Migration):
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
                 ("pause_message", models.TextField(blank=True, help_text="Why the schedule is paused.")),
+                (
+                    "retry_at",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="When to process the schedule again after an internal error.",
+                        null=True,
+                    ),
+                ),
                 ("changed_by", models.CharField(max_length=150)),
                 ("changed_at", models.DateTimeField(auto_now=True)),
                 ("version", models.BigIntegerField(editable=False)),

@@ -40,6 +40,9 @@ class Schedule(models.Model):
         help_text="User who last changed the schedule, and with whose rights it submits.",
     )  # fmt: skip
     next_at = models.DateTimeField(null=True, blank=True, help_text="Next due time; empty while paused.")
+    retry_at = models.DateTimeField(
+        null=True, blank=True, help_text="When to process the schedule again after an internal error."
+    )
     paused_at = models.DateTimeField(null=True, blank=True)
     pause_message = models.TextField(blank=True, help_text="Why the schedule is paused.")
     changed_by = models.CharField(max_length=150)

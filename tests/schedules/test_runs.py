@@ -3,8 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
@@ -14,7 +13,6 @@ from berth.core.errors import Conflict, Invalid
 from berth.db import crash_points, lease
 from projects.elastic.rounds import ServiceLoop
 from projects.models import (
-    ArrayState,
     Audit,
     Delivery,
     Membership,
@@ -24,32 +22,15 @@ from projects.models import (
     Subscription,
     Template,
     Workload,
-    WorkloadArray,
 )
 from projects.services import schedules, tenants, workloads
 from projects.services.schedules import ScheduleValues, submit_due_runs
 from projects.services.workloads.templates import set_template
 from tests.cast import Cast
 from tests.fakes.clock import FixedClock
+from tests.schedules.schedule_rows import HOUR, NOON, TEXT, end_all, make_schedule, outcomes
 
-NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
-TEXT = "command: python train.py\nroles: [{gpu: 1}]\n"
 ARRAY = f"{TEXT}array: {{tasks: 2}}\n"
-
-
-def make_schedule(cast: Cast, name: str = "nightly", **changes: Any) -> Schedule:
-    values = ScheduleValues(**{"cron": "0 * * * *", "text": TEXT, **changes})
-    return schedules.set_schedule(actor=cast.dave, project=cast.vision, name=name, values=values, now=NOON)
-
-
-def outcomes(schedule: Schedule) -> list[str]:
-    return [run.outcome for run in schedule.runs.order_by("due_at")]
-
-
-def end_all(phase: str = Phase.CANCELLED) -> None:
-    Workload.objects.update(phase=phase, ended_at=NOON)
-    WorkloadArray.objects.update(state=ArrayState.CANCELLED, ended_at=NOON)
 
 
 def test_run_is_submitted_at_its_due_time_for_the_owner(cast: Cast) -> None:
@@ -131,7 +112,7 @@ def test_only_the_latest_missed_run_is_made_up(cast: Cast) -> None:
     assert submit_due_runs(NOON + 30 * HOUR + timedelta(minutes=20)) == 1
     (run,) = schedule.runs.all()
     assert run.due_at == NOON + 30 * HOUR
-    assert run.message == "Earlier due times passed while Berth was not running."
+    assert run.message == "Earlier due times passed without a run."
     schedule.refresh_from_db()
     assert schedule.next_at == NOON + 31 * HOUR
 
@@ -259,6 +240,7 @@ def test_history_keeps_the_newest_runs(cast: Cast, monkeypatch: pytest.MonkeyPat
     schedule = make_schedule(cast)
     for hours in range(1, 6):
         submit_due_runs(NOON + hours * HOUR)
+        end_all()
     assert [run.due_at for run in schedule.runs.order_by("due_at")] == [NOON + h * HOUR for h in (3, 4, 5)]
 
 

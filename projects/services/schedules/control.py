@@ -17,8 +17,9 @@ from projects.engine.due_times import next_due_time
 from projects.models import Project, Schedule, ScheduleRun
 from projects.models.schedules import RunOutcome
 from projects.services import announce, audit
-from projects.services.schedules.runs import find_live_run, submit_document
+from projects.services.schedules.runs import delete_old_runs, find_live_run, submit_document
 from projects.services.schedules.values import ScheduleValues, check_values, cron_expression
+from projects.services.workloads.submission_view import SubmissionView
 
 MAX_PER_PROJECT = 100
 COLUMNS = ("cron", "time_zone", "overlap", "text", "template")
@@ -36,8 +37,9 @@ def set_schedule(
     """Create or change a schedule. `expected_version` 0 means that none exists.
 
     Members of the project may create schedules. The owner and project admins may change them. The user who
-    changes a schedule becomes its owner. A paused schedule stays paused. Raises Invalid, PreconditionFailed,
-    Forbidden, NotFound, or Conflict if the project has too many schedules.
+    changes a schedule becomes its owner. A paused schedule stays paused. A run that is due already is
+    submitted with the new values. Raises Invalid, PreconditionFailed, Forbidden, NotFound, or Conflict if the
+    project has too many schedules.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
@@ -56,7 +58,8 @@ def set_schedule(
             schedule.cron, schedule.time_zone = cron_expression(values.cron), values.time_zone
             schedule.overlap, schedule.text, schedule.template = values.overlap, values.text, values.template
             schedule.owner = actor.user
-            if schedule.paused_at is None:
+            is_due = schedule.next_at is not None and schedule.next_at <= at
+            if schedule.paused_at is None and not is_due:
                 schedule.next_at = first
             if before != schedule_values(schedule):
                 _save(actor, schedule)
@@ -121,6 +124,8 @@ def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) ->
     """
     require(actor, Action.SUBMIT, schedule.project)
     with transaction.atomic():
+        # A submission locks the project. Lock it before the schedule, as a deletion of the project does.
+        SubmissionView(actor, locks=True).load_projects([schedule.project.name])
         rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = rows.filter(pk=schedule.pk).first()
         if locked is None:
@@ -132,6 +137,7 @@ def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) ->
         run.outcome = RunOutcome.SUBMITTED
         submit_document(locked, run, actor, run.due_at)
         run.save(force_insert=True)
+        delete_old_runs(locked)
         _audit_change(actor, "run_schedule", locked, None, None)
     return run
 
@@ -176,7 +182,7 @@ def _check_version(schedule: Schedule | None, expected: int | None) -> None:
 
 def _save(actor: Actor, schedule: Schedule) -> None:
     schedule.version = max(schedule.version + 1, time.time_ns() // 1000)
-    schedule.changed_by = actor.name
+    schedule.changed_by, schedule.retry_at = actor.name, None
     schedule.save()
 
 

@@ -6,13 +6,15 @@ passed while Berth was not running, only the latest is submitted.
 """
 
 import logging
-from datetime import datetime
+import time
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
+from django.db.models.functions import Greatest, RowNumber
 
-from berth.core.errors import BerthError, Invalid
+from berth.core.errors import BerthError, Conflict, Invalid, NotFound
 from berth.db.crash_points import crash_point
 from projects.access import Action, may
 from projects.actor import Actor
@@ -22,48 +24,68 @@ from projects.models.schedules import Overlap, RunOutcome
 from projects.models.workloads import LIVE_PHASES
 from projects.services import announce, arrays, workloads
 from projects.services.notifications.notify import notify_schedule
-from projects.services.schedules.values import schedule_document
+from projects.services.schedules.values import check_schedulable, schedule_document
 from projects.services.workloads.submission_view import SubmissionView
 
 log = logging.getLogger(__name__)
 
 BERTH = Actor.system("schedules")
 RUNS_KEPT = 100  # per schedule
-SCHEDULES_PER_PASS = 100
+SCHEDULES_PER_PASS = 1000
+PASS_SECONDS = 10.0  # a pass that takes longer leaves the remaining schedules to the next pass
+RETRY_AFTER = timedelta(minutes=5)  # for a schedule whose processing failed
+IS_LIVE = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
 
 
 def has_due_runs(now: datetime) -> bool:
-    """Return whether a schedule has a due time or a queued run. Uses one cheap statement."""
+    """Return whether a schedule has a due time or a queued run to submit. Uses one cheap statement."""
     return _due(now).exists()
 
 
 def submit_due_runs(now: datetime) -> int:
-    """Process the schedules with a due time or a queued run. Return the number of submitted runs."""
-    due = _due(now).order_by("next_at", "pk").values_list("pk", "project__name")
+    """Process the schedules with a due time or a queued run to submit. Return the number of submitted runs.
+
+    The projects take turns. A schedule whose processing fails is retried later, so that it does not delay
+    the others.
+    """
+    since = Greatest("next_at", "retry_at")
+    turn = Window(RowNumber(), partition_by=F("project"), order_by=[since.asc(), F("pk").asc()])
+    due = _due(now).annotate(since=since, turn=turn).order_by("turn", "since", "pk")
+    deadline = time.monotonic() + PASS_SECONDS
     submitted = 0
-    for pk, project in list(due[:SCHEDULES_PER_PASS]):
+    for pk, project in list(due.values_list("pk", "project__name")[:SCHEDULES_PER_PASS]):
         try:
             submitted += _process(pk, project, now)
         except Exception:
             log.exception("the schedule %s could not be processed", pk)
+            Schedule.objects.filter(pk=pk).update(retry_at=now + RETRY_AFTER)
+        if time.monotonic() > deadline:
+            break
     return submitted
 
 
 def _due(now: datetime) -> QuerySet[Schedule]:
-    queued = ScheduleRun.objects.filter(schedule=OuterRef("pk"), outcome=RunOutcome.QUEUED)
-    return Schedule.objects.filter(Q(next_at__lte=now) | Q(paused_at=None) & Exists(queued))
+    """Return the schedules with a due time, or with a queued run whose previous run has ended."""
+    runs = ScheduleRun.objects.filter(schedule=OuterRef("pk"))
+    is_ready = Exists(runs.filter(outcome=RunOutcome.QUEUED)) & ~Exists(runs.filter(IS_LIVE))
+    rows = Schedule.objects.filter(Q(retry_at=None) | Q(retry_at__lte=now))
+    return rows.filter(Q(next_at__lte=now) | Q(paused_at=None) & is_ready)
 
 
 def find_live_run(schedule: Schedule) -> Workload | WorkloadArray | None:
     """Return the workload or array of a run that has not ended."""
-    is_live = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
-    run = schedule.runs.filter(is_live).select_related("workload__project", "array__project").first()
+    run = schedule.runs.filter(IS_LIVE).select_related("workload__project", "array__project").first()
     return None if run is None else run.workload or run.array
 
 
 def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: datetime) -> None:
-    """Submit the schedule's document for a run. Raises the errors of a submission."""
+    """Submit the schedule's document for a run. Raises the errors of a submission.
+
+    A template may have changed since the schedule was set, so the rules for scheduled documents are checked
+    again.
+    """
     document = schedule_document(schedule)
+    check_schedulable(document)
     if document.get("array") is not None:
         run.array = arrays.submit(actor=actor, document=document, now=now).array
     else:
@@ -84,33 +106,39 @@ def _process(pk: int, project: str, now: datetime) -> int:
         if owner is None or not may(Actor.for_user(owner), Action.SUBMIT, schedule.project):
             _pause(schedule, now)
             return 0
-        submitted = _submit_queued(schedule, now) + _submit_due(schedule, now)
-        announce.tenants_changed(project_id=schedule.project_id)
+        next_at = schedule.next_at
+        runs = [run for run in (_submit_queued(schedule, now), _submit_due(schedule, now)) if run]
+        if schedule.retry_at is not None:
+            Schedule.objects.filter(pk=pk).update(retry_at=None)
+        if runs or schedule.next_at != next_at:
+            announce.tenants_changed(project_id=schedule.project_id)
         crash_point("schedule.processed")
     crash_point("schedule.done")
-    return submitted
+    return sum(run.outcome == RunOutcome.SUBMITTED for run in runs)
 
 
-def _submit_queued(schedule: Schedule, now: datetime) -> int:
+def _submit_queued(schedule: Schedule, now: datetime) -> ScheduleRun | None:
+    """Submit the queued run if the previous run has ended. Return the run."""
     run = schedule.runs.filter(outcome=RunOutcome.QUEUED).first()
     if run is None or find_live_run(schedule) is not None:
-        return 0
+        return None
     _submit(schedule, run, now)
     run.save()
-    return run.outcome == RunOutcome.SUBMITTED
+    return run
 
 
-def _submit_due(schedule: Schedule, now: datetime) -> int:
+def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
+    """Submit, queue or skip the run of the latest due time. Return the run, or None if none is due."""
     if schedule.next_at is None or schedule.next_at > now:
-        return 0
+        return None
     zone = ZoneInfo(schedule.time_zone)
     due = latest_due_time(schedule.cron, zone, schedule.next_at, now)
     run = ScheduleRun(schedule=schedule, due_at=due, outcome=RunOutcome.SUBMITTED)
     if due > schedule.next_at:
-        run.message = "Earlier due times passed while Berth was not running."
+        run.message = "Earlier due times passed without a run."
     _save_next_due_time(schedule, next_due_time(schedule.cron, zone, now), now)
     if schedule.runs.filter(due_at=due).exists():
-        return 0
+        return None
     live = find_live_run(schedule)
     if live is None:
         _submit(schedule, run, now)
@@ -123,8 +151,8 @@ def _submit_due(schedule: Schedule, now: datetime) -> int:
         if schedule.overlap == Overlap.REPLACE:
             _cancel(live, now)
     run.save(force_insert=True)
-    _delete_old_runs(schedule)
-    return run.outcome == RunOutcome.SUBMITTED
+    delete_old_runs(schedule)
+    return run
 
 
 def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
@@ -150,10 +178,14 @@ def _describe_refusal(error: BerthError) -> str:
 
 
 def _cancel(live: Workload | WorkloadArray, now: datetime) -> None:
-    if isinstance(live, WorkloadArray):
-        arrays.cancel(actor=BERTH, array=live, now=now)
-    else:
-        workloads.cancel(actor=BERTH, workload=live, now=now)
+    """Cancel a workload or array unless it is ending already."""
+    try:
+        if isinstance(live, WorkloadArray):
+            arrays.cancel(actor=BERTH, array=live, now=now)
+        else:
+            workloads.cancel(actor=BERTH, workload=live, now=now)
+    except (Conflict, NotFound) as error:
+        log.info("%s was not cancelled: %s", live, error)
 
 
 def _pause(schedule: Schedule, now: datetime) -> None:
@@ -179,6 +211,8 @@ def _save_next_due_time(
     schedule.save(update_fields=["next_at", "paused_at", "pause_message"])
 
 
-def _delete_old_runs(schedule: Schedule) -> None:
+def delete_old_runs(schedule: Schedule) -> None:
+    """Delete all but the newest runs. Live and queued runs are kept, because later runs depend on them."""
     newest = schedule.runs.order_by("-due_at", "-id").values_list("pk", flat=True)[:RUNS_KEPT]
-    schedule.runs.exclude(pk__in=list(newest)).delete()
+    old = schedule.runs.exclude(pk__in=list(newest)).exclude(outcome=RunOutcome.QUEUED)
+    old.exclude(IS_LIVE).delete()

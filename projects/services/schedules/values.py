@@ -10,6 +10,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import SUGGESTION, Problem, closest_match, format_value, suggest
 from berth.core.spec import parse_workload
 from berth.core.spec.texts import NAME, NAME_ALLOWED
+from berth.core.spec.workload import WorkloadSpec
 from berth.documents import read_document
 from pools.engine.schedule import InvalidSchedule, parse_schedule
 from projects.actor import Actor
@@ -158,15 +159,17 @@ def _source_problems(
         else:
             check_document(project, values.text)
             document = _with_defaults(read_document(values.text), name, project)
-        _check_submission(actor, project, document, now)
+        spec = check_schedulable(document)
+        view = SubmissionView(actor)
+        prepare(view, document, spec, project=project, now=now, is_array=spec.array is not None)
     except Invalid as error:
         for problem in error.problems:
             where = f"{path}.{problem.path}" if problem.path else path
             yield Problem(where, problem.message, problem.received, problem.allowed)
 
 
-def _check_submission(actor: Actor, project: Project, document: dict[str, Any], now: datetime) -> None:
-    """Raise Invalid if the document could not be submitted now, or is not meant for several runs."""
+def check_schedulable(document: dict[str, Any]) -> WorkloadSpec:
+    """Return the parsed document. Raises Invalid if it is invalid or not meant for several runs."""
     spec = parse_workload(document)
     problems = [
         Problem(key, "cannot be scheduled", "", "no key that names a moment")
@@ -177,7 +180,7 @@ def _check_submission(actor: Actor, project: Project, document: dict[str, Any], 
         problems.append(Problem("kind", "cannot be scheduled", format_value("service"), "another kind"))
     if problems:
         raise Invalid(problems)
-    prepare(SubmissionView(actor), document, spec, project=project, now=now, is_array=spec.array is not None)
+    return spec
 
 
 def _find_template(project: Project, name: str) -> Template | None:
