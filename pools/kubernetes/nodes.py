@@ -169,7 +169,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Parse a timestamp from the API server, which is in UTC."""
+    """Parse a UTC timestamp from the API server."""
     return None if not text else datetime.fromisoformat(text)
 
 

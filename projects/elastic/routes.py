@@ -124,7 +124,7 @@ def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: d
         router.mark_unhealthy(engine.router_url)
     except ServingError as error:
         if error.kind is not ErrorKind.REFUSED or _is_registered(router, engine.router_url):
-            raise  # otherwise, the engine is not registered and gets no requests
+            raise  # otherwise, the inference engine is not registered and gets no requests
     crash_point("services.isolated")
     with fence():
         record_observations(engine, isolated_at=now)

@@ -76,7 +76,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
-    """Yield the times at which nodes held for one workload may become free for another, or the reverse."""
+    """Yield the times at which nodes may become reserved for a workload, or available to another."""
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
         return

@@ -71,7 +71,7 @@ def test_expired_session_shows_a_notice_without_leaving_the_page(opened: Open) -
 
 
 @pytest.mark.heavy
-def test_input_is_restored_after_a_login_page_without_scripts(opened: Open) -> None:
+def test_form_input_is_restored_after_login_without_javascript(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/access")
         page.get_by_role("link", name="Create token").click()

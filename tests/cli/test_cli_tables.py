@@ -163,7 +163,7 @@ def test_colours_are_disabled_by_no_color_and_in_pipes(monkeypatch: pytest.Monke
     assert output.make_console().is_terminal is False, "a pipe receives no colours"
 
 
-def test_too_wide_table_abbreviates_cells_then_drops_columns_then_truncates() -> None:
+def test_table_wider_than_the_terminal_abbreviates_cells_then_drops_columns_then_truncates() -> None:
     sizes = [
         ColumnSize(30),
         ColumnSize(24, brief=8),

@@ -123,7 +123,7 @@ def test_upload_on_a_terminal_shows_its_progress(dave_on_shared_berth: Terminal,
     dave_on_shared_berth.berth("delete", "progress")
 
 
-def test_tasks_of_an_array_start_in_the_same_code(dave_on_shared_berth: Terminal, checkout: Path) -> None:
+def test_all_tasks_of_an_array_run_the_same_code(dave_on_shared_berth: Terminal, checkout: Path) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
     dave.berth("submit", "-n", "sweep", "-p", "vision", "--gpu", "0", "--array", "0-1", "--code",
                str(checkout), "--watch", "--shell", "python latest.py")  # fmt: skip

@@ -66,7 +66,7 @@ def test_cancelled_dependent_names_the_workload_that_failed(stage: Stage) -> Non
     assert event.data["reason"] == "DependencyNeverMet"
 
 
-def test_cancellation_reaches_the_whole_chain_but_not_a_dependent_on_any_end(stage: Stage) -> None:
+def test_cancellation_spares_a_dependent_that_accepts_any_outcome(stage: Stage) -> None:
     first = running(stage, "first")
     chain = [
         stage.submit(

@@ -121,7 +121,7 @@ def test_history_and_page_list_an_engine_that_crashes_without_a_restart_policy(
     (reported,) = dave.get(f"events?workload={service.workload_id}&kind=engine_failed").json()["items"]
     assert reported["message"] == event.message
     shown = terminal.run("service", "history", "vision/chat", server=InProcessServer(dave)).stdout
-    assert "Failed engines" in shown
+    assert "Failed inference engines" in shown
     assert "exit code 3" in " ".join(shown.split())
     listed = terminal.run(
         "service", "history", "vision/chat", "--failed-engines", server=InProcessServer(dave)
@@ -130,4 +130,4 @@ def test_history_and_page_list_an_engine_that_crashes_without_a_restart_policy(
     client = Client()
     client.force_login(stage.stage.cast.dave.user)
     page = client.get(f"/services/{service.workload_id}").content.decode()
-    assert "exit code 3" in page.partition("Failed engines")[2]
+    assert "exit code 3" in page.partition("Failed inference engines")[2]

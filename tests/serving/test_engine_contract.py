@@ -199,7 +199,7 @@ def test_error_names_the_unsupported_operation() -> None:
 
 
 @pytest.mark.shows("RLX-29")
-def test_weights_are_copied_from_engine_to_engine(syncing: Stage) -> None:
+def test_weights_are_copied_between_inference_engines(syncing: Stage) -> None:
     seed, added = syncing.begin(weights="7"), syncing.begin(weights="1")
     syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=5.0)
     assert (syncing.held(seed), syncing.held(added)) == ("7", "7")

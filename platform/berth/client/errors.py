@@ -98,7 +98,7 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The object's state or a concurrent change does not allow the request."""
+    """The request conflicts with the object's state or with a concurrent change."""
 
 
 class RateLimited(Refused):

@@ -15,7 +15,7 @@ def make_preview(
 ) -> Preview:
     """Return the machines of the pool's partition and any findings.
 
-    `refusal` is the message if `sbatch --test-only` rejects a job of the pool, or else empty.
+    `refusal` is the error message if `sbatch --test-only` rejects the pool's job, and empty otherwise.
     """
     partition = choose_partition(settings, partitions)
     if partition is None:

@@ -53,7 +53,7 @@ class SshProvider(StaticProvider):
         return examine(self._pool, shape, keys, self._upkeep.installation(), TIMEOUTS)
 
     def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
-        """Return the uses as instances with the labels of their hosts."""
+        """Return the machines in use as instances, with the labels of their hosts."""
         uses = list(uses)
         hosts = SshHost.objects.filter(machine__in=[use.machine_id for use in uses])
         labels = dict(hosts.values_list("machine_id", "settings__labels"))

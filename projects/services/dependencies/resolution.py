@@ -23,7 +23,7 @@ LOCK = "SELECT pg_advisory_xact_lock(1650811491)"
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Newest workload or array with a name. An array's phase is its state."""
+    """Newest workload or array with this name. For an array, `phase` is its state."""
 
     pk: uuid.UUID
     phase: str

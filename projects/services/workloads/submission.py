@@ -247,7 +247,7 @@ def _event(actor: Actor, workload: Workload, warnings: Sequence[str]) -> Event:
 def _audit_entry(actor: Actor, workload: Workload) -> Audit:
     """Return the audit entry for a user's submission.
 
-    Engines are recorded with their scale request instead.
+    Inference engines are recorded with their scale request instead.
     """
     after = {
         "phase": workload.phase,

@@ -70,7 +70,7 @@ class SGLangRouter:
         )
 
     def running_requests(self, engine: str) -> int | None:
-        """Return None, because the router's count depends on its load-balancing policy."""
+        """Return None, because the router counts requests only for some load-balancing policies."""
         return None
 
     def _list_workers(self) -> dict[str, dict[str, Any]] | None:

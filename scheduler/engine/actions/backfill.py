@@ -23,7 +23,7 @@ from scheduler.engine.placement.slots import Horizon
 
 # length of the first hold without a known end, in seconds; each later hold is twice as long as the one before
 FIRST_PERIOD = 1800
-MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are not waited for
+MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are ignored
 MAX_GANGS = 4  # maximum number of gangs per cycle for which a hold is searched
 MAX_STEPS = 32  # number of attempts without gaps; later attempts skip twice as many ends each time
 NOTHING = (0, 0, 0)

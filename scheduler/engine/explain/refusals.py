@@ -229,7 +229,7 @@ def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:
     )
 
 
-@lru_cache(maxsize=4096)  # workloads of a burst were submitted in the same seconds
+@lru_cache(maxsize=4096)  # workloads in a burst are often submitted within the same second
 def _utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 

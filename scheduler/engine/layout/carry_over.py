@@ -17,7 +17,7 @@ from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
-# fields of queues that may vary; entitlements are compared one by one
+# fields of queues that may vary; their entitlements are compared individually
 VARYING = "entitlements", "expected_runtime"
 _queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name not in VARYING))
 _entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement) if field.name != "usage"))

@@ -20,7 +20,7 @@ MAX_PRICED_VICTIMS = 10_000  # maximum number of victims priced, summed over all
 # limit for small boards; larger boards allow fewer sets, because each attempt may move all pods
 MAX_TRIED_SETS = 48
 MIN_TRIED_SETS = 2
-MAX_PODS = 4000  # summed over the tried sets
+MAX_PODS = 4000  # total over all sets that are tried
 MAX_PROPOSALS = 24  # move proposals per victim set
 
 
@@ -95,7 +95,7 @@ def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple
 def _place_after_evictions(
     selection: VictimSelection, start: int, arrangement: Arrangement
 ) -> Outcome | None:
-    """Place the arrangement without moves after the selected victims have been removed."""
+    """Place the arrangement once the selected victims are removed, without moving other workloads."""
     board, gang = selection.board, selection.policy.gang
     if not find_room(board, gang, arrangement, Horizon.LEAVING):
         return None

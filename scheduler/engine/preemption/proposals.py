@@ -19,7 +19,7 @@ from scheduler.engine.preemption.victims.sets import amount_below_quota, select_
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
-MAX_SETS = 4  # alternative sets tried before the victims that clear the cheapest nodes
+MAX_SETS = 4  # sets of victims to try before the set that clears the cheapest nodes
 MAX_PRICED_VICTIMS = 400  # maximum number of victims priced, summed over all sets
 # With more victims or candidates, only single victims are tried.
 MAX_COMPARED_VICTIMS = 8

@@ -43,7 +43,7 @@ def _never_met(rows: Collection[Workload]) -> list[tuple[Workload, str]]:
     for row in rows:
         try:
             dependencies.append((row, parse_workload(row.spec).after))
-        except SpecError:  # the reason of a workload that cannot be read is that it is misconfigured
+        except SpecError:  # unreadable workloads are reported as misconfigured
             continue
     newest = find_newest(
         {entry.awaited(row.project.name) for row, entries in dependencies for entry in entries}

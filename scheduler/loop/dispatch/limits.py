@@ -175,7 +175,7 @@ def _start_timeout_failures(
     pulling = set(unresolved.values_list("workload_id", flat=True))
     pulling |= {pk for pk, text in shown.items() if any(sign in text for sign in SIGNS_OF_PULLS)}
     pods = Pod.objects.filter(workload__in=workloads, state=PodState.STARTING).order_by("-rank")
-    nodes = dict(pods.values_list("workload_id", "node_id"))  # of the lowest rank
+    nodes = dict(pods.values_list("workload_id", "node_id"))  # of the pod with the lowest rank
     return {
         pk: Failure(IMAGE_PULL if pk in pulling else START_TIMEOUT_KIND, node=nodes.get(pk))
         for pk in workloads

@@ -1,7 +1,6 @@
-"""Stop running pods that have no live row, and let runtimes forget ended pods.
+"""Stop running pods whose row is missing or marked as ended, and let runtimes forget ended pods.
 
-A pod is stopped if it has no row or if its row has ended. An ended pod's log is kept as long as
-its row.
+An ended pod's log is kept as long as its row.
 """
 
 import logging

@@ -41,7 +41,7 @@ class ParsedSpec:
 
     @property
     def has_one_replica(self) -> bool:
-        """Return whether a run of the workload never has more than one replica."""
+        """Return whether the workload always runs as a single replica."""
         return self.spec is not None and sum(role.maximum for role in self.spec.all_roles) == 1
 
 

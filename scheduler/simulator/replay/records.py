@@ -31,7 +31,7 @@ class Job:
     # part of `pending_seconds` during which the job would have fit into its project's quota
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
-    clock_at_submission: float = 0.0  # the account's clock when the job became pending
+    clock_at_submission: float = 0.0  # clock of the job's account when the job became pending
 
 
 @dataclass(slots=True)

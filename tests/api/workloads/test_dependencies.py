@@ -167,7 +167,7 @@ def test_statuses_of_another_project_are_hidden_from_users_who_cannot_see_it(
     assert (hidden["outcome"], hidden["phase"], hidden["id"]) == ("hidden", None, None)
 
 
-def test_dependents_of_hidden_projects_are_not_listed(cast: Cast, bob: Caller, dave: Caller) -> None:
+def test_dependents_in_hidden_projects_are_not_listed(cast: Cast, bob: Caller, dave: Caller) -> None:
     first = submit(cast)
     submit(cast, "own", after=wait_for("first"))
     submit(cast, "foreign", "speech", after=wait_for("vision/first", state="any"))

@@ -257,7 +257,7 @@ def test_overdue_drain_is_reported_once() -> None:
 
 
 @shows("SKY-78")
-def test_node_lost_while_draining_is_ended() -> None:
+def test_node_lost_while_draining_is_terminated() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(2)
     stage.reconcile()

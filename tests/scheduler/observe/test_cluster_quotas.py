@@ -85,7 +85,7 @@ def test_doctor_says_that_quotas_cannot_be_read(stage: Stage) -> None:
     assert "deploy/kubernetes/role.yaml" in finding.remedy
 
 
-def test_two_pools_on_one_cluster_do_not_fill_its_quota_in_the_same_cycle(
+def test_two_pools_on_one_cluster_do_not_exceed_its_quota_in_the_same_cycle(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second = make.pool("second", provider="fake", runtime="fake")

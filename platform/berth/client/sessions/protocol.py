@@ -10,7 +10,8 @@ from berth.client.models.sessions import SessionState
 from berth.client.sessions.calls import Outgoing, PendingCalls
 from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 
-BULK_THRESHOLD, BULK_DELAY_SECONDS = 8, 0.1  # with more open calls, wait briefly to fetch results in bulk
+BULK_THRESHOLD = 8  # above this number of open calls, wait briefly to fetch results in bulk
+BULK_DELAY_SECONDS = 0.1
 LONG_POLL_SECONDS = 20.0  # long-poll timeout in seconds
 RETRY_SECONDS = 0.5
 MAX_OUTAGE_SECONDS = 300.0  # long enough for a server restart

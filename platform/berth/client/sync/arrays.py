@@ -66,7 +66,7 @@ class Arrays(Resource):
     def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Cancel the live tasks, or only those with these indexes and ranges. A dry run only counts them."""
+        """Cancel all live tasks, or only those at the given indexes or ranges. A dry run only counts."""
         return self._change(array_id, "cancel", indexes, dry_run)
 
     def retry(

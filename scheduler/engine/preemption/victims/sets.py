@@ -110,7 +110,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed(victim: Victim, kind: int) -> int:
-    """Return the amount that the victim frees on its nodes. Nodes count limits instead of requests."""
+    """Return the amount that the victim frees on its nodes, where limits count instead of requests."""
     if kind == GPU:
         return victim.amounts[GPU]
     return sum(node_amount(part, kind) for part, _ in victim.pods)

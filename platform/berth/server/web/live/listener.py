@@ -23,7 +23,7 @@ EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department":
 
 
 class PageQueue:
-    """Queue of notes for one open page, in the event loop that serves the page."""
+    """Queued notes for one open page. The event loop that serves the page owns the queue."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
