@@ -28,6 +28,7 @@ CALLS_WITHOUT_EFFECT = {
     "arrays/{array}/retry": "no task has failed",
     "workloads/{workload}/resume": "the workload is not suspended",
     "node-pools/local/resume": "the pool is not paused",
+    "projects/vision/schedules/weekly/resume": "the schedule is not paused",
     "services/chat/scale_out": "the service already has this many engines",
     "services/chat/scale_in": "the service has no more engines than requested",
     "services/chat/scale_out_cancel": "no scale-out is in progress",
