@@ -55,7 +55,7 @@ def test_example_in_the_guide_restarts_until_it_completes(
 def test_signal_and_time_limit_restart_by_their_rules(dave_on_shared_berth: Terminal) -> None:
     client = dave_on_shared_berth.client()
     command = "case $BERTH_RUN in 1) kill -SEGV $$;; 2) exec sleep 600;; *) echo third;; esac"
-    rules = ({"on": ["SEGV"], "max": 1, "backoff": 0}, {"on": ["timeout"], "max": 1, "backoff": 0})
+    rules = ({"on": ["SEGV"], "max": 1, "backoff": 1}, {"on": ["timeout"], "max": 1, "backoff": 1})
     workload = ended(client, submit(client, "signalled", command, *rules, max_runtime=2))
     assert (workload.phase, workload.run) == ("completed", 3), workload.message
     assert workload.retries == {"SIGSEGV": 1, "timeout": 1}
@@ -65,7 +65,7 @@ def test_signal_and_time_limit_restart_by_their_rules(dave_on_shared_berth: Term
 def test_lost_pod_restarts_by_its_rule(shared_berth: Installation, dave_on_shared_berth: Terminal) -> None:
     """The pod's shim is killed, as if its node had lost it."""
     client = dave_on_shared_berth.client()
-    rule = {"on": ["node_lost"], "max": 1, "backoff": 0}
+    rule = {"on": ["node_lost"], "max": 1, "backoff": 1}
     workload = submit(client, "unlucky", "test $BERTH_RUN = 2 || exec sleep 600", rule)
     until(lambda: client.workloads.get(workload.id).phase == "running")
     (pod,) = client.workloads.pods(workload.id)
@@ -83,7 +83,7 @@ def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Te
     (node, *_) = client.nodes.list()
     if node.isolation is None or "memory" not in node.isolation.limits:
         pytest.skip("this machine cannot limit the memory of pods")
-    rule = {"on": ["out_of_memory"], "memory_factor": 4.0, "memory_max_mib": 512, "backoff": 0}
+    rule = {"on": ["out_of_memory"], "memory_factor": 4.0, "memory_max_mib": 512, "backoff": 1}
     role = {"limit": {"memory_mib": 64}}
     workload = ended(client, submit(client, "hungry", ALLOCATE, rule, role=role))
     assert (workload.phase, workload.run) == ("completed", 2), workload.message

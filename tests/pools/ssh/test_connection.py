@@ -49,7 +49,7 @@ async def test_uploaded_file_is_complete_and_private(server: SshServer, tmp_path
 async def test_command_that_does_not_end_times_out(server: SshServer) -> None:
     async with connect(server.endpoint()) as connection:
         with pytest.raises(SshError, match=r"did not finish a command within 0\.2 s") as raised:
-            await connection.run("read forever", timeout=0.2)
+            await connection.run("sleep 60", timeout=0.2)
         assert raised.value.kind is SshErrorKind.TIMEOUT
         assert (await connection.run("echo usable")).output == "usable\n"
 

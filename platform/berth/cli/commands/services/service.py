@@ -224,7 +224,7 @@ def history(
     ]
     show_list(newest, tables.request_columns(), output, "No scale requests yet.")
     if failures:
-        print_section("Failed engines")
+        print_section("Failed inference engines")
         print_items(failures, tables.failed_engine_columns(), output)
 
 
