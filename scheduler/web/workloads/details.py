@@ -57,17 +57,13 @@ class PodPlacement:
 
 @dataclass(frozen=True, slots=True)
 class PodTable:
-    """Pods of one run or of earlier runs. Columns without any value are not shown."""
+    """Pods of one run or of earlier runs."""
 
     rows: list[PodPlacement]
 
     @property
     def has_limits(self) -> bool:
         return any(row.limits for row in self.rows)
-
-    @property
-    def has_ends(self) -> bool:
-        return any(row.pod.exit_code is not None or row.pod.signal for row in self.rows)
 
 
 def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
