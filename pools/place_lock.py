@@ -1,14 +1,15 @@
-"""Lock that keeps pools and quota groups apart."""
+"""Lock that serializes changes to pools, quota groups and quotas."""
 
 from django.db import connection
 
-KEY = 0x71756F74  # of the advisory lock
+KEY = 0x71756F74  # key of the advisory lock
 
 
 def lock_places() -> None:
-    """Until this transaction ends, let no other one create pools, change quota groups or write quotas.
+    """Serialize transactions that create pools, change quota groups or write quotas.
 
-    Otherwise, a pool and a group could get the same name, or two quotas of one owner could count in one pool.
+    Without this lock, a pool and a group could get the same name, or two quotas of one owner could
+    apply to one pool.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [KEY])

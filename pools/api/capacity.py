@@ -9,7 +9,7 @@ from berth.server.api.responses import Amounts, to_amounts
 from pools.models import Node
 from pools.models.node import NodeState
 
-# The scheduler, two layers up, owns allocations, so this module reads them through the node's relations.
+# Allocations belong to a higher layer, so this module reads them through the node's relations.
 IS_ACTIVE = Q(allocations__released_at__isnull=True)
 DEVICES = Func(F("allocations__devices"), function="cardinality", output_field=IntegerField())
 

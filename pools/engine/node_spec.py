@@ -1,4 +1,4 @@
-"""Minimum size, ready threshold and maximum size of a pool, in any of four notations."""
+"""Parse a pool's minimum size, ready threshold and maximum size from any of four notations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pod limits, from the document or else from the pool's defaults."""
+"""Resolve pod limits from the document, or from the pool's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class PodLimits:
     cpu_source: LimitSource = LimitSource.NONE
 
     def stored(self) -> dict[str, Any]:
-        """Return the values as stored in a pod's row."""
+        """Return the values in the form in which a pod's row stores them."""
         return {
             "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,
             "cpu_milli": self.cpu_milli, "cpu_source": self.cpu_source.value,

@@ -108,10 +108,10 @@ Command = Order | Drain | CancelQueued | UndoDrain
 def next_step(
     fleet: Fleet, work_to_lose: Mapping[int, Work] | None = None, allowance: Allowance = UNLIMITED
 ) -> Step:
-    """Return the commands to run now, if any, and the fleet that results.
+    """Return the commands to run now, if any, and the resulting fleet.
 
-    `work_to_lose` maps ordinals to work. Nodes with the least work are drained first, as far as the
-    disruption budgets allow.
+    `work_to_lose` maps ordinals to the work that a drain would lose. Nodes with the least work are drained
+    first, as far as the disruption budgets allow.
     """
     commands: list[Command] = []
     blocked: tuple[int, ...] = ()

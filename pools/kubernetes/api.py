@@ -68,7 +68,8 @@ class Api:
     def __init__(self, connection: Connection) -> None:
         self.server = connection.server
         self._rejection = _rejection_message(connection)
-        self.clock_offset = timedelta(0)  # the server's time minus this machine's, at the last call
+        # the server's time minus this machine's time, measured during the last call
+        self.clock_offset = timedelta(0)
         self._lock, self._calls, self._is_closed = threading.Lock(), 0, False
         self._pace = Pace()
         headers = {"User-Agent": "berth", "Accept": "application/json"}

@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-Of this installation's pods, the mirror keeps the status and the resource requests, of other pods only the
-requests. It keeps only the quotas of namespaces that this installation may use.
+The mirror stores the status and the resource requests of this installation's pods, but only the requests of
+other pods. It stores quotas only for namespaces that this installation may use.
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 60
 RETRY_SECONDS = 1.0
-DENIED_RETRY_SECONDS = 30.0  # for quotas, which an account need not be allowed to list
+DENIED_RETRY_SECONDS = 30.0  # for quotas, because the permission to list them is optional
 DENIED = (403, 404)
 SYNC_SECONDS = 20.0  # maximum time that a reader waits for the first list
 GONE = 410
@@ -70,9 +70,9 @@ class Mirror:
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
-        """Return the pods of this installation in a pool by name, like `pods`.
+        """Return this installation's pods in a pool by name, like `pods`.
 
-        Until a pod changes, this returns the same mapping, because every tick of the scheduler reads it.
+        Every scheduler tick reads this mapping, so it is rebuilt only after a pod has changed.
         """
         self._wait("pods", patience)
         with self._lock:
@@ -159,7 +159,7 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _deny_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Continue without quotas, or with those listed last if the account may only not watch them."""
+        """Continue without quotas. If the account may list but not watch quotas, keep the last list."""
         with self._lock:
             self.quota_obstacle = message
             if not has_listed:
@@ -238,7 +238,7 @@ class Mirror:
                 self._on_change()
 
     def _trim(self, kind: str, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the part of an object that the mirror keeps, or None if it keeps nothing."""
+        """Return the part of an object that the mirror stores, or None if the mirror ignores the object."""
         metadata, status = item["metadata"], item.get("status") or {}
         if kind == "nodes":
             names = ("name", "uid", "labels", "deletionTimestamp")

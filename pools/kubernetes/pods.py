@@ -107,7 +107,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # the pod that was just created is reported as vanished
+                # a pod that was created a moment ago is reported as vanished instead
                 self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return
@@ -143,7 +143,7 @@ class PodCalls:
         return pod if cluster.mirror.is_own(pod) else None
 
     def fail_unplaceable(self, pod_id: str, cluster: Cluster, path: str, message: str) -> PodReport:
-        """Give up a pod that does not fit on its node because foreign pods were placed there first."""
+        """Delete a pod that no longer fits on its node because foreign pods were placed there first."""
         text = f"the cluster's scheduler could not place the pod: {message}"
         report = PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
         self._given_up[pod_id] = report  # the watch may report the deletion before this call returns

@@ -10,12 +10,12 @@ from pools.kubernetes.quantities import MIB, parse_quantity
 from pools.kubernetes.reports import read_report
 from pools.runtimes.base import ClusterQuota, PodState
 
-# Kinds of amounts by the names of their resources. The pool's GPU resource comes on top.
+# Kind of amount by resource name. The pool's GPU resource is added to these.
 KINDS = {
     "cpu": "cpu", "requests.cpu": "cpu", "memory": "memory_mib", "requests.memory": "memory_mib",
     "limits.cpu": "limit_cpu", "limits.memory": "limit_memory_mib", "pods": "pods", "count/pods": "pods",
 }  # fmt: skip
-# All pods of workloads are in these scopes. Whether quotas with other scopes apply is not known in advance.
+# Workload pods always match these scopes. Whether they match other scopes cannot be known in advance.
 SCOPES = frozenset({"NotTerminating", "NotBestEffort"})
 Object = Mapping[str, Any]
 
@@ -67,7 +67,7 @@ def _bounds(
 
 
 def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
-    """Return how much of a quota's resource a pod uses, without containers that the cluster has added."""
+    """Return how much of a quota's resource a pod uses, excluding containers that the cluster added."""
     if kind == "pods":
         return Decimal(1)
     own = next(each for each in pod["spec"]["containers"] if each["name"] == CONTAINER)

@@ -6,7 +6,7 @@ from pools.kubernetes.api import ApiError
 from pools.runtimes.base import PodOrder
 
 WHOLE_DEVICE = 1000
-# Parts of 403 messages that do not concern the pod itself.
+# Phrases in 403 messages that are unrelated to the pod itself, so a later attempt may succeed.
 TEMPORARY = ("cannot create resource", "being terminated", "exceeded quota", "status unknown for quota")
 _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 
@@ -50,7 +50,7 @@ def temporary_refusal(error: ApiError, namespace: str) -> str:
 
 
 class ExceededQuota:
-    """Resources that a pod requests in excess of what is left in one of the cluster's ResourceQuotas."""
+    """A pod's requests that exceed the remaining amounts of a ResourceQuota in the cluster."""
 
     def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
         self.name = name

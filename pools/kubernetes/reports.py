@@ -9,7 +9,7 @@ from pools.kubernetes.nodes import parse_time
 from pools.runtimes.base import PodCause, PodReport, PodState
 
 OUT_OF_MEMORY = "OOMKilled"
-# The container's command could not be started.
+# Reasons that mean that the container's command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
 # A container in state `waiting` with one of these reasons never starts.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")

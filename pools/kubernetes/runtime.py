@@ -38,7 +38,7 @@ from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 T = TypeVar("T")
 START = "start"
-SHARED_SECONDS = 1.0  # starts share the access to the clusters for this long
+SHARED_SECONDS = 1.0  # starts within this time reuse the access to the clusters
 UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
@@ -57,7 +57,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Starts:
-    """Access to the clusters of all pools, for starts before a time of the monotonic clock."""
+    """Cached access to the clusters of all pools, which starts reuse `until` a monotonic time."""
 
     pools: Mapping[str, PoolAccess | UnusableCluster]
     until: float
@@ -88,7 +88,7 @@ class KubernetesRuntime:
             self._call(order.pod_id, access, START, call)
 
     def begin_start(self, order: PodOrder) -> None:
-        """Hand the order to the threads of its cluster. `start` reports errors."""
+        """Queue the order for the worker threads of its cluster. `start` reports errors."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self._has_ended(order.pod_id):
                 access, call = self._start_call(order)
@@ -107,14 +107,14 @@ class KubernetesRuntime:
         return access, partial(self._pods.start, order, access, namespace)
 
     def _pools_for_starts(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return the access to each pool's cluster. Starts that follow each other share it."""
+        """Return the access to each pool's cluster, cached for starts in quick succession."""
         now = time.monotonic()
         if now >= self._starts.until:
             self._starts = _Starts(self._pools(), now + SHARED_SECONDS)
         return self._starts.pools
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        del notice  # pods with a notice are never placed on Kubernetes
+        del notice  # pods that request a notice are never placed on Kubernetes
         if self.ledger.log_path(pod_id).exists():
             return
         entry = self._entry(pod_id)
@@ -175,7 +175,7 @@ class KubernetesRuntime:
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
-        """Return whether, by the cluster's clock, the pod has been unscheduled for too long."""
+        """Return whether the pod has been unscheduled for too long according to the cluster's clock."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         now = datetime.now(UTC) + self._entry_access(entry).cluster.api.skew
@@ -263,7 +263,7 @@ class KubernetesRuntime:
         return local_log.tail_log(path, lines, ended)
 
     def _log(self, pod_id: str, run: Callable[[PoolAccess, Callable[[], None]], None]) -> tuple[Path, bool]:
-        """Return the path of the log, which `run` brings up to date, and whether the pod has ended."""
+        """Return the path of the log, after `run` has updated it, and whether the pod has ended."""
         final = self.ledger.log_path(pod_id)
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:

@@ -1,4 +1,4 @@
-"""Model of groups of pools in which quotas count together."""
+"""Model of pool groups that share quotas."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,10 @@ from berth.db.fast_rows import FastRows
 
 
 class QuotaGroup(FastRows):
-    """Pools of one GPU model in which a quota counts together. Its name differs from those of all pools."""
+    """Group of pools with the same GPU model.
+
+    A quota of the group covers all of its pools together. No pool may have the group's name.
+    """
 
     name = models.SlugField(max_length=40, unique=True)
     version = models.PositiveIntegerField(default=1, editable=False)

@@ -14,10 +14,10 @@ def capacity_columns(
     pool: NodePool, instance: Instance, ordered: Shape, before: Collection[int] = (),
     held: Collection[int] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a node's columns as reported by its instance, or else as ordered.
+    """Return a node's capacity columns from its instance or, if that reports no shape, from its order.
 
-    `before` contains the devices that were unavailable because of foreign pods, and `held`
-    contains the devices that are allocated.
+    `before` lists the devices that were unavailable because of foreign pods. `held` lists the
+    allocated devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {

@@ -29,7 +29,7 @@ RECENT_BOOTS = 10
 
 
 def execute_order(pool: NodePool, context: PassContext) -> bool:
-    """Execute the pool's order, possibly from an earlier pass. Return whether rows changed."""
+    """Execute the pool's order, which an earlier pass may have stored. Return whether rows changed."""
     pool_id = pool.pk
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
         return False
@@ -63,7 +63,7 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _drop_order(pool_id: int, context: PassContext) -> bool:
-    """Drop the order. Instances that it may have created are terminated as orphans."""
+    """Discard the order. Any instances that it created are terminated as orphans."""
     with context.fence():
         pool = lock_pool(pool_id)
         if not pool.provisioning:

@@ -19,7 +19,7 @@ from pools.runtimes.base import (
 from pools.runtimes.enclosure.levels import Isolation, Level, Policy
 
 LOG_HEADER = "X-Berth-Log"
-THIS_INSTANCE = "here"  # instance ID that a node uses for itself
+THIS_INSTANCE = "here"  # a node uses this instance ID to refer to itself
 
 
 def encode_order(order: PodOrder) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     state = "running" if started.exit_code is None else "failed" if started.exit_code else "done"
     phase = Phase(START, state, started.seconds, started.output, started.exit_code)
     if state == "running":
-        phase = replace(phase, seconds=0)  # keep the row unchanged if only the duration differs
+        phase = replace(phase, seconds=0)  # do not write the row if only the duration differs
     phases = [row for row in node.phases if row["phase"] != START] + [phase.to_dict()]
     if phases != node.phases:
         Node.objects.filter(pk=node.pk).update(phases=phases)

@@ -78,7 +78,7 @@ def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
 
 
 def _failure_message(pool: NodePool, node: Node, reason: str, delay: int) -> str:
-    reason = reason.rstrip(" .:;,")  # the reason is often the last line of a program's output
+    reason = reason.rstrip(" .:;,")  # output of a program may end with punctuation
     if pool.provisioning_stopped:
         count_text = (
             "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"

@@ -123,7 +123,10 @@ def leave(secret: str, *, at: datetime) -> None:
 
 
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
-    """Join a node of an order. Idempotent until the node is ready, because a response may be lost."""
+    """Join a node of an order.
+
+    The machine may repeat the call until its node is ready, because a response may be lost.
+    """
     pool, _, client_token = order.partition(".")
     if pool != pool_name:
         raise Unauthenticated(JOIN_REFUSED)

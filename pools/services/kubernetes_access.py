@@ -16,7 +16,7 @@ from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 KUBERNETES = NodePool.Provider.KUBERNETES.value
-# errors caused by settings and credentials
+# errors that invalid settings or credentials cause
 UNUSABLE = (Invalid, UnsealError, LookupError, OSError, ValueError)
 COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 

@@ -249,7 +249,7 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Map the path of a problem to its form field, where the names differ."""
+        """Map each problem path to its form field if their names differ."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
 

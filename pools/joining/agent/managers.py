@@ -11,7 +11,7 @@ import sys
 from .jobs import Job
 from .state import AGENT_FILE, STATE
 
-SYSTEMD_RUNS = "/run/systemd/system"  # exists while systemd manages the machine, see sd_booted(3)
+SYSTEMD_RUNS = "/run/systemd/system"  # this directory exists if systemd manages the machine, see sd_booted(3)
 UNIT_NAME = "berth-agent.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
 ENVIRONMENT_FILE = os.path.join(STATE, "environment")

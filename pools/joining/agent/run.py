@@ -33,7 +33,7 @@ def run(server: Server, pool: str) -> None:
             # This includes conflicts: the machine may boot before Berth has recorded its order.
             print("not joined yet: %s" % error, file=sys.stderr)
             signals.wait(REPORT_INTERVAL_SECONDS)
-    os.environ.pop("BERTH_JOIN_TOKEN", None)  # scripts would inherit the token
+    os.environ.pop("BERTH_JOIN_TOKEN", None)  # otherwise, scripts would inherit the token
     environment, start = EnvironmentScript(server.url), StartScript()
     upgrade = Upgrade(server)
     gpus = query_gpus()  # queried only once, because nvidia-smi may take seconds
@@ -71,6 +71,6 @@ def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:
 
     Raises MachineRejected, or OSError if another attempt may succeed.
     """
-    body = measure(server.url, ec2_instance_id)  # fails until the server's host name can be resolved
+    body = measure(server.url, ec2_instance_id)  # this fails until the server's host name can be resolved
     body["token"] = os.environ.get("BERTH_JOIN_TOKEN", "")
     return store_secret(str(server.send("node-pools/%s/join" % pool, body)["secret"]))

@@ -96,7 +96,7 @@ class StartScript:
         is_same_node = all(self.answer.get(name) == answer.get(name) for name in ("instance", "node"))
         if is_same_node and self.answer.get("start"):
             if not answer.get("start"):
-                return  # temporarily unknown, for example while the pool has no head
+                return  # the script is unknown for now, for example because the pool has no head
             if self._update(answer):
                 return
         self.job.kill()

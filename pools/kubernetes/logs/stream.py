@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 FOLLOWERS_MAX = 32
 PENDING_MAX = 1024 * 1024  # longer lines are copied in pieces
 SILENCE_SECONDS = 60.0  # maximum time without data after the grace period
-NO_LOG = (400, 404)  # the container has not started or has been deleted
+NO_LOG = (400, 404)  # statuses that mean that the container has not started or has been deleted
 
 
 def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:

@@ -24,8 +24,8 @@ Object = Mapping[str, Any]
 def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
     """Return the cluster's nodes for a pool with this shape, and any problems with using them.
 
-    `claimed_by` maps the UIDs of nodes that Berth's pools use to those pools. Raises ApiError or Unreachable
-    if the API server does not respond or rejects the account.
+    `claimed_by` maps the UID of each node that a pool already uses to that pool. Raises ApiError or
+    Unreachable if the API server does not respond or rejects the account.
     """
     api, settings = access.cluster.api, access.settings
     version = str(api.get("/version").get("gitVersion") or "")
@@ -58,7 +58,7 @@ def _list(api: Api, path: str, missing: Sequence[Permission], resource: str) -> 
         return api.list(path)[0]
     except ApiError as refusal:
         if refusal.status == 403:
-            return None  # the account may not check its permissions either
+            return None  # the account may not even check its own permissions
         raise
 
 

@@ -17,7 +17,7 @@ CLUSTER_WIDE = ("nodes", "namespaces")
 class Permission:
     """Permission to use a verb on a resource, or on a subresource such as pods/log.
 
-    Pools also work without permissions that are not required.
+    Pools also work if optional permissions are missing.
     """
 
     verb: str

@@ -79,7 +79,7 @@ class PilotJob:
 
     @property
     def instance_id(self) -> str:
-        """Job ID plus part of the order's token, because Slurm reuses job IDs after the highest one."""
+        """Job ID plus part of the order's token, because Slurm eventually reuses job IDs."""
         return f"{self.job_id}-{self.name.token[:8]}"
 
     @property

@@ -1,4 +1,4 @@
-"""Slurm provider without state in memory. Each node is a pilot job, whose name identifies it."""
+"""Stateless Slurm provider. Each node is a pilot job that is identified by its name."""
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ class SlurmProvider:
             raise failure("scancel", result, self.commands.place)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine the partition, and let Slurm check a job without submitting it."""
+        """Examine the partition, and have Slurm validate a job without submitting it."""
         version = self._query("sinfo", "--version").strip()
         listed = self._query("sinfo", "--Node", "--noheader", f"--Format={cluster.FORMAT}")
         partitions = list(cluster.parse_partitions(listed))

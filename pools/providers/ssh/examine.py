@@ -22,7 +22,7 @@ ACCEPT = "Compare the fingerprints with those of the hosts, then pin the keys wi
 
 @dataclass(frozen=True, slots=True)
 class ExaminedHost:
-    """Result for one host: its facts, or the key that it presented, or the error."""
+    """Result for one host: its properties, the key that it presented, or the error."""
 
     facts: HostFacts | None = None
     scanned_key: str = ""

@@ -1,4 +1,4 @@
-"""Shell scripts that Berth runs on hosts, and the facts that they report."""
+"""Shell scripts that Berth runs on hosts, and the host properties that they report."""
 
 import base64
 import shlex

@@ -42,7 +42,7 @@ class _Watch:
 
 
 class SshUpkeep:
-    """Maintenance of the hosts of all pools. Steps never wait for a host."""
+    """Maintenance of all pools' SSH hosts. A step never waits for a host."""
 
     def __init__(
         self, now: Callable[[], datetime], installation: Callable[[], str], visitor: Visitor,

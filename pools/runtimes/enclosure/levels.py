@@ -30,8 +30,9 @@ class Level(str, Enum):
 
     __str__ = str.__str__
 
-    USERS = "users"  # own namespaces, and one Unix user per project
-    NAMESPACES = "namespaces"  # own namespaces, but all pods share the user of the node's agent
+    USERS = "users"  # each pod has its own namespaces, and each project its own Unix user
+    # each pod has its own namespaces, but all pods run as the user of the node's agent
+    NAMESPACES = "namespaces"
     NONE = "none"
 
 

@@ -20,7 +20,7 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
-_JAVA = "java*"  # directories in /etc whose names include the Java version
+_JAVA = "java*"  # these directories in /etc have the Java version in their names
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may hold Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")

@@ -59,7 +59,7 @@ class Container(Namespaces):
 
     def launch(self) -> str:
         """Pull the image and create the container. Return an error message or ""."""
-        self._podman.adopt_orphans()  # needed because conmon detaches from its parent
+        self._podman.adopt_orphans()  # conmon detaches from its parent, so this process must adopt it
         try:
             if self.memory:
                 self.memory.open()
@@ -144,7 +144,7 @@ class Container(Namespaces):
             config = store.read_config(digest)
             if config is not None:
                 return config
-        from pools.runtimes.images.pull import ImagePull  # slow to import and not needed by most pods
+        from pools.runtimes.images.pull import ImagePull  # slow import that most pods do not need
 
         return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
 

@@ -111,7 +111,7 @@ class Podman:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir("/")
             os.execvpe("podman", ["podman", *arguments], environment)  # noqa: S606
-        except BaseException as error:  # the forked child must never continue, even after an unexpected error
+        except BaseException as error:  # the forked child must exit here, even after an unexpected error
             os.write(2, f"Error: {error}".encode())
         os._exit(127)
 

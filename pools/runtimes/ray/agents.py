@@ -20,7 +20,7 @@ from pools.runtimes.wire import (
 )
 
 CHUNK_BYTES = 4 * 1024 * 1024
-SKEW_MIN = timedelta(seconds=10)  # smaller differences may be the duration of the call
+SKEW_MIN = timedelta(seconds=10)  # smaller differences may be due to the duration of the call
 
 
 class AgentUnreachable(RuntimeFailure):

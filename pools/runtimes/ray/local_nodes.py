@@ -54,7 +54,7 @@ class LocalRayNodes:
             self.local.terminate(pool, gone_ids)
         for instance_id in gone_ids:
             shutil.rmtree(self._home(pool, instance_id), ignore_errors=True)
-        return listed  # ended instances are listed once more, with the reason
+        return listed  # an instance that has ended is listed once more, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Request termination of the instances. Their devices become free once the instances have ended."""
@@ -148,7 +148,7 @@ class LocalRayNodes:
     def _free_address(self) -> str:
         records = (read_record(str(path)) for path in self.root.glob("nodes/*/*/process"))
         used = {record["address"] for record in records if record is not None and _is_running(record)}
-        block = 100 + os.getuid() % 100  # other users of this machine may run nodes, too
+        block = 100 + os.getuid() % 100  # other users of this machine may also run nodes
         return next(
             address
             for number in range(2, 65000)

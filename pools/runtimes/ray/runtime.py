@@ -35,7 +35,7 @@ from pools.runtimes.ray.watch import PodWatcher
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
-CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # failed checks are repeated
+CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # short, because failed checks are repeated
 STARTING_REPORT = PodReport(PodState.STARTING)
 ADDRESS_OF_RANK_0 = ""
 

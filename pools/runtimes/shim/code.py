@@ -1,7 +1,7 @@
 """Download and unpack the code that a pod starts in.
 
 A child process does the work. It drops its privileges before it writes the first file, so that the files
-belong to the pod's user. The shim waits for it, and meanwhile obeys requests to stop the pod.
+belong to the pod's user. While the shim waits for the child, it still handles requests to stop the pod.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
-DIRECTORY = "code"  # in the pod's own directory
+DIRECTORY = "code"  # subdirectory of the pod's own directory
 VARIABLE = "BERTH_CODE_DIR"
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 60.0, 60.0)  # seconds between attempts
 READ_SECONDS = 60.0  # a server that sends nothing for this long has failed
@@ -56,9 +56,10 @@ class Download:
 
     def _attempt(self) -> tuple[str, str]:
         """Run the child process. Return the kind of its error and a message, or two empty strings."""
-        import shutil  # slow to import
+        import shutil  # imported on demand, because the import is slow
 
-        shutil.rmtree(f"{self._directory}/work/{DIRECTORY}", ignore_errors=True)  # left by an earlier attempt
+        # files of an earlier attempt
+        shutil.rmtree(f"{self._directory}/work/{DIRECTORY}", ignore_errors=True)
         output, write_fd = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -158,7 +159,8 @@ def _run_child(directory: str, order: dict[str, str], secret: str, output: int) 
         os.setsid()
         _die_with_parent()
         work = os.open(f"{directory}/work", os.O_RDONLY | os.O_DIRECTORY)
-        import tarfile  # before the process becomes a user who may not read Python's files
+        # imported before the process becomes a user who may not be able to read Python's files
+        import tarfile
 
         response = _open(order["code_url"], secret, order["code_ca"])
         os.fchdir(work)
@@ -166,7 +168,7 @@ def _run_child(directory: str, order: dict[str, str], secret: str, output: int) 
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            _die_with_parent()  # changing the user resets this setting
+            _die_with_parent()  # a change of user resets this setting
         body = _Body(response, output)
         try:
             _unpack(body)
@@ -176,7 +178,7 @@ def _run_child(directory: str, order: dict[str, str], secret: str, output: int) 
         _send(output, "done", "")
     except _Failure as failure:
         _send(output, failure.kind, str(failure))
-    except BaseException as error:  # the forked child must never continue, even after an unexpected error
+    except BaseException as error:  # the forked child must exit here, even after an unexpected error
         reason = error.strerror or error if isinstance(error, OSError) else repr(error)
         _send(output, _FAILED, f"it could not be unpacked: {reason}")
     os._exit(0)

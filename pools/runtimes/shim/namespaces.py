@@ -129,7 +129,7 @@ class Namespaces:
             os.set_inheritable(info_write, True)
             program, *options = self.command
             os.execve(program, [program, "--info-fd", str(info_write), *options], {})  # noqa: S606
-        except BaseException as error:  # the forked child must never continue, even after an unexpected error
+        except BaseException as error:  # the forked child must exit here, even after an unexpected error
             os.write(2, str(error).encode())
         os._exit(127)
 

@@ -49,7 +49,7 @@ class Pod:
         self.interrupts = interrupts
         self.cgroups = _cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
-        self.helpers: set[int] = set()  # processes of the shim that do not belong to the pod
+        self.helpers: set[int] = set()  # child processes of the shim that do not belong to the pod
         self.pid = 0
         self.started_at = 0.0
         self.wait_status: int | None = None
@@ -108,7 +108,7 @@ class Pod:
         """Download and unpack the pod's code. Return an error message or ""."""
         if "code_url" not in self.order:
             return ""
-        from pools.runtimes.shim.code import Download  # slow to import and not needed by most pods
+        from pools.runtimes.shim.code import Download  # slow import that most pods do not need
 
         download = Download(self.directory, self.order, self.secrets.code, self.interrupts)
         failure = download.run()
@@ -197,7 +197,7 @@ class Pod:
                 child = os.fork()
                 if child != 0:
                     os.write(born_fd, str(child).encode())
-                    os._exit(0)  # the shim adopts the child
+                    os._exit(0)  # after this process exits, the shim adopts the child
             else:
                 os.write(born_fd, str(os.getpid()).encode())
             os.setsid()
@@ -222,7 +222,7 @@ class Pod:
             self._change_directory()
             subject = self.command[0]
             os.execvpe(subject, self.command, {**self.env, **self.secrets.env})  # noqa: S606
-        except BaseException as error:  # the forked child must never continue, even after an unexpected error
+        except BaseException as error:  # the forked child must exit here, even after an unexpected error
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(failure_fd, f"{subject}: {reason}".encode("utf-8", "replace")[:1000])
         os._exit(127)
@@ -232,7 +232,7 @@ class Pod:
         if self.namespaces and self.namespaces.directory:
             try:
                 os.chdir(self.namespaces.directory)
-            except OSError:  # the pod's user may not enter it
+            except OSError:  # the pod's user may not enter the directory
                 pass
             else:
                 return

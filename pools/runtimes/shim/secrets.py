@@ -117,7 +117,7 @@ def _make_private(directory: str) -> None:
 
 def _write(path: str, data: bytes, mode: int) -> None:
     try:
-        os.unlink(path)  # left by a process that was killed
+        os.unlink(path)  # a process that was killed left the file behind
     except FileNotFoundError:
         pass
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)

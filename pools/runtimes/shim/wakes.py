@@ -6,7 +6,7 @@ import os
 
 def wake_listeners(directory: str) -> None:
     """Wake every listener. Delete sockets without a listener, and skip full ones."""
-    import _socket  # because importing `socket` takes as long as starting Python
+    import _socket  # importing `socket` would take as long as starting Python
 
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

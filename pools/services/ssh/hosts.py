@@ -135,9 +135,9 @@ def displayed_state(row: SshHost, now: datetime) -> HostState:
     return host_state(host_view(row, now, is_visited_now=is_visited))
 
 
-# Problems of a host apart from those of SshErrorKind.
+# Host problems in addition to those of SshErrorKind.
 INSTALLING = "installing"
-CONFLICT = "conflict"  # its machine is registered elsewhere, so it could not join
+CONFLICT = "conflict"  # the host could not join, because its machine is registered elsewhere
 
 
 def settings_digest(settings: Mapping[str, Any], url: str, ca: str) -> str:
