@@ -184,8 +184,8 @@ class ClusterQuota:
 class Entitlement:
     """Quota, limit and weights of one queue in one pool. A quota of None is unlimited.
 
-    With a `group`, the quota and the limit count in all pools in which the queue has an entitlement of this
-    group. These entitlements have the same quota and limit.
+    With a `group`, the quota and the limit apply to all pools of the group together. The queue's entitlements
+    in these pools then have the same quota and limit.
     """
 
     quota: Bounds = NO_GPUS

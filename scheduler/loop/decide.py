@@ -70,7 +70,7 @@ def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if these pools did not exist.
 
     A workload is suspended if it runs or has a reservation in one of these pools, or if it allows no other
-    pool. Its resources still count in the quota groups of these pools.
+    pool. Its resources still count towards the quotas of these pools' groups.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}

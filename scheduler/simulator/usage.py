@@ -92,7 +92,7 @@ def _capacity(snapshot: Snapshot, pool: Pool) -> Amounts:
 
 
 def _remaining_quota(queue: Queue, pool: str, allocations: Mapping[tuple[str, str], Amounts]) -> Bounds:
-    """Return the quota in a pool, without what is allocated in the other pools of its group."""
+    """Return the quota in a pool, excluding allocations in other pools of its group."""
     entitlement, elsewhere = queue.entitlements[pool], NO_RESOURCES
     for other, others_entitlement in queue.entitlements.items() if entitlement.group else ():
         if other != pool and others_entitlement.group == entitlement.group:

@@ -25,7 +25,7 @@ from scheduler.engine.placement.slots import Horizon
 FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are ignored
 MAX_GANGS = 4  # maximum number of gangs per cycle for which a hold is searched
-MAX_STEPS = 32  # number of attempts without gaps; later attempts skip twice as many ends each time
+MAX_STEPS = 32  # after this many attempts, each attempt skips twice as many ends as the previous one
 NOTHING = (0, 0, 0)
 
 

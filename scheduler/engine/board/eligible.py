@@ -29,7 +29,7 @@ def find_pending_groups(board: Board, choice: int | None = None) -> list[Pending
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
-        group.at = 0  # the start of a gang may have been withdrawn
+        group.at = 0  # a gang whose start was withdrawn is pending again
         if choice is None or group.choice == choice:
             gang = group.gangs[0]
             untouched = not gang.pod_count and gang.name not in served and gang.name not in evicted
@@ -99,7 +99,7 @@ def exceeded_bounds(
 
 
 def exceeded_load(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
-    """Return the quota of the cluster for limits or pods that the gang would exceed, or None.
+    """Return the cluster quota on limits or pods that the gang would exceed, or None.
 
     Evictions are not planned for these quotas.
     """
@@ -170,7 +170,7 @@ def _numbers(
 
 
 def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
-    """Return the quota of a group, and what the queue has allocated in each of its pools."""
+    """Return the group's quota and the queue's allocation in each of the group's pools."""
     by_pool = {
         pool: account.allocated[kind] for pool, account in group.accounts.items() if account.allocated[kind]
     }
@@ -186,7 +186,7 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 
 def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers of an exceeded limit for the whole group instead of one pool."""
+    """Return the numbers of an exceeded limit, for the entire group instead of one pool."""
     entitlement = group.entitlement
     bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
@@ -194,7 +194,7 @@ def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
 
 
 def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers of an exceeded non-preemptible quota for the whole group instead of one pool."""
+    """Return the numbers of an exceeded non-preemptible quota, for the entire group instead of one pool."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _in_group(numbers, allocated, group.entitlement.quota[kind] or 0)
 

@@ -9,7 +9,8 @@ from scheduler.engine.plan import QueueReport
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
-LOADS = ("limit_cpu", "limit_memory_mib", "pods")  # kinds of cluster quotas besides the requested resources
+# kinds of cluster quotas that restrict something other than requests
+LOADS = ("limit_cpu", "limit_memory_mib", "pods")
 NO_BOUND = 1 << 60  # above any sum, so that comparisons need no special case for "unlimited"
 
 NO_ENTITLEMENT = Entitlement()
@@ -94,13 +95,14 @@ class QueueAccount:
     def __init__(self, queue: Queue, parent: "QueueAccount | None", pool: str) -> None:
         self.queue, self.name, self.created = queue, queue.name, queue.created
         self.parent, self.children = parent, list[QueueAccount]()
-        self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)  # project first
+        # from the project upwards
+        self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)
         entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
         self._set_bounds(entitlement)
         self.rank = entitlement.rank
-        # The accounts that share this account's quota and limit, if these belong to a quota group.
+        # Accounts that share this account's quota and limit, or None without a quota group.
         self.group: QueueGroup | None = None
-        # Quotas of the cluster for other amounts, and these amounts of the placed pods if there are any.
+        # Cluster quotas on limits and pod counts, and the amounts of the placed pods that they restrict.
         self.load_quotas = tuple(quota for quota in entitlement.cluster_quotas if quota.kind in LOADS)
         self.cluster_load = dict.fromkeys(LOADS, 0)
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
@@ -132,7 +134,7 @@ class QueueAccount:
         # The limit is a hard bound, and so is the quota if the queue may not borrow.
         self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.own_limit) < NO_BOUND
-        # The limit that also keeps the requests of pods within the quotas of the pool's cluster.
+        # The limit, lowered so that the pods' requests stay within the cluster's quotas.
         self.limit = _limit_within(self.own_limit, entitlement)
 
     def change_entitlement(self, entitlement: Entitlement) -> None:
@@ -144,7 +146,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def charge_load(self, request: Request, sign: int) -> None:
-        """Add the load of one pod to the amounts that quotas of the cluster limit, or subtract it."""
+        """Add or subtract the amounts of one pod that cluster quotas restrict."""
         for kind, amount in replica_load(request).items():
             self.cluster_load[kind] += sign * amount
 
@@ -230,7 +232,7 @@ class QueueAccount:
 
 
 class QueueGroup:
-    """The accounts of one queue, by pool, whose quota and limit count together."""
+    """Accounts of one queue in all pools of a quota group. They share one quota and one limit."""
 
     __slots__ = ("accounts", "name")
 
@@ -245,7 +247,7 @@ class QueueGroup:
 
 
 def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
-    """Return the limit, lowered to what the cluster's quotas leave for requests of the queue's pods."""
+    """Return the limit, lowered to the remaining amounts of the cluster's quotas."""
     lowered = list(limit)
     for quota in entitlement.cluster_quotas:
         if quota.kind in RESOURCES:
@@ -255,7 +257,7 @@ def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int
 
 
 def replica_load(request: Request) -> dict[str, int]:
-    """Return the amounts of one replica that quotas of a cluster may limit in addition to its requests."""
+    """Return the amounts of one replica, other than its requests, that cluster quotas may restrict."""
     return {"limit_cpu": request.limit_cpu, "limit_memory_mib": request.limit_memory_mib, "pods": 1}
 
 

@@ -28,7 +28,7 @@ NOTHING = (0, 0, 0)
 CAPACITY_REASONS = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
-GroupSums = dict[QueueGroup, list[int]]  # demand of other pools that counts in the quota of a group
+GroupSums = dict[QueueGroup, list[int]]  # demand in other pools that uses the quota of the same group
 FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node has room for
 
 

@@ -1,4 +1,4 @@
-"""Numbers of the pending reason of a workload that waits for others."""
+"""Compute the numbers that explain why a workload is waiting for its dependencies."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the numbers for at least one unmet dependency. `state` is given for a single one only."""
+    """Return the numbers for one or more unmet dependencies. Only a single dependency has a `state`."""
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

@@ -134,7 +134,7 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
 
 
 def _group_sentence(numbers: Numbers) -> str:
-    """Return where the quota of a group is allocated, or an empty string."""
+    """Return a sentence about the pools that use a group's quota, or an empty string."""
     if "group" not in numbers:
         return ""
     allocated, quota = (

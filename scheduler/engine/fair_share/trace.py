@@ -20,7 +20,7 @@ class QueueInput:
     requested: int
     wanted: int  # the part of `requested` that the limits of the queue and its children allow
     share: int
-    group: str = ""  # quota group; `quota` and `limit` are then without what its other pools have allocated
+    group: str = ""  # quota group; `quota` and `limit` then exclude allocations in the group's other pools
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Quotas and limits that count in several pools together.
+"""Quotas and limits that several pools share.
 
-While one pool is decided, its queues have what their workloads in the group's other pools leave of the quota
-and the limit. These amounts are constant during a step, because a step changes only its own board.
+While the engine decides about one pool, its queues have the remaining part of the group's quota and
+limit, excluding allocations in the group's other pools. The remaining part is constant during a
+step, because a step changes only its own board.
 """
 
 from collections import defaultdict
@@ -21,7 +22,7 @@ Sums = Sequence[int]
 
 
 def remaining_entitlement(entitlement: Entitlement, allocated_elsewhere: Sums) -> Entitlement:
-    """Return the entitlement in one pool, without what the queue has allocated in the group's others."""
+    """Return the entitlement in one pool, excluding the queue's allocations in the group's other pools."""
     return replace(
         entitlement,
         quota=_subtract(entitlement.quota, allocated_elsewhere),
@@ -30,12 +31,12 @@ def remaining_entitlement(entitlement: Entitlement, allocated_elsewhere: Sums) -
 
 
 class QuotaGroups:
-    """The accounts of all boards whose quota and limit belong to a group."""
+    """Accounts of all boards whose quota and limit belong to a quota group."""
 
     def __init__(self, boards: Mapping[str, Board]) -> None:
         self._boards = boards
         self._accounts: dict[str, list[QueueAccount]] = defaultdict(list)  # by pool
-        self._seen: dict[str, tuple[int, ...]] = {}  # by pool: state of all boards at the last refresh
+        self._seen: dict[str, tuple[int, ...]] = {}  # state of all other boards at the last refresh, by pool
         self._changed: set[str] = set()  # pools whose amounts have changed since `changed_pools`
         for group in _groups(boards.values()):
             for pool, account in group.accounts.items():
@@ -43,9 +44,10 @@ class QuotaGroups:
                 self._accounts[pool].append(account)
 
     def start_adding(self) -> None:
-        """Give every account the whole group's quota and limit, as if nothing was allocated elsewhere.
+        """Set every account to the group's entire quota and limit, ignoring all allocations.
 
-        Requests are counted against these amounts, because a workload may start in any pool of the group.
+        Requests are counted against these amounts, because a workload may start in any pool of the
+        group.
         """
         for pool, accounts in self._accounts.items():
             for account in accounts:
@@ -59,10 +61,10 @@ class QuotaGroups:
         self._changed.clear()
 
     def boards_in_order(self) -> list[Board]:
-        """Return the boards in the order in which they are decided.
+        """Return the boards in decision order.
 
-        The first board that needs the rest of a group's quota gets it. The board with the pending workload
-        that is first in its project goes first, so that no pool is always served last.
+        The first board that needs the rest of a group's quota gets it. The board whose pending
+        workload has the smallest sort key goes first, so that no pool always comes last.
         """
         return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
 
@@ -98,7 +100,10 @@ class QuotaGroups:
         return changed
 
     def _state(self, pool: str) -> tuple[int, ...]:
-        """Return the number of accepted trials of each other board. Only these change allocations."""
+        """Return the number of accepted trials on each other board.
+
+        Only accepted trials change allocations.
+        """
         return tuple(board.cycle.accepted_trials for name, board in self._boards.items() if name != pool)
 
     def _set_remaining(self, pool: str) -> bool:
@@ -119,7 +124,7 @@ class QuotaGroups:
 
 
 def _groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
-    """Return the accounts of each queue and group."""
+    """Return a group of accounts for each pair of queue and quota group."""
     accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
     for board in boards:
         for account in board.ledger.accounts.values():

@@ -1,4 +1,4 @@
-"""Quotas of queues whose workloads also run in pools that are not part of the snapshot."""
+"""Reduce group quotas by the allocations in pools that are not part of the snapshot."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 
 def without_quota_used_in(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
-    """Return the queues without what is allocated in these pools of their quota groups."""
+    """Return the queues with group quotas reduced by the allocations in these pools."""
     if not any(entitlement.group for queue in snapshot.queues for entitlement in queue.entitlements.values()):
         return snapshot.queues
     used = _allocated(snapshot, pools)
@@ -32,7 +32,7 @@ def without_quota_used_in(snapshot: Snapshot, pools: Collection[str]) -> tuple[Q
 
 
 def _allocated(snapshot: Snapshot, pools: Collection[str]) -> Mapping[tuple[str, str], Sums]:
-    """Return what is allocated in the pools, by queue and quota group."""
+    """Return the allocations in these pools by queue and quota group."""
     queues = {queue.name: queue for queue in snapshot.queues}
     pool_of = {node.name: node.pool for node in snapshot.nodes if node.pool in pools}
     placed = reservations_by_workload(snapshot)

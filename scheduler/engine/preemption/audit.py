@@ -120,7 +120,7 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
 
 
 def _group_clause(account: QueueAccount, group: QueueGroup) -> str:
-    """Return what the queue has allocated in the other pools of its quota group, if anything."""
+    """Return a clause about the queue's allocation in other pools of its quota group, or an empty string."""
     elsewhere = sum(other.allocated[GPU] for other in group.accounts.values() if other is not account)
     if not elsewhere:
         return ""

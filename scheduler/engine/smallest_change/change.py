@@ -120,7 +120,7 @@ def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
 
 
 def _edit_queue(queue: Queue, change: Change) -> Queue:
-    """Return the queue with a raised quota or limit, in all pools of the group that it counts in."""
+    """Return the queue with a raised quota or limit. A group's quota is raised in all of its pools."""
     entitlements = dict(queue.entitlements)
     edited = entitlements.setdefault(change.pool, Entitlement())
     for pool, entitlement in entitlements.items():

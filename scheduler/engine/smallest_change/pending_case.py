@@ -83,7 +83,7 @@ class PendingCase:
         return {report.queue: report for report in self.plan.queues if report.pool == self.pool.name}
 
     def allocated(self, queue: Queue, kind: int) -> int:
-        """Return what the queue has allocated in the pool or, with the quota of a group, in its pools."""
+        """Return the queue's allocation in the pool or, with a group quota, in all pools of the group."""
         entitlement = queue.entitlements.get(self.pool.name)
         group = "" if entitlement is None else entitlement.group
         if not group:
@@ -165,7 +165,7 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the workload's case, or None if it has pods or reservations, or will get them.
+    """Return the workload's case, or None if the workload has pods or reservations or will get them.
 
     If the workload lists several pools, the case is for the pool named in the plan's refusal.
     """

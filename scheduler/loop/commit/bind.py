@@ -32,7 +32,7 @@ class StartCommand:
     nodes: Mapping[str, Node]
     now: datetime
     cycle: int | None
-    # ranks that the run's replicas already have
+    # ranks already assigned to the run's replicas
     ranks: dict[tuple[str, int], int] = field(default_factory=dict)
     rendezvous: Mapping[str, str | int] | None = None
 
@@ -97,7 +97,7 @@ class NewRows:
         insert_rows(self.pods)
         insert_rows(self.allocations)
         for claim in self.claims:
-            claim.allocation_id = claim.allocation.pk  # known since its insertion
+            claim.allocation_id = claim.allocation.pk  # set when the allocation was inserted
         insert_rows(self.claims)
         for rows in (
             self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,

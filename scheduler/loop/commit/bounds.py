@@ -24,9 +24,9 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The quotas and allocations of all queues, read once for any number of workloads.
+    """Quotas and allocations of all queues, read once for any number of workloads.
 
-    With a quota group, the allocation is that of all its pools.
+    For a quota group, the allocation is the sum over all of its pools.
     """
 
     quotas: Mapping[Key, Quota]

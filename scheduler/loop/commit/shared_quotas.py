@@ -1,4 +1,4 @@
-"""Prevent several pools on one cluster from filling the same quota of the cluster in one cycle."""
+"""Prevent pools on the same cluster from using the same cluster quota in one cycle."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,8 +12,8 @@ QuotaKey = tuple[str, str, str]  # namespace, name and resource
 def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -> tuple[Bundle, ...]:
     """Return the bundles that can be committed together.
 
-    The engine decides about each pool separately. If bundles of two pools add pods to the same quota of a
-    cluster, this function keeps those of the first pool. The next cycle knows what they use.
+    The engine decides about each pool separately. If bundles for two pools add pods to the same cluster
+    quota, only the bundles for the first pool are returned. The next cycle accounts for their usage.
     """
     quotas = _quotas_by_project(snapshot)
     if not quotas:
@@ -30,7 +30,7 @@ def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -
 
 
 def _quotas_by_project(snapshot: Snapshot) -> Mapping[tuple[str, str], Sequence[QuotaKey]]:
-    """Return the quotas of clusters by project and pool."""
+    """Return the cluster quotas by project and pool."""
     return {
         (queue.name, pool): [(quota.namespace, quota.name, quota.resource) for quota in quotas]
         for queue in snapshot.queues

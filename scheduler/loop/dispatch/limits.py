@@ -141,7 +141,7 @@ class OverdueWorkload:
     reason: str
     message: str
     final_phase: str = Phase.FAILED
-    failure: Failure | None = None  # for retry rules
+    failure: Failure | None = None  # the failure that retry rules are matched against
 
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
@@ -168,14 +168,15 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 def _start_timeout_failures(
     shown: Mapping[uuid.UUID, str], workloads: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return what retry rules match for each workload that did not start in time."""
+    """Return the failure for retry rules of each workload that did not start in time."""
     if not workloads:
         return {}
     unresolved = RunImage.objects.filter(workload__in=workloads, run=F("workload__run"), digest="")
     pulling = set(unresolved.values_list("workload_id", flat=True))
     pulling |= {pk for pk, text in shown.items() if any(sign in text for sign in SIGNS_OF_PULLS)}
     pods = Pod.objects.filter(workload__in=workloads, state=PodState.STARTING).order_by("-rank")
-    nodes = dict(pods.values_list("workload_id", "node_id"))  # of the pod with the lowest rank
+    # the pod with the lowest rank comes last and wins
+    nodes = dict(pods.values_list("workload_id", "node_id"))
     return {
         pk: Failure(IMAGE_PULL if pk in pulling else START_TIMEOUT_KIND, node=nodes.get(pk))
         for pk in workloads

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 RETRY_INTERVAL = timedelta(seconds=5)
 PATIENCE = timedelta(seconds=60)
-FIRST_BACKOFF = 4  # the first backoff is as long as that after this many evictions: 40 s
+FIRST_BACKOFF = 4  # the first backoff equals the backoff after this many evictions: 40 s
 
 
 def was_refused_recently(pod: Pod, now: datetime, sent: SentCommands) -> bool:
@@ -35,10 +35,10 @@ def handle_refusals(
     starting: Sequence[Pod], accepted: Collection[uuid.UUID], refused: Mapping[uuid.UUID, str], now: datetime,
     context: SchedulerContext,
 ) -> None:  # fmt: skip
-    """Record which pods were refused, and release those of workloads that have been refused for too long.
+    """Record refused pods, and release the pods of workloads whose starts have been refused for too long.
 
-    `refused` contains the refusals by pod. `starting` contains all starting pods. A refused pod stays refused
-    until it is `accepted`: the next call may take longer than a tick.
+    `refused` contains the messages by pod. `starting` contains all starting pods. A refused pod
+    stays refused until it is `accepted`, because the next attempt may take longer than a tick.
     """
     _record_refusals(starting, accepted, refused.keys(), now, context.sent)
     messages = {pod.workload_id: refused[pod.pk] for pod in reversed(starting) if pod.pk in refused}
@@ -58,9 +58,10 @@ def _record_refusals(
 
 
 def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> None:
-    """Requeue or scale down the workloads that have been refused for too long, with an increasing backoff.
+    """Requeue or scale down workloads whose starts have been refused for too long.
 
-    `messages` contains the refusals by workload.
+    `messages` contains the refusals by workload. Each release of the same workload increases its
+    backoff.
     """
     sent = context.sent
     due = {
@@ -90,7 +91,10 @@ def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: 
 def _scale_down(
     gangs: Iterable[Gang], refusals: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop the refused replicas of locked workloads that are whole without them. Return these workloads."""
+    """Stop refused replicas of locked workloads that meet their minimum without them.
+
+    Return the workloads.
+    """
     stopped: list[Pod] = []
     scaled_down: list[Workload] = []
     new_events: list[Event] = []

@@ -14,7 +14,7 @@ from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.observe.specs import ParsedSpec
 
-MAX_AVOIDED = 1000  # the oldest nodes are used again
+MAX_AVOIDED = 1000  # above this number, the oldest entries are dropped
 
 
 def retry_facts(workload: Workload, parsed: ParsedSpec) -> RetryFacts:
@@ -27,7 +27,7 @@ def retry_facts(workload: Workload, parsed: ParsedSpec) -> RetryFacts:
 
 
 def node_names(failures: Iterable[Failure | None]) -> dict[int, str]:
-    """Return the names of the nodes of failures, using at most one query."""
+    """Return the names of the nodes where the failures occurred, using at most one query."""
     nodes = {failure.node for failure in failures if failure is not None and failure.node is not None}
     return dict(Node.objects.filter(pk__in=nodes).values_list("pk", "name")) if nodes else {}
 

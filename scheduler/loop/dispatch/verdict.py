@@ -148,7 +148,7 @@ def _failure_kind(pod: PodFact) -> str:
 
 
 def _end_order(pod: PodFact) -> datetime:
-    """Sort pods by the time of their end, because the first failure often causes the others."""
+    """Sort pods by end time, because the first failure often causes the others."""
     return pod.ended_at or datetime.max.replace(tzinfo=UTC)
 
 
@@ -206,12 +206,12 @@ def _staleness_verdict(gang: GangFacts) -> Verdict | None:
 
 
 def is_whole(tree: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether the pods are enough for the gang and for each of its groups that is alive."""
+    """Return whether the pods meet the minimum of the gang and of each of its groups with live pods."""
     return has_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether the node or one of its groups is alive but below its minimum."""
+    """Return whether the node or one of its groups has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not has_minimum(node, pods, COUNTED_STATES):

@@ -35,7 +35,10 @@ NO_DEPENDENCIES = Dependencies({}, ())
 
 
 def waits_for_others(row: WorkloadRow, spec: WorkloadSpec) -> bool:
-    """Return whether a workload's dependencies apply: they no longer do once it has started."""
+    """Return whether the workload has dependencies that still apply.
+
+    They no longer apply once it has started.
+    """
     return bool(spec.after) and row.run == 0
 
 
@@ -57,7 +60,7 @@ def find_dependencies(
         project = names[row.project_id]
         waiting = [each for each in resolve(project, entries, newest) if not each.is_met]
         unmet[row.pk] = tuple(
-            # The whole project can read the reason, so it omits the states of other projects' workloads.
+            # All project members can read the reason, so it omits the states of other projects' workloads.
             model.Dependency(
                 str(each.awaited),
                 each.state,

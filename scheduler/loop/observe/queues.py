@@ -41,7 +41,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class QuotaGroups:
-    """The quota groups that contain pools, by ID."""
+    """Quota groups that contain pools, by ID."""
 
     names: Mapping[int, str]
     versions: Mapping[int, int]
@@ -49,7 +49,7 @@ class QuotaGroups:
 
 
 def load_groups(pools: Iterable[NodePool]) -> QuotaGroups:
-    """Return the groups of these pools. Without any, no query is made."""
+    """Return the quota groups of these pools. If there are none, no query is made."""
     members: dict[int, list[NodePool]] = defaultdict(list)
     for pool in pools:
         if pool.quota_group_id is not None:
@@ -178,7 +178,7 @@ def _entitlements(
 def build_entitlement(row: Quota | None, rank: int, usage: Decayed, group: str = "") -> Entitlement:
     """Return the entitlement in one pool. A quota without its own rank gets the owner's `rank`.
 
-    `group` is the name of the quota group if the quota counts in one.
+    `group` is the name of the quota's group, or empty.
     """
     if row is None:
         return Entitlement(rank=rank, usage=usage)

@@ -68,7 +68,7 @@ class ObservedWorkload:
 
 
 class WorkloadNames(NamedTuple):
-    """A workload's name in the engine, names that it refers to, and its parsed document."""
+    """A workload's name in the engine, the names that it refers to, and its parsed document."""
 
     name: str
     queue: str

@@ -94,14 +94,14 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
-    """Return the reason of a workload that waits for others, with their states and queue positions now."""
+    """Return the current reason of a workload with unmet dependencies: their states and queue positions."""
     if not stored or workload.reason != Reason.DEPENDENCY_NOT_MET:
         return None
     return current_waiting_message(actor, workload)
 
 
 def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
-    """Return the blocker with the number of seconds remaining now, not when the cycle ran."""
+    """Return the blocker with the number of seconds that remain now rather than at the time of the cycle."""
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:
         return blocker
@@ -142,7 +142,7 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
 
 
 def _quota_document(row: Quota | None, outside: AllocatedOutside) -> dict[str, Any]:
-    """Return the quota and limit, without what is allocated in the other pools of a quota group."""
+    """Return the quota and limit, excluding allocations in other pools of a quota group."""
     if row is None:
         return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
     return {

@@ -19,7 +19,7 @@ GPU = 0
 class QueueShare:
     """Fair share, quota and allocation of one queue, in milli-GPU.
 
-    A quota of None is unlimited. The quota of a group is without what is allocated in its other pools.
+    A quota of None is unlimited. A group's quota excludes allocations in the group's other pools.
     `used` is the queue's fraction of its parent's decayed usage.
     """
 

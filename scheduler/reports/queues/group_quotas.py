@@ -1,4 +1,4 @@
-"""Quotas by pool and queue, with those of quota groups in every pool of their group."""
+"""Quotas by pool and queue. A group's quota is listed for each pool of the group."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,14 +16,17 @@ ZERO = (0, 0, 0)
 
 
 def quotas_by_queue() -> dict[Key, Quota]:
-    """Return the quota of each queue in each pool. One row of a group is listed for each of its pools."""
+    """Return the quota of each queue in each pool.
+
+    A group's quota is listed for each of the group's pools.
+    """
     rows = list(QUOTAS())
     members = pools_by_group() if any(row.group_id is not None for row in rows) else {}
     return {(pool, owner_of(row)): row for row in rows for pool in pools_of(row, members)}
 
 
 def pools_by_group() -> dict[int, list[int]]:
-    """Return the IDs of the pools of each quota group."""
+    """Return the pool IDs of each quota group."""
     rows = NodePool.objects.filter(quota_group__isnull=False).order_by("name")
     members: dict[int, list[int]] = defaultdict(list)
     for pool, group in rows.values_list("pk", "quota_group_id"):
@@ -33,7 +36,7 @@ def pools_by_group() -> dict[int, list[int]]:
 
 
 def pools_of(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[int]:
-    """Return the IDs of the pools in which a quota counts."""
+    """Return the IDs of the pools to which a quota applies."""
     if row.group_id is not None:
         return members.get(row.group_id, ())
     return () if row.pool_id is None else (row.pool_id,)
@@ -46,7 +49,7 @@ def owner_of(row: Quota) -> Owner:
 def with_groups(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
-    """Return the allocations, which for a group's quota are those in all pools of the group."""
+    """Return the allocations. For a group's quota, they are summed over all pools of the group."""
     totals: dict[int, list[int]] = {}
     for key, row in quotas.items():
         if row.group_id is not None:
@@ -57,7 +60,7 @@ def with_groups(
 
 
 def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]) -> dict[Key, Bound]:
-    """Return the quota of each queue in each pool, without what is allocated in the group's other pools."""
+    """Return the quota of each queue in each pool, excluding allocations in the group's other pools."""
     totals = with_groups(allocated, quotas)
     return {
         key: subtract(
@@ -80,9 +83,9 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 
 
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return what each queue has allocated in other pools of these pools' groups, by group and owner.
+    """Return each queue's allocation in other pools of these pools' groups, by group and owner.
 
-    The amounts are those of the last cycle. Without groups, no query is made.
+    The amounts are those of the last cycle. If no pool is in a group, no query is made.
     """
     groups = {pool.quota_group_id for pool in pools} - {None}
     rows = QueueStatus.objects.none()
@@ -97,12 +100,12 @@ def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], li
 
 
 def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
-    """Return the quota in milli-GPU, without what is allocated outside. None means unlimited."""
+    """Return the quota in milli-GPU, excluding allocations outside. None means unlimited."""
     return remaining_bound(row, outside)[0]
 
 
 def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
-    """Return the quota or, with the prefix `limit_`, the limit, without what is allocated outside."""
+    """Return the quota, excluding allocations outside. With the prefix `limit_`, return the limit instead."""
     gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
     elsewhere = outside.get((row.group_id, owner_of(row)), ZERO) if row.group_id is not None else ZERO
     return subtract((gpu, cpu, memory), elsewhere)

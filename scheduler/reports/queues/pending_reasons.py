@@ -11,7 +11,7 @@ from projects.models import Workload
 def count_by_reason(rows: QuerySet[Workload]) -> tuple[int, list[tuple[str, int]]]:
     """Return the number of workloads, and the number for each reason, most frequent first.
 
-    An array counts as one workload. Its tasks that wait for earlier tasks on purpose have no reason.
+    An array counts as one workload. Its held tasks have no reason.
     """
     groups = (
         rows.order_by()

@@ -129,7 +129,7 @@ def _decide(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None =
 def apply_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> Snapshot:
     """Return the snapshot with the edited quotas."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
-    # Quotas are removed first, because another one of the same owner may replace them.
+    # Removed quotas come first, because another quota of the same owner may replace them.
     for edit in sorted(drafted, key=lambda edit: edit.after is not None):
         name = _queue_name(edit.change.owner, view)
         for pool in _pools(edit.change.pool, view):
@@ -149,7 +149,7 @@ def _edit_entitlement(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
 
 
 def _pools(place: PoolOrGroup, view: ClusterView) -> list[str]:
-    """Return the names of the pools in which a quota counts."""
+    """Return the names of the pools to which a quota applies."""
     if isinstance(place, NodePool):
         return [place.name]
     return [name for name, pool in view.pools.items() if pool.quota_group_id == place.pk]

@@ -36,7 +36,7 @@ class _Place:
     pools: tuple[str, ...]
 
     def quota(self, queue: model.Queue) -> Bounds:
-        """Return the queue's quota in these pools. The quota of a group counts once."""
+        """Return the queue's total quota in these pools. A group's quota is counted once."""
         by_name = {}
         for pool in self.pools:
             entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
@@ -79,7 +79,7 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
 
 
 def _place(pool: str, queues: Iterable[model.Queue]) -> _Place:
-    """Return the pool or, if one of the queues has the quota of a group there, the pools of that group."""
+    """Return the pool or, if one of the queues has a group quota in it, all pools of the group."""
     entitlements = [queue.entitlements for queue in queues]
     names = (entry[pool].group for entry in entitlements if pool in entry)
     group = next((name for name in names if name), "")

@@ -211,7 +211,7 @@ class ReservationDocument(Document):
 
 
 class QuotaGroupDocument(Document):
-    """Pools in which a quota counts together. Queues set it in `quotas` under the group's name."""
+    """Pools that share quotas. Queues set such a quota in `quotas` under the group's name."""
 
     name: Name
     pools: Annotated[tuple[Name, ...], Field(min_length=1, strict=False)]

@@ -150,7 +150,7 @@ def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
 
 
 def in_places(places: Iterable[PoolOrGroup], pool: str = "") -> Q:
-    """Return the condition for quotas of these places or, with `pool`, for rows of their pools."""
+    """Return a filter for the quotas of these places or, with `pool`, for rows of their pools."""
     every = list(places)
     pools = [place for place in every if isinstance(place, NodePool)]
     groups = [place for place in every if isinstance(place, QuotaGroup)]

@@ -9,9 +9,9 @@ from projects.selectors import quota_groups
 
 
 def places_to_show(actor: Actor) -> list[PoolOrGroup]:
-    """Return the groups and the pools by name.
+    """Return the quota groups, then the pools, both by name.
 
-    Pools of a group come last, or are left out if no quota is set for them alone.
+    Pools in a group come last, and only if they have quotas of their own.
     """
     pools = list(visible_pools(actor).order_by("name"))
     grouped = [pool for pool in pools if pool.quota_group_id is not None]

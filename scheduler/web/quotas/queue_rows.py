@@ -53,14 +53,14 @@ class QuotaLine:
 
     @property
     def group_name(self) -> str:
-        """Name of the group that the quota counts in, or an empty string."""
+        """Name of the quota's group, or an empty string."""
         return self.quota.group.name if self.quota is not None and self.quota.group is not None else ""
 
     @property
     def gpus(self) -> int | None:
         """Total GPU quota, or None if any of the quotas is unlimited.
 
-        The quota of a group is without what is allocated in pools of the group that are not shown.
+        A group's quota excludes allocations in pools of the group that are not shown.
         """
         total = _sum_or_none(quota.gpu_milli for quota in self.quotas)
         return total if total is None else max(0, total - self.elsewhere)
@@ -90,7 +90,7 @@ class QuotaLine:
 def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | None = None) -> list[QuotaLine]:
     """Return the departments, sorted by name, with their visible projects.
 
-    For a quota group, only its own quotas are shown, but the allocations in all its pools.
+    For a quota group, only the group's own quotas are shown, with the allocations in all of its pools.
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else counts_in(selected_pools)
@@ -146,7 +146,7 @@ def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
 def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
     """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
 
-    Array tasks that wait for earlier tasks on purpose are left out.
+    Held tasks of arrays are left out.
     """
     rows = (
         Workload.objects.filter(
