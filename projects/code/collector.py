@@ -11,9 +11,9 @@ from projects.code.base import ChunkStore
 from projects.models import CodeChunk, CodeTree, Workload
 from projects.models.workloads import LIVE_PHASES
 
-UNUSED = timedelta(days=1)  # time between an upload and the submission that uses it
+UNUSED = timedelta(days=1)  # maximum time between an upload and the submission that uses it
 BATCH = 1000
-# Digests of `chunks` are looked up in the index of the column.
+# The condition on `tree.chunks` uses the index of this column.
 UNUSED_CHUNKS = """
     SELECT chunk.id FROM projects_codechunk chunk
     WHERE chunk.used_at < %s AND NOT EXISTS (
@@ -27,8 +27,8 @@ UNUSED_CHUNKS = """
 def collect_code(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
     """Delete trees that no workload has needed for `retention`, and chunks that no tree contains.
 
-    Return the number of deleted trees and chunks. The job may run twice or be interrupted: the rows of chunks
-    are deleted first, and files without a row are deleted once they are a day old.
+    Return the number of deleted trees and chunks. The job may run twice or be interrupted. It deletes the
+    rows of chunks before their files, and deletes files without a row once they are a day old.
     """
     count = _delete_trees(now - UNUSED, now - retention)
     count += _delete_chunks(store, now - UNUSED)
@@ -44,7 +44,7 @@ def _delete_trees(unused_since: datetime, ended_before: datetime) -> int:
     count = 0
     for pk in list(unused.values_list("pk", flat=True)):
         with transaction.atomic():
-            # A submission that uses the tree first changes `used_at`.
+            # A submission updates `used_at` before it uses the tree.
             locked = CodeTree.objects.select_for_update().defer("files", "chunks")
             tree = locked.filter(pk=pk, used_at__lt=unused_since).first()
             if tree is not None and not Workload.objects.filter(needs_code, code=tree).exists():
@@ -58,7 +58,7 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
     while True:
         with transaction.atomic():
             pks = [row.pk for row in CodeChunk.objects.raw(UNUSED_CHUNKS, [before, BATCH])]
-            # An upload that needs a chunk first changes `used_at`.
+            # An upload updates `used_at` before it relies on the chunk.
             rows = list(CodeChunk.objects.select_for_update().filter(pk__in=pks, used_at__lt=before))
             CodeChunk.objects.filter(pk__in=[row.pk for row in rows]).delete()
         store.delete([f"{row.project_id}/{row.key}" for row in rows])

@@ -105,7 +105,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             try:
                 code = await self.check()
             except (OperationalError, InterfaceError):
-                code = TRY_AGAIN  # the page reconnects and is checked again
+                code = TRY_AGAIN  # the page reconnects, and its permission is checked again
             except Exception:
                 log.exception("could not check permissions for a WebSocket")
                 code = INTERNAL_ERROR

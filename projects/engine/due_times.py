@@ -1,4 +1,4 @@
-"""Due times of cron expressions, which follow the clocks of a time zone."""
+"""Due times of cron expressions in a time zone."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -6,22 +6,22 @@ from itertools import islice
 
 from cronsim import CronSim
 
-# Periods in which the latest due time is searched, so that the search takes few steps after a long pause.
+# Ever longer periods to search for the latest due time, so that the search is fast after a long pause.
 WINDOWS = tuple(timedelta(days=days) for days in (1 / 24, 1, 40, 400, 3000))
 
 
 def due_times(expression: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """Yield the due times after a moment, in UTC.
+    """Yield the due times after `after`, in UTC.
 
-    A due time that the clocks skip moves to the end of the gap, and one that occurs twice comes once,
-    unless the expression is for every hour or minute.
+    Unless the expression fires every hour or minute, daylight saving changes are handled as follows. A local
+    time that is skipped fires at the end of the gap, and a local time that occurs twice fires once.
     """
     for run in CronSim(expression, after.astimezone(zone)):
         yield run.astimezone(UTC)
 
 
 def next_due_time(expression: str, zone: tzinfo, after: datetime) -> datetime | None:
-    """Return the first due time after a moment, or None if the expression never fires."""
+    """Return the first due time after `after`, or None if the expression never fires."""
     return next(due_times(expression, zone, after), None)
 
 
@@ -30,7 +30,7 @@ def next_due_times(expression: str, zone: tzinfo, after: datetime, count: int) -
 
 
 def latest_due_time(expression: str, zone: tzinfo, first: datetime, now: datetime) -> datetime:
-    """Return the latest due time up to `now`, given one due time that has passed."""
+    """Return the latest due time up to `now`. `first` is a due time that has passed."""
     for window in WINDOWS:
         start = max(first, now - window)
         latest = None

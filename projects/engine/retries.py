@@ -40,7 +40,7 @@ class Retry:
     """Restart after a failure. `number` counts the restarts by the same rule.
 
     `backoff` is None for the default backoff. `memory` is the new memory of the failed role in MiB, or None
-    if it stays the same. With `other_node`, the node of the failure is avoided.
+    if it stays the same. With `other_node`, the restart avoids the node where the run failed.
     """
 
     failure: Failure
@@ -66,7 +66,7 @@ class NoRetry:
 
 
 def decide_retry(facts: RetryFacts, failure: Failure) -> Retry | NoRetry:
-    """Return what the first matching rule requires after the failure."""
+    """Return the decision of the first rule that matches the failure."""
     for number, rule in enumerate(facts.rules):
         if rule.matches(failure.kind, of_pod=failure.of_pod):
             return _apply_rule(facts, failure, number)
@@ -94,16 +94,16 @@ def _apply_rule(facts: RetryFacts, failure: Failure, number: int) -> Retry | NoR
 
 
 def _rule_of(rules: Sequence[RetryRule], kind: str) -> int | None:
-    """Return the number of the rule that counts restarts after this kind of failure, or None.
+    """Return the index of the rule that counts restarts after this kind of failure, or None.
 
-    Images that pods could not pull count for `pod_failed`, unless an earlier rule lists `image_pull`.
+    A failed image pull counts for a `pod_failed` rule, unless an earlier rule lists `image_pull`.
     """
     of_pod = kind not in NOT_POD_FAILURES
     return next((number for number, rule in enumerate(rules) if rule.matches(kind, of_pod=of_pod)), None)
 
 
 def _larger_memory(rule: RetryRule, memory: int) -> int | None:
-    """Return the next amount of memory in MiB, 0 if the maximum is reached, or None without growth."""
+    """Return the next amount of memory in MiB, 0 at the maximum, or None if the rule adds no memory."""
     if rule.memory_factor is None or rule.memory_max_mib is None:
         return None
     larger = min(rule.memory_max_mib, math.ceil(memory * rule.memory_factor))

@@ -23,7 +23,7 @@ class Assignment:
 def assign_calls(calls: Iterable[PendingCall], slots_by_node: Mapping[int, int], turn: int) -> Assignment:
     """Assign calls in order to nodes, round-robin from `turn`, skipping nodes without free slots.
 
-    A call that must run on a specific node waits for it and does not advance the turn.
+    A call that must run on a specific node waits for that node and does not advance the turn.
     """
     free_slots = {node: free for node, free in slots_by_node.items() if free > 0}
     assigned: dict[int, int] = {}

@@ -73,7 +73,10 @@ class Schedule(models.Model):
 
 
 class ScheduleRun(models.Model):
-    """Due time of a schedule and its outcome. A due time has one row, so that it is submitted once."""
+    """Due time of a schedule and its outcome.
+
+    Each due time has a single row, so that it is submitted only once.
+    """
 
     schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, related_name="runs")
     due_at = models.DateTimeField()

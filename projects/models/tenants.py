@@ -83,7 +83,7 @@ def owner_ids(owner: Tenant) -> dict[str, Any]:
     return {"department_id": owner.department_id, "project_id": owner.pk}
 
 
-PoolOrGroup = NodePool | QuotaGroup  # the pools in which a quota counts
+PoolOrGroup = NodePool | QuotaGroup  # a quota applies to a pool or to all pools of a group
 
 
 def place_columns(place: PoolOrGroup) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def place_columns(place: PoolOrGroup) -> dict[str, Any]:
 
 
 def counts_in(pools: Iterable[NodePool]) -> Q:
-    """Return the condition for quotas that count in one of the pools, alone or as part of a group."""
+    """Return a filter for the quotas that apply to any of these pools or to their groups."""
     members = list(pools)
     return Q(pool__in=members) | Q(group__in={pool.quota_group_id for pool in members} - {None})
 

@@ -27,7 +27,7 @@ from projects.models import CodeChunk, CodeTree, Project, Workload
 
 MIB = 2**20
 LARGEST_SHOWN = 5
-TOUCH_AFTER = timedelta(hours=1)  # precision of `used_at`; rows are kept for at least a day
+TOUCH_AFTER = timedelta(hours=1)  # minimum interval between updates of `used_at`
 IGNORE_HINT = "list what pods do not need in .berthignore"
 
 
@@ -81,9 +81,9 @@ def code_limits() -> CodeLimits:
 
 
 def stored_size(project: Project) -> int:
-    """Return the size in bytes of all chunks and lists of files that the project has stored."""
+    """Return the total size in bytes of the project's stored chunks and file lists."""
     chunks = CodeChunk.objects.filter(project=project).aggregate(total=Sum("size"))["total"] or 0
-    size = Func(F("files"), function="pg_column_size", output_field=IntegerField())  # compressed
+    size = Func(F("files"), function="pg_column_size", output_field=IntegerField())  # size after compression
     lists = CodeTree.objects.filter(project=project).aggregate(total=Sum(size))["total"] or 0
     return int(chunks + lists)
 
@@ -136,11 +136,12 @@ def store_chunks(
     store.write({chunk_key(row): contents[row.digest] for row in rows})
     CodeChunk.objects.bulk_create(rows, ignore_conflicts=True)
     inserted = set(CodeChunk.objects.filter(key__in=[row.key for row in rows]).values_list("key", flat=True))
-    store.delete([chunk_key(row) for row in rows if row.key not in inserted])  # sent twice at the same time
+    # another request has stored the same chunks
+    store.delete([chunk_key(row) for row in rows if row.key not in inserted])
 
 
 def read_tree(tree: CodeTree) -> tuple[int, Iterator[bytes]]:
-    """Return the size of a tar archive of the tree, and its parts, whose iterator uses no database.
+    """Return the size of the tree's tar archive, and an iterator over its parts that makes no queries.
 
     The iterator raises StoreFailure if a chunk is missing or damaged.
     """
@@ -155,7 +156,7 @@ def describe_code(workload: Workload) -> WorkloadCode | None:
     section = workload.spec.get("code") if isinstance(workload.spec, dict) else None
     if section is None:
         return None
-    if "code" not in workload._state.fields_cache:  # otherwise, reading it would load the list of files
+    if "code" not in workload._state.fields_cache:  # do not load the list of files
         stored = CodeTree.objects.filter(pk=workload.code_id or 0)
         workload.code = stored.defer("files", "chunks").first()
     tree = workload.code
@@ -172,7 +173,7 @@ def chunk_key(chunk: CodeChunk) -> str:
 
 
 def touch_tree(project: Project, digest: str, at: datetime) -> CodeTree | None:
-    """Return a stored tree like `find_tree`, and keep it for another day."""
+    """Return a stored tree without its files, or None. The tree is kept for another day."""
     rows = CodeTree.objects.filter(project=project, digest=digest, used_at__lt=at - TOUCH_AFTER)
     rows.update(used_at=at)
     return find_tree(project, digest)
@@ -214,7 +215,7 @@ def _tree_digest(files: Sequence[CodeFile]) -> str:
 
 
 def _check_files(files: Sequence[CodeFile]) -> None:
-    """Raise Invalid with the problems of the list of files."""
+    """Raise Invalid if the list of files has problems."""
     limits = code_limits()
     if not files:
         raise Invalid([Problem("files", "is empty", "", "at least one file")])

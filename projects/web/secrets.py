@@ -160,7 +160,7 @@ def _rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial(request: Request) -> dict[str, str]:
-    """Return the initial values for the secret named in the link, or none if there is no such secret."""
+    """Return initial values for the secret that the link names. Empty if there is no such secret."""
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):

@@ -31,7 +31,7 @@ BY_NAME = Order("name", ("name",))
 
 
 class QuotaGroupResponse(ResponseModel):
-    """Pools of one GPU model in which a quota counts together."""
+    """Group of pools with the same GPU model that share quotas."""
 
     name: str
     pools: list[str]

@@ -40,7 +40,7 @@ def check_dependencies(
 
     `edited` is the name of the stored workload that the only document replaces. A view with locks must be
     used in the transaction that stores the documents. The number of queries depends on the number of projects
-    that the dependencies lead through, not on the number of documents.
+    that the dependencies span, not on the number of documents.
     """
     names = _awaited_names(documents)
     if not names:

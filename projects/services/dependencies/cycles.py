@@ -13,19 +13,19 @@ from projects.models.workloads import ENDED_PHASES
 
 
 class DependencyGraph:
-    """Names that each waiting workload or array waits for. A task stands for its array."""
+    """Graph of the workloads and arrays that wait for each other. A task is represented by its array."""
 
     def __init__(self) -> None:
         self._awaited: dict[AwaitedName, list[AwaitedName]] = {}
-        self._arrays: dict[AwaitedName, AwaitedName] = {}  # array of each task that is referred to
+        self._arrays: dict[AwaitedName, AwaitedName] = {}  # array of each task in the graph
 
     @classmethod
     def load(
         cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
     ) -> "DependencyGraph":
-        """Read the live dependents of every project that the names lead to, except `without`.
+        """Load all waiting workloads and arrays that can be reached from these names, except `without`.
 
-        `referred` lists names that new documents refer to.
+        `referred` lists the names in new documents. Projects are loaded as a whole.
         """
         graph = cls()
         loaded: set[str] = set()
@@ -37,7 +37,7 @@ class DependencyGraph:
         return graph
 
     def _load_projects(self, projects: Collection[str], without: AwaitedName | None) -> set[AwaitedName]:
-        """Read the live dependents of these projects. Return the names that they refer to."""
+        """Load the waiting workloads and arrays of these projects. Return the names that they wait for."""
         workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
         arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
         columns = ("project__name", "name", "spec__after")
@@ -62,7 +62,7 @@ class DependencyGraph:
             self._arrays[AwaitedName(project, name)] = AwaitedName(project, array)
 
     def add(self, name: AwaitedName, spec: WorkloadSpec) -> list[AwaitedName]:
-        """Add a document. Return the names of a cycle that it would close, and add nothing then."""
+        """Add a document unless it would close a cycle. Return the names in the cycle, or an empty list."""
         if spec.array is not None:
             tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
             self._arrays |= dict.fromkeys(tasks, name)

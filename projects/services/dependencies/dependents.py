@@ -32,12 +32,12 @@ class Dependent:
 
 
 def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Dependent]:
-    """Return the visible workloads and arrays that wait for this one, at most SHOWN, by project and name."""
+    """Return up to SHOWN visible workloads and arrays that wait for this one, by project and name."""
     return list(islice(_dependents(owner, selectors.workloads(actor), selectors.arrays(actor)), SHOWN))
 
 
 def refuse_if_awaited(owner: Workload | WorkloadArray) -> None:
-    """Raise Conflict if a workload waits for this one, which has ended: deleting it would block the other.
+    """Raise Conflict if another workload still depends on this ended one, whose deletion would block it.
 
     Dependencies stay locked until the end of the transaction. A dependency applies to the newest workload or
     array with its name, so older ones can be deleted.

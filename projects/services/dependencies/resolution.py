@@ -1,7 +1,7 @@
-"""The workloads and arrays that dependencies refer to, and whether they have reached the required state.
+"""Resolve dependencies to workloads and arrays, and check whether they have reached the required state.
 
-A name stands for the newest workload or array that has it. A dependency is met once that one is in the
-required state. It can never be met if that one has ended in another state.
+A name refers to the newest workload or array with that name. A dependency is met once this workload
+or array is in the required state, and can never be met if it has ended in another state.
 """
 
 import uuid
@@ -32,7 +32,7 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Dependency with the workload or array that it refers to, or None if none was submitted."""
+    """Dependency with the newest workload or array of that name. `newest` is None if none was submitted."""
 
     awaited: AwaitedName
     state: str
@@ -48,14 +48,15 @@ class Resolved:
 
     @property
     def is_unreachable(self) -> bool:
-        """Return whether the awaited workload has ended in another state than the required one."""
+        """Return whether the awaited workload has ended in a state other than the required one."""
         return self.phase in ENDED_PHASES and not self.is_met
 
 
 def lock_dependencies() -> None:
-    """Wait for other transactions that add dependencies, or delete what others may wait for.
+    """Serialize transactions that add dependencies or delete workloads that others may depend on.
 
-    Without this lock, two submissions could form a cycle, or wait for a workload that is being deleted.
+    Without this lock, two submissions could form a cycle, or depend on a workload that is being
+    deleted.
     """
     with connection.cursor() as cursor:
         cursor.execute(LOCK)
@@ -87,7 +88,7 @@ def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, Newest]:
 def resolve(
     project: str, dependencies: Iterable[Dependency], newest: Mapping[AwaitedName, Newest]
 ) -> list[Resolved]:
-    """Return the dependencies of a workload of `project`."""
+    """Return the resolved dependencies of a workload in `project`."""
     resolved = []
     for dependency in dependencies:
         awaited = dependency.awaited(project)
@@ -96,9 +97,9 @@ def resolve(
 
 
 def never_met_message(project: str, resolved: Collection[Resolved]) -> str | None:
-    """Return why a workload of `project` can never start, or None if its dependencies can still be met.
+    """Return why a workload in `project` can never start, or None if its dependencies can still be met.
 
-    The phases of other projects' workloads are left out.
+    The phases of other projects' workloads are omitted.
     """
     for each in resolved:
         if each.is_unreachable:

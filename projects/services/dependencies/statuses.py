@@ -24,8 +24,8 @@ HIDDEN = "hidden"
 class DependencyStatus:
     """Dependency with the current state of the awaited workload or array.
 
-    `outcome` is met, waiting or never_met, or hidden for a project that the user cannot see. `id` and
-    `phase` are None then, and also while no workload has the name.
+    `outcome` is met, waiting or never_met, or hidden for a project that the user cannot see. `id` and `phase`
+    are None for hidden workloads and while no workload has the name.
     """
 
     project: str

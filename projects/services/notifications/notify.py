@@ -143,7 +143,7 @@ def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
 
 
 def notify_pending(now: datetime) -> int:
-    """Notify subscribers of workloads that have been pending longer than their threshold, once per period."""
+    """Notify subscribers once about each workload that has been pending longer than their threshold."""
     count = 0
     for subscription in subscriptions_to("pending"):
         with transaction.atomic():
@@ -193,7 +193,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
 
 
 def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
-    """Notify the owner by email, and subscribers, in the transaction that pauses or refuses.
+    """Notify the schedule's owner and subscribers in the transaction that pauses it or refuses a run.
 
     Return the number of deliveries.
     """

@@ -60,7 +60,7 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # when to revert the quotas, except those that have been edited since
+    expires_at: datetime | None = None  # time at which quotas that have not been edited since are reverted
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,7 @@ class DraftedChange:
 
 
 def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
-    """Compare each change with the stored quota.
-
-    Raises Invalid, which lists every problem with the new values.
-    """
+    """Compare each change with the stored quota. Raises Invalid with all problems in the new values."""
     stored = _stored_pairs(draft, lock=lock)
     drafted = [DraftedChange(change, before, _edited_quota(change, before)) for change, before in stored]
     problems = [
@@ -95,7 +92,7 @@ def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
 
 
 def _overlap_problems(drafted: Sequence[DraftedChange]) -> Iterator[Problem]:
-    """Yield a problem for each new quota that counts in the same pool as another quota of its owner."""
+    """Yield a problem for each new quota that applies to the same pool as another quota of its owner."""
     added = [item.change for item in drafted if item.after is not None and item.before is None]
     removed = {(item.change.owner, item.change.pool) for item in drafted if item.after is None}
     for change in added:

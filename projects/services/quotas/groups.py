@@ -1,4 +1,4 @@
-"""Create, edit and delete quota groups: pools in which a quota counts together."""
+"""Create, edit and delete quota groups, which are pools that share quotas."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ MAX_NAMED = 5
 
 
 def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> QuotaGroup:
-    """Create a group of pools. No quota counts in it until one is set.
+    """Create a group of pools without quotas.
 
     Raises Invalid, Conflict or Forbidden.
     """
@@ -44,7 +44,7 @@ def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> Quota
 def edit_group(
     *, actor: Actor, group: QuotaGroup, pools: Sequence[NodePool], expected_version: int | None = None
 ) -> QuotaGroup:
-    """Change the pools of a group. Its quotas then count in these pools, also for running workloads.
+    """Change the pools of a group. The group's quotas then apply to these pools and their running workloads.
 
     Raises Invalid, PreconditionFailed, NotFound or Forbidden.
     """
@@ -129,7 +129,7 @@ def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
 
 
 def _overlap_problem(group: QuotaGroup) -> Problem | None:
-    """Return a problem if an owner has a quota in the group and another one in a pool of the group."""
+    """Return a problem if an owner has a quota for the group and another one for a pool of the group."""
     in_group = {(row.department_id, row.project_id) for row in Quota.objects.filter(group=group)}
     both = [str(row) for row in overlapping_quotas(group) if (row.department_id, row.project_id) in in_group]
     if not both:
@@ -168,7 +168,7 @@ def _membership_problems(group: QuotaGroup, pools: Sequence[NodePool]) -> list[P
 
 
 def _model_problems(pools: Sequence[NodePool]) -> list[Problem]:
-    """Return a problem if the pools have different GPU models. Pools without GPUs have none."""
+    """Return a problem if the pools have different GPU models. Pools without GPUs are ignored."""
     models = {pool.name: _gpu_models(pool) for pool in pools}
     if len(set().union(*models.values())) <= 1:
         return []

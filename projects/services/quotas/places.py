@@ -1,4 +1,4 @@
-"""Keep the quotas of pools apart from those of the groups that contain these pools."""
+"""Detect owners with more than one quota for the same pool: the pool's own and that of its group."""
 
 from collections.abc import Collection
 
@@ -11,21 +11,21 @@ from projects.models.tenants import PoolOrGroup, Tenant, owner_columns
 
 
 def find_place(name: str) -> PoolOrGroup | None:
-    """Return the pool or the quota group with this name. No two of them have the same name."""
+    """Return the pool or the quota group with this name, which is unique among both."""
     return NodePool.objects.filter(name=name).first() or QuotaGroup.objects.filter(name=name).first()
 
 
 def overlap_problem(
     owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
 ) -> Problem | None:
-    """Return a problem if another quota of the owner, except the removed ones, counts in the same pool."""
+    """Return a problem if another quota of the owner, except the removed ones, applies to the same pool."""
     rows = overlapping_quotas(place).filter(**owner_columns(owner))
     others = [quota.place for quota in rows if quota.place not in removed]
     return overlap(path, owner, place, others) if others else None
 
 
 def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[PoolOrGroup]) -> Problem:
-    """Return the problem of a quota that counts in the same pool as the owner's quotas in other places."""
+    """Return a problem that lists the owner's other quotas for the same pools."""
     return Problem(
         path,
         f"overlaps with {owner.name}'s quota in {' and '.join(other.described for other in others)}",
@@ -35,7 +35,7 @@ def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[Poo
 
 
 def places_overlap(one: PoolOrGroup, other: PoolOrGroup) -> bool:
-    """Return whether one is a pool of the other. Two pools or two groups never overlap."""
+    """Return whether one place is a pool in the other. Two pools or two groups never overlap."""
     pool, group = (one, other) if isinstance(one, NodePool) else (other, one)
     if not isinstance(pool, NodePool) or not isinstance(group, QuotaGroup):
         return False
@@ -43,7 +43,7 @@ def places_overlap(one: PoolOrGroup, other: PoolOrGroup) -> bool:
 
 
 def overlapping_quotas(place: PoolOrGroup) -> QuerySet[Quota]:
-    """Return the quotas of other places that count in one of this place's pools, as they are stored now."""
+    """Return the stored quotas of other places that apply to any of this place's pools."""
     rows = Quota.objects.select_related("pool", "group", "department", "project").order_by("pk")
     if isinstance(place, QuotaGroup):
         return rows.filter(pool__quota_group=place)

@@ -37,7 +37,7 @@ def set_schedule(
     """Create or change a schedule. `expected_version` 0 means that none exists.
 
     Members of the project may create schedules. The owner and project admins may change them. The user who
-    changes a schedule becomes its owner. A paused schedule stays paused. A run that is due already is
+    changes a schedule becomes its owner. A paused schedule stays paused. A run that is already due is
     submitted with the new values. Raises Invalid, PreconditionFailed, Forbidden, NotFound, or Conflict if the
     project has too many schedules.
     """
@@ -98,7 +98,7 @@ def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = N
 
 
 def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> Schedule:
-    """Let a schedule submit runs again, from its next due time on. Idempotent.
+    """Resume a schedule from its next due time. Idempotent.
 
     Raises Conflict if the owner may not submit to the project.
     """
@@ -124,7 +124,7 @@ def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) ->
     """
     require(actor, Action.SUBMIT, schedule.project)
     with transaction.atomic():
-        # A submission locks the project. Lock it before the schedule, as a deletion of the project does.
+        # A submission locks the project. To avoid deadlocks, lock the project before the schedule.
         SubmissionView(actor, locks=True).load_projects([schedule.project.name])
         rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = rows.filter(pk=schedule.pk).first()
@@ -143,7 +143,7 @@ def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) ->
 
 
 def may_change(actor: Actor, schedule: Schedule) -> bool:
-    """Return whether the user is a project admin, or the owner and may still submit to the project."""
+    """Return whether the user is a project admin, or the owner with permission to submit to the project."""
     if may(actor, Action.OPERATE, schedule.project):
         return True
     is_owner = actor.user is not None and schedule.owner_id == actor.user.pk

@@ -1,8 +1,8 @@
-"""Submit the runs of schedules that are due.
+"""Submit the due runs of schedules.
 
-A due time gets its row, its workload and the schedule's next due time in one transaction. A process that is
-killed leaves all or nothing of it, and two processes cannot submit the same due time. Of the due times that
-passed while Berth was not running, only the latest is submitted.
+Each run is stored in one transaction with its workload and the schedule's next due time. If a
+process is killed, either all or none of this is stored, and two processes cannot submit the same
+run. If several due times have passed while Berth was not running, only the latest one is submitted.
 """
 
 import logging
@@ -30,23 +30,23 @@ from projects.services.workloads.submission_view import SubmissionView
 log = logging.getLogger(__name__)
 
 BERTH = Actor.system("schedules")
-RUNS_KEPT = 100  # per schedule
+RUNS_KEPT = 100  # number of runs kept per schedule
 SCHEDULES_PER_PASS = 1000
 PASS_SECONDS = 10.0  # a pass that takes longer leaves the remaining schedules to the next pass
-RETRY_AFTER = timedelta(minutes=5)  # for a schedule whose processing failed
+RETRY_AFTER = timedelta(minutes=5)  # delay before a schedule that could not be processed is retried
 IS_LIVE = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
 
 
 def has_due_runs(now: datetime) -> bool:
-    """Return whether a schedule has a due time or a queued run to submit. Uses one cheap statement."""
+    """Return whether any run is due or queued for submission. Uses one cheap query."""
     return _due(now).exists()
 
 
 def submit_due_runs(now: datetime) -> int:
-    """Process the schedules with a due time or a queued run to submit. Return the number of submitted runs.
+    """Submit runs that are due or queued, and return their number.
 
-    The projects take turns. A schedule whose processing fails is retried later, so that it does not delay
-    the others.
+    Projects take turns. A schedule that cannot be processed is retried later, so that it does not
+    delay the others.
     """
     since = Greatest("next_at", "retry_at")
     turn = Window(RowNumber(), partition_by=F("project"), order_by=[since.asc(), F("pk").asc()])
@@ -65,7 +65,7 @@ def submit_due_runs(now: datetime) -> int:
 
 
 def _due(now: datetime) -> QuerySet[Schedule]:
-    """Return the schedules with a due time, or with a queued run whose previous run has ended."""
+    """Return schedules with a due run, or with a queued run whose previous run has ended."""
     runs = ScheduleRun.objects.filter(schedule=OuterRef("pk"))
     is_ready = Exists(runs.filter(outcome=RunOutcome.QUEUED)) & ~Exists(runs.filter(IS_LIVE))
     rows = Schedule.objects.filter(Q(retry_at=None) | Q(retry_at__lte=now))
@@ -73,7 +73,7 @@ def _due(now: datetime) -> QuerySet[Schedule]:
 
 
 def find_live_run(schedule: Schedule) -> Workload | WorkloadArray | None:
-    """Return the workload or array of a run that has not ended."""
+    """Return the workload or array of the schedule's live run, or None."""
     run = schedule.runs.filter(IS_LIVE).select_related("workload__project", "array__project").first()
     return None if run is None else run.workload or run.array
 
@@ -95,7 +95,7 @@ def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: dat
 def _process(pk: int, project: str, now: datetime) -> int:
     """Process one schedule in a transaction. Return the number of submitted runs."""
     with transaction.atomic():
-        # A submission locks the project. Lock it before the schedule, as a deletion of the project does.
+        # A submission locks the project. To avoid deadlocks, lock the project before the schedule.
         SubmissionView(BERTH, locks=True).load_projects([project])
         rows = Schedule.objects.select_for_update(of=("self",), skip_locked=True)
         rows = rows.select_related("project__department", "owner")
@@ -128,7 +128,7 @@ def _submit_queued(schedule: Schedule, now: datetime) -> ScheduleRun | None:
 
 
 def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
-    """Submit, queue or skip the run of the latest due time. Return the run, or None if none is due."""
+    """Submit, queue or skip the run for the latest due time. Return the run, or None if none is due."""
     if schedule.next_at is None or schedule.next_at > now:
         return None
     zone = ZoneInfo(schedule.time_zone)
@@ -156,7 +156,7 @@ def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
 
 
 def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
-    """Submit the run with the rights of the owner. A refusal is recorded, and the owner is notified."""
+    """Submit the run with the owner's permissions. If it is refused, record this and notify the owner."""
     assert schedule.owner is not None
     if run.outcome == RunOutcome.QUEUED:
         run.message = ""
@@ -178,7 +178,7 @@ def _describe_refusal(error: BerthError) -> str:
 
 
 def _cancel(live: Workload | WorkloadArray, now: datetime) -> None:
-    """Cancel a workload or array unless it is ending already."""
+    """Cancel a workload or array, unless it is already ending."""
     try:
         if isinstance(live, WorkloadArray):
             arrays.cancel(actor=BERTH, array=live, now=now)

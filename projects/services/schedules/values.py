@@ -24,7 +24,7 @@ from projects.services.workloads.templates import check_document, template_docum
 CRON_MAX = 120
 CRON_EXAMPLE = "such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
 ZONE_EXAMPLE = "a time zone such as UTC or Europe/Berlin"
-UNSCHEDULED_KEYS = ("deadline", "submitted")  # moments, which would be the same in every run
+UNSCHEDULED_KEYS = ("deadline", "submitted")  # points in time, which would be the same for every run
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ScheduleValues:
 def check_values(
     actor: Actor, project: Project, name: str, values: ScheduleValues, now: datetime
 ) -> datetime:
-    """Return the first due time. Raises Invalid with all problems of the values."""
+    """Validate the values and return the first due time. Raises Invalid with all problems."""
     problems: list[Problem] = []
     if not NAME.fullmatch(name):
         problems.append(Problem("name", "is not a valid name", format_value(name), NAME_ALLOWED))
@@ -111,7 +111,7 @@ def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | N
 
 
 def _is_impossible_day(cron: str) -> bool:
-    """Return whether every field is valid, but the months do not have the day."""
+    """Return whether every field is valid, but none of the months has the day."""
     fields = cron.split()
     if len(fields) != 5:
         return False
@@ -128,7 +128,7 @@ def _never_fires(received: str) -> Problem:
 
 
 def _closest_zone(name: str) -> str:
-    """Return the time zone that is spelled most similarly, also if only its city is given."""
+    """Return the time zone with the most similar name. The text may also be just a city."""
     zones = available_timezones()
     by_lower = {zone.lower(): zone for zone in zones}
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}
@@ -169,7 +169,7 @@ def _source_problems(
 
 
 def check_schedulable(document: dict[str, Any]) -> WorkloadSpec:
-    """Return the parsed document. Raises Invalid if it is invalid or not meant for several runs."""
+    """Return the parsed document. Raises Invalid if it is invalid or cannot be run repeatedly."""
     spec = parse_workload(document)
     problems = [
         Problem(key, "cannot be scheduled", "", "no key that names a moment")

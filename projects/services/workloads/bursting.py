@@ -11,9 +11,9 @@ from projects.models import Workload
 
 
 def burst_sentence(workload: Workload, now: datetime) -> str:
-    """Return when the workload may use its last pool and what its GPUs cost there.
+    """Return a sentence about when the workload may use its last pool, and the cost of its GPUs in that pool.
 
-    The result is empty if the workload may already use all of its pools.
+    Return an empty string if the workload may already use all of its pools.
     """
     document: Mapping[str, Any] = workload.spec
     seconds = document.get("burst_after")

@@ -88,7 +88,7 @@ def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
-    """Raise Invalid for roles that are not idle and have no command, neither their own nor an image's."""
+    """Raise Invalid for roles that are not idle and have neither a command nor an image with one."""
     if spec.image is not None:
         return
     allowed = "a shell command, a list of arguments, or an image that has a command"

@@ -129,7 +129,7 @@ def _refusal(workload: Workload) -> str:
 
 
 def _parse_stored(locked: Workload) -> WorkloadSpec | None:
-    """Return the stored document, or None if it can no longer be read, which an edit can repair."""
+    """Return the stored document, or None if it is no longer valid. An edit can make it valid again."""
     try:
         return parse_workload(locked.spec)
     except SpecError:
@@ -201,7 +201,7 @@ def _sets_environment(change: DocumentChange) -> bool:
 
 
 def _record_value(change: DocumentChange, value: Any) -> int | float | str | None:
-    """Return a number, or a short text. Values with environment variables are hidden."""
+    """Return the value as a number or a short text. Values with environment variables are hidden."""
     if value is None or isinstance(value, int | float):
         return value
     return HIDDEN if _sets_environment(change) else format_value_briefly(value)

@@ -1,4 +1,4 @@
-"""Check that the runtimes of a document's pools support what it requires of its pods."""
+"""Check that a document's pools support the features that its pods require."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -97,7 +97,7 @@ def submit_with_warnings(
 def require_valid_dependencies(
     view: SubmissionView, draft: Draft, *, edited: AwaitedName | None = None
 ) -> None:
-    """Raise Invalid unless the workload may wait for the workloads that its document names."""
+    """Raise Invalid if the document's dependencies are invalid."""
     (problems,) = check_dependencies(view, [(draft.workload.project, draft.spec)], edited=edited)
     if problems:
         raise Invalid(problems)

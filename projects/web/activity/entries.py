@@ -45,7 +45,7 @@ WRITES = {
     "set_schedule": "changed",
     "set_secret": "replaced",
 }
-# Actions on a node pool that concern something else, which one of the recorded values names.
+# Actions on a node pool's secrets, hosts and tokens: the verb, and the recorded value with the name.
 IN_POOL = {
     "set secret": ("set secret", "secret"), "delete secret": ("deleted secret", "secret"),
     "forget host": ("removed SSH host", "host"), "issue join token": ("issued a join token", ""),
@@ -57,7 +57,7 @@ MAX_INLINE_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed value. A text of several lines has a diff."""
+    """A changed value. A multi-line text has a diff."""
 
     label: str
     before: str
@@ -147,7 +147,7 @@ def _describe_role(row: Audit) -> Entry:
 
 
 def _inline(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
-    """Return the values that belong into the sentence, with a leading colon, or ""."""
+    """Return the values that belong in the sentence, with a leading colon, or ""."""
     after = row.after or {}
     if row.action == "submit":
         parts = [after["kind"]] if "kind" in after else []

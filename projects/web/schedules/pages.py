@@ -16,7 +16,7 @@ from projects.access import Action, may, may_submit_anywhere
 from projects.models import Schedule, ScheduleRun
 from projects.services import schedules
 
-NEXT_RUNS, LAST_RUNS = 5, 20  # on one page
+NEXT_RUNS, LAST_RUNS = 5, 20  # maximum number of runs on one page
 COLUMNS: tuple[Column[Schedule], ...] = (
     Column("name", "Schedule", lambda row: row.name, order="name"),
     Column("project", "Project", lambda row: row.project.name, order="project__name"),
