@@ -40,7 +40,7 @@ def take_directories(
 def with_directories(
     documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> list[dict[str, Any]]:
-    """Return the documents with their directories, to print them."""
+    """Return the documents with their directories, for printing."""
     return [
         document if directory is None else {**document, KEY: directory}
         for document, directory in zip(documents, directories, strict=True)

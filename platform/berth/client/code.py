@@ -16,7 +16,7 @@ from berth.core.spec.code import CHUNK_BYTES, link_problem, path_problem
 
 IGNORE_FILE = ".berthignore"
 IGNORE_HINT = f"readable files, and links between them; list the others in {IGNORE_FILE}"
-UPLOAD_BYTES, UPLOAD_CHUNKS = 8 * 2**20, 2000  # per request
+UPLOAD_BYTES, UPLOAD_CHUNKS = 8 * 2**20, 2000  # maximum size and number per request
 PROBLEMS_SHOWN, LARGEST_SHOWN = 5, 5
 NO_REPOSITORY = "not a git repository"
 

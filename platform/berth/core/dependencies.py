@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SHOWN = 5  # dependencies that a sentence names
+SHOWN = 5  # maximum number of dependencies named in a sentence
 VERBS = {"completed": "complete", "failed": "fail", "any": "end"}
 PAST_VERBS = {"completed": "completed", "failed": "failed", "any": "ended"}
 

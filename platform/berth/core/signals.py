@@ -1,4 +1,4 @@
-"""Names and numbers of the Linux signals that end a process, as on x86-64 and ARM."""
+"""Names and numbers of the Linux signals that end a process (on x86-64 and ARM)."""
 
 SHELL_OFFSET = 128  # a shell reports a process that ended by signal N with the exit code 128 + N
 SIGNALS = {

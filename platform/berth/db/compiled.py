@@ -83,7 +83,7 @@ class _CompiledQuery:
 
     database: str
     sql: str
-    positions: tuple[int, ...]  # argument of each SQL parameter
+    positions: tuple[int, ...]  # name of the argument for each SQL parameter
     converters: Sequence[tuple[int, Any, Callable[[Any, Any, Any], Any]]]
     build: Callable[[Iterable[Any]], list[Any]]
 
@@ -107,7 +107,7 @@ def _compile(queryset: QuerySet[Any, Any]) -> _CompiledQuery:
 
 
 def _fastest(converter: Any, expression: Expression) -> Callable[[Any, Any, Any], Any]:
-    """Return a faster converter for JSON, or the converter itself."""
+    """Return an equivalent but faster converter if there is one, else the same converter."""
     field = getattr(converter, "__self__", None)
     is_json = isinstance(field, JSONField) and field.decoder is None and isinstance(expression, Col)
     return _parse_json if is_json else converter
@@ -128,7 +128,7 @@ def _convert_rows(rows: Iterable[Sequence[Any]], compiled: _CompiledQuery) -> It
 
 
 def _row_builder(queryset: QuerySet[Any, Any], compiler: Any) -> Callable[[Iterable[Any]], list[Any]]:
-    """Return a function that builds the query's results as Django does, from converted rows."""
+    """Return a function that builds the query's results from converted rows, as Django does."""
     kind: Any = queryset._iterable_class
     if kind is ValuesListIterable:
         return lambda rows: [tuple(row) for row in rows]
@@ -151,9 +151,9 @@ def _row_builder(queryset: QuerySet[Any, Any], compiler: Any) -> Callable[[Itera
 
 
 def _instance_builder(info: Any, select: Sequence[Any], database: str) -> Callable[[Any], Any]:
-    """Return a function that builds a row's instance with those of `select_related`.
+    """Return a function that builds a row's instance and its `select_related` objects.
 
-    It returns None for a related object that does not exist.
+    A related object that does not exist is None.
     """
     model, fields = info["model"], info["select_fields"]
     start, end = fields[0], fields[-1] + 1

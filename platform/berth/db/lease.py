@@ -15,7 +15,7 @@ from berth.db import prepared
 from berth.db.models import Lease
 
 TABLE = Lease._meta.db_table
-DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"  # until the transaction ends
+DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"  # affects only the current transaction
 
 ACQUIRE = f"""
     INSERT INTO {TABLE} AS lease (name, holder, epoch, renewed_at, expires_at)

@@ -11,7 +11,7 @@ from psycopg.types.datetime import TimestamptzLoader
 
 
 class UtcLoader(TimestamptzLoader):
-    timezone = UTC  # Django compares it with the time zone of the connection
+    timezone = UTC  # Django compares this attribute with the connection's time zone
 
     def load(self, data: Buffer) -> datetime:
         try:

@@ -25,9 +25,9 @@ class AsyncCode(AsyncResource):
     ) -> dict[str, Any]:
         """Store the files of a directory, and return the section `code` of a workload document.
 
-        Sends the files that Git and .berthignore do not leave out, and only the parts that the project has
-        not stored yet. The project defaults to the context's, or to your only one. `progress` is called with
-        the bytes that have been sent and those to send. Raises SpecError if the files cannot be sent.
+        Files that Git or .berthignore excludes are not sent, nor are parts that the project has already
+        stored. The project defaults to the context's, or to your only one. `progress` is called with the
+        bytes that have been sent and those to send. Raises SpecError if the files cannot be sent.
         """
         project = project or self._transport.settings.project or await self._only_project()
         limits = await self.get(project)

@@ -113,7 +113,7 @@ class AsyncQuotas(AsyncResource):
 
 
 class AsyncQuotaGroups(AsyncResource):
-    """Pools of one GPU model in which a quota counts together."""
+    """Groups of pools with the same GPU model that share quotas."""
 
     def list(self) -> AsyncIterator[QuotaGroup]:
         return self._iterate(QuotaGroup, "quota-groups")

@@ -108,7 +108,7 @@ class QuotaChange(Model):
 
 
 class QuotaGroup(Model):
-    """Pools of one GPU model in which a quota counts together."""
+    """Group of pools with the same GPU model that share quotas."""
 
     name: str
     pools: list[str] = []

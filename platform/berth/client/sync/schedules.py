@@ -26,7 +26,7 @@ class Schedules(Resource):
         time_zone: str = "UTC",
         overlap: str = "skip",
     ) -> ScheduleDetail:
-        """Create a schedule of a document (a mapping or YAML) or a template.
+        """Create a schedule for a document (a mapping or YAML) or a template.
 
         Raises Conflict if it already exists.
         """

@@ -114,7 +114,7 @@ class Quotas(Resource):
 
 
 class QuotaGroups(Resource):
-    """Pools of one GPU model in which a quota counts together."""
+    """Groups of pools with the same GPU model that share quotas."""
 
     def list(self) -> Iterator[QuotaGroup]:
         return self._iterate(QuotaGroup, "quota-groups")

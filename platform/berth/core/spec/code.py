@@ -56,7 +56,7 @@ def path_problem(path: str) -> str:
 def link_problem(path: str, target: str) -> str:
     """Return why a symbolic link cannot be part of a tree, or an empty string.
 
-    `..` is allowed only at the start of a target, because after the name of a link it could lead anywhere.
+    `..` is allowed only at the start of a target, because it could lead anywhere after the name of a link.
     """
     parts = target.split("/")
     inner = [part for part in parts if part not in ("", ".")]
@@ -71,8 +71,8 @@ def link_problem(path: str, target: str) -> str:
 
 
 def nesting_problem(paths: Iterable[str]) -> tuple[str, str]:
-    """Return a path that occurs twice or lies below another path's file or link, with the reason."""
-    # Sorted by names, a path comes directly before the paths below it.
+    """Return a path that occurs twice or is inside another path's file or link, with the reason."""
+    # When paths are sorted by their parts, a path directly precedes the paths below it.
     ordered = sorted(paths, key=lambda path: path.replace("/", "\0"))
     for before, path in pairwise(ordered):
         if path == before:

@@ -18,8 +18,9 @@ REASONS = (
     OUT_OF_MEMORY, NODE_LOST, IMAGE_PULL, TIMEOUT, START_TIMEOUT, START_FAILED, WORKSPACE_FULL, POD_FAILED,
     COMPLETED,
 )  # fmt: skip
-NOT_POD_FAILURES = frozenset({NODE_LOST, TIMEOUT, START_TIMEOUT, COMPLETED})  # not covered by `pod_failed`
-WITHOUT_NODE = (TIMEOUT, COMPLETED)  # these have no node that another one could replace
+# failures that `pod_failed` does not cover
+NOT_POD_FAILURES = frozenset({NODE_LOST, TIMEOUT, START_TIMEOUT, COMPLETED})
+WITHOUT_NODE = (TIMEOUT, COMPLETED)  # failures that are not tied to a node, so `other_node` has no effect
 INDEPENDENT_OF_MEMORY = (*NOT_POD_FAILURES, IMAGE_PULL, START_FAILED, WORKSPACE_FULL)
 EXIT_CODE_MAX, BACKOFF_MAX, RULES_MAX, RESTARTS_MAX = 255, 3600, 32, 1_000_000
 ALLOWED = f"an exit code from 1 to {EXIT_CODE_MAX}, a signal such as SIGKILL, or {', '.join(REASONS)}"
@@ -70,7 +71,7 @@ class RetryRule(Document):
     memory_max_mib: Mebibytes | None = None
 
     def matches(self, kind: str, *, of_pod: bool) -> bool:
-        """Return whether the rule lists a failure, or `pod_failed` if the failure is one of a pod."""
+        """Return whether the rule lists the failure, or lists `pod_failed` and a pod has failed."""
         return (of_pod and POD_FAILED in self.on) or _code(kind) in {_code(each) for each in self.on}
 
 
@@ -78,7 +79,7 @@ RetryRules = Annotated[tuple[RetryRule, ...], Field(max_length=RULES_MAX, strict
 
 
 def _code(kind: int | str) -> int | str:
-    """Return the exit code of an exit code or a signal, or the reason itself."""
+    """Return the exit code for an exit code or a signal. Return a reason unchanged."""
     if isinstance(kind, str) and kind in SIGNALS:
         return SHELL_OFFSET + SIGNALS[kind]
     return int(kind) if isinstance(kind, str) and kind.isdigit() else kind

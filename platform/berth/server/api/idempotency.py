@@ -31,7 +31,8 @@ HEADER = "Idempotency-Key"
 RETENTION = timedelta(hours=24)
 KEY_MAX = 255
 SWEEP_EVERY = 200  # delete expired responses once per this many new rows
-SECRETS = ("token", "secrets")  # returned only once: a replayed response contains null instead
+# fields that are returned only once; a replayed response contains null instead
+SECRETS = ("token", "secrets")
 CLAIM = """
     INSERT INTO berth_api_storedresponse AS stored
         (user_id, key, fingerprint, status, headers, body, created_at)

@@ -13,7 +13,7 @@ from berth.core.frames import CONTENT_TYPE, unpack_frames
 from berth.documents.strict import TOO_DEEP, read_yaml
 
 BODY_MAX = 2**20
-BATCH_MAX = 16 * 2**20  # for up to 1,000 workload documents in JSON
+BATCH_MAX = 16 * 2**20  # enough for 1,000 workload documents in JSON
 BATCH_PATHS = re.compile(r"/api/v1/workloads:batch/?")
 # Paths for functions and results.
 CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
@@ -21,7 +21,7 @@ CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
 CODE_TREE_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/tree/?")
 CODE_CHUNKS_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/chunks/?")
 CODE_CHUNKS_MAX = 9 * 2**20
-CODE_FILE_BYTES = 512  # per listed file; larger than most paths with their digests
+CODE_FILE_BYTES = 512  # bytes per listed file; more than most paths and digests need
 
 
 def max_body_size(path: str) -> int:

@@ -31,7 +31,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
     any process on this machine, including tenants' pods, can send these headers.
     """
-    importlib.import_module("berth.server.asgi")  # loads the settings
+    importlib.import_module("berth.server.asgi")  # also loads the settings
     set_process_name("web")
     gc.set_threshold(NEW_OBJECTS)
     pool_database_connections(settings.BERTH_DATABASE_POOL)
@@ -64,14 +64,14 @@ def pool_database_connections(size: int) -> None:
         database = connections.settings[DEFAULT_DB_ALIAS]
         database["OPTIONS"]["pool"] = {"min_size": 1, "max_size": size, "timeout": DATABASE_WAIT_SECONDS}
         database["CONN_MAX_AGE"] = 0  # pooled connections are returned after each request
-        database["CONN_HEALTH_CHECKS"] = False  # would cost one round trip per request
+        database["CONN_HEALTH_CHECKS"] = False  # a health check would cost one round trip per request
         connection_created.connect(replace_closed_connection)
 
 
 def replace_closed_connection(connection: Any, **more: object) -> None:
     """Get a new connection from the pool if PostgreSQL has closed this one, for example during a restart."""
     if not is_open(connection.connection):
-        connection.close()  # the pool opens a new one
+        connection.close()  # the pool opens a new connection instead
         connection.connect()
 
 

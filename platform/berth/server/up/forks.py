@@ -32,7 +32,7 @@ class ForkedProcess:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # already reaped as an orphan
+            except ChildProcessError:  # the process has already been reaped as an orphan
                 self.returncode = 1
             else:
                 self.returncode = os.waitstatus_to_exitcode(status) if pid else None

@@ -34,7 +34,7 @@ DEFAULT_HOST = "127.0.0.1"
 HOSTS_VARIABLE = "BERTH_ALLOWED_HOSTS"
 DEMO_GPUS = "8"
 FORMER_SERVER_WAIT = 15.0
-OTHER_CONNECTIONS, CONNECTIONS_PER_WEB_PROCESS = 68, 12  # to the embedded database
+OTHER_CONNECTIONS, CONNECTIONS_PER_WEB_PROCESS = 68, 12  # connections to the embedded database
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:

@@ -25,7 +25,8 @@ def main() -> None:
     from berth.server.tracing.spans import set_process_name
 
     set_process_name("tasks")
-    execute_from_command_line(["berth", "qcluster", "--skip-checks"])  # Django's checks would load every page
+    # Django's system checks would load every page
+    execute_from_command_line(["berth", "qcluster", "--skip-checks"])
 
 
 if __name__ == "__main__":

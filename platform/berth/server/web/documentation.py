@@ -24,5 +24,5 @@ def documentation(request: HttpRequest, path: str | None = None) -> HttpResponse
         return HttpResponseRedirect(f"{request.path}/")
     file = path if path and not path.endswith("/") else f"{path}index.html"
     response = serve(request, file, document_root=str(folder))
-    response["Cache-Control"] = "no-cache"  # revalidated by Last-Modified
+    response["Cache-Control"] = "no-cache"  # browsers revalidate files by Last-Modified
     return response

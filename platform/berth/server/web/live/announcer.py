@@ -58,7 +58,8 @@ class Announcer:
                 self._pending[(kind, (project, department))] = None
             elif ids is not None:
                 ids.update(object_ids)
-            if self._sender is not None and self._sender.is_alive():  # after a fork, it is not
+            # a forked process does not have the thread
+            if self._sender is not None and self._sender.is_alive():
                 if is_first:
                     self._changed.notify_all()
                 return
