@@ -30,6 +30,7 @@ def workload_columns(now: datetime) -> list[Column]:
         Column("POOL", lambda w: w.pool or ",".join(w.pools), optional=True),
         Column("RUN", lambda w: str(w.run), right=True, wide=True, optional=True),
         Column("EVICTIONS", lambda w: str(w.preemptions), right=True, wide=True),
+        Column("COST", lambda w: format_cost(w.cost) or "-", right=True, wide=True),
         Column("SINCE", lambda w: format_age(w.since, now), right=True, optional=True),
         Column("AGE", lambda w: format_age(w.submitted_at, now), right=True, optional=True),
         Column("BY", lambda w: w.submitted_by or "-", wide=True, optional=True),
@@ -99,3 +100,8 @@ def project_pair_columns() -> list[Column]:
         Column("GPUS", lambda p: number(p.gpus), right=True),
         Column("GPU-HOURS LOST", lambda p: f"{p.lost_gpu_seconds / 3600:.1f}", right=True),
     ]
+
+
+def format_cost(cost: Any) -> str:
+    """Format a cost, such as "12.40 USD", or return an empty string if it is unknown."""
+    return "" if cost is None else f"{cost.amount:,.2f} {cost.currency}"

@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parent
 HAND_WRITTEN = ("__init__.py", "base.py", "logs.py", "mixins.py")
 PACKAGE = "berth.client.models."
 TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+FORMATS = {"date-time": "datetime", "decimal": "Decimal"}
 DEFAULTS = {"str": '""', "int": "0", "float": "0", "bool": "False", "Any": "None", "list": "[]", "dict": "{}"}
 REQUIRED = ("id", "name")
 DOCSTRING_WIDTH = 103
@@ -89,6 +90,7 @@ class Models:
             [
                 f'"""Response models for {topic.replace("_", " ").replace("ssh", "SSH")}."""',
                 "from datetime import datetime",
+                "from decimal import Decimal",
                 "from typing import Any",
                 "from pydantic import Field",
                 f"from {PACKAGE}base import Model",
@@ -148,8 +150,8 @@ class Models:
         if schema.get("type") == "object":
             values = schema.get("additionalProperties")
             return f"dict[str, {self._type(values) if isinstance(values, dict) else 'Any'}]"
-        if schema.get("format") == "date-time":
-            return "datetime"
+        if schema.get("format") in FORMATS:
+            return FORMATS[schema["format"]]
         return TYPES.get(schema.get("type", ""), "Any")
 
     def _default(self, field: str, type_: str) -> str:

@@ -1,15 +1,20 @@
 """REST models for workloads."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 from pydantic import Field, RootModel
 
-from berth.server.api.responses import ProblemResponse, ResponseModel, from_milli
+from berth.server.api.responses import DecimalText, ProblemResponse, ResponseModel, from_milli
+from projects.costs import workload_cost, workload_costs
 from projects.models import Pod, PodState, RoleNode, Workload
 from projects.services.code import describe_code
 from projects.services.workloads import Edit, Submission
@@ -31,6 +36,13 @@ class GpusResponse(ResponseModel):
 class PodCountResponse(ResponseModel):
     running: int
     maximum: int = Field(description="Maximum number of replicas of all roles.")
+
+
+class CostResponse(ResponseModel):
+    amount: DecimalText = Field(
+        description="Cost of all runs so far, at the price that applied in each hour."
+    )
+    currency: str
 
 
 class ArrayTaskResponse(ResponseModel):
@@ -73,6 +85,9 @@ class WorkloadResponse(ResponseModel):
     queue_position: int | None
     expected_start: datetime | None
     pods: PodCountResponse
+    cost: CostResponse | None = Field(
+        description="Null for a workload that has used no GPUs, or that ran in a pool without a price."
+    )
 
 
 class RunImageResponse(ResponseModel):
@@ -192,16 +207,17 @@ def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     )
 
 
-def serialize_list_row(row: Workload) -> WorkloadResponse:
-    """Serialize a workload without its document, which lists do not load."""
-    return WorkloadResponse.from_row(row, **_workload_values(row))
+def serialize_list(rows: Sequence[Workload]) -> list[WorkloadResponse]:
+    """Serialize workloads without their documents, which lists do not load."""
+    costs = workload_costs([row.pk for row in rows], timezone.now())
+    return [WorkloadResponse.from_row(row, **_workload_values(row, costs.get(row.pk))) for row in rows]
 
 
 def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     """Serialize a workload with its parsed document."""
     row = _read_row(workload)
     return WorkloadDetailResponse.from_row(
-        row, images=_run_images(row), code=_code(row), **_workload_values(row)
+        row, images=_run_images(row), code=_code(row), **_workload_values(row, _cost(row))
     )
 
 
@@ -214,7 +230,7 @@ def serialize_edit(edit: Edit) -> EditResponse:
         changes=[DocumentChangeResponse(**asdict(change)) for change in edit.changes],
         increases=edit.increases,
         warnings=edit.warnings,
-        **_workload_values(row),
+        **_workload_values(row, _cost(row)),
     )
 
 
@@ -222,7 +238,7 @@ def serialize_new_row(submitted: Submission) -> WorkloadResponse:
     """Serialize a new workload like a list row, without querying it again."""
     row: Any = submitted.workload
     row.pods_running, row.pods_maximum = 0, submitted.replicas_max
-    return serialize_list_row(row)
+    return WorkloadResponse.from_row(row, **_workload_values(row, None))
 
 
 def serialize_submission(submitted: Submission) -> SubmissionResponse:
@@ -231,7 +247,7 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     row.pods_running = 0
     row.pods_maximum = submitted.replicas_max
     return SubmissionResponse.from_row(
-        row, images=[], code=_code(row), warnings=submitted.warnings, **_workload_values(row)
+        row, images=[], code=_code(row), warnings=submitted.warnings, **_workload_values(row, None)
     )
 
 
@@ -253,7 +269,11 @@ def _code(workload: Workload) -> WorkloadCodeResponse | None:
     return None if code is None else WorkloadCodeResponse(**asdict(code))
 
 
-def _workload_values(row: Any) -> dict[str, Any]:
+def _cost(workload: Workload) -> Decimal | None:
+    return workload_cost(workload.pk, timezone.now())
+
+
+def _workload_values(row: Any, cost: Decimal | None) -> dict[str, Any]:
     explanation = row.explanation or {}
     return {
         "project": row.project.name,
@@ -275,4 +295,5 @@ def _workload_values(row: Any) -> dict[str, Any]:
         "queue_position": explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),
         "pods": PodCountResponse(running=row.pods_running, maximum=row.pods_maximum),
+        "cost": None if cost is None else CostResponse(amount=cost, currency=settings.BERTH_CURRENCY),
     }

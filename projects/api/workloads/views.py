@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.spec import WorkloadSpec
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import each, page
+from berth.server.api.pagination import page
 from berth.server.api.requests import (
     Body,
     NoBody,
@@ -36,7 +36,7 @@ from projects.api.workloads.schemas import (
     WorkloadResponse,
     annotate_pod_counts,
     serialize_edit,
-    serialize_list_row,
+    serialize_list,
     serialize_submission,
     serialize_workload,
 )
@@ -60,7 +60,7 @@ class Workloads(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, WorkloadsQuery)
         rows = annotate_pod_counts(filter_workloads(selectors.workloads(self.actor), query)).defer("spec")
-        return Response(page(rows, query, sort_order(query), each(serialize_list_row)))
+        return Response(page(rows, query, sort_order(query), serialize_list))
 
     @operation(
         "Submit a workload, or predict the outcome of submitting it",

@@ -1,11 +1,15 @@
 """Selectable columns of the workload list."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
+from django.conf import settings
 from django.http import QueryDict
+from django.utils import timezone
 
 from berth.core.amounts import MILLI
+from projects.costs import workload_costs
 from projects.models import Workload
 
 
@@ -32,6 +36,7 @@ COLUMNS: Mapping[str, Column] = {
     "ended": Column("Ended", is_default=False),
     "runs": Column("Runs", "runs", number=True, is_default=False),
     "evictions": Column("Evictions", "evictions", number=True, is_default=False),
+    "cost": Column("Cost", number=True, is_default=False),
     "labels": Column("Labels", is_default=False),
 }
 DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.is_default)
@@ -56,6 +61,7 @@ CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "ended": (("Ended", lambda row: row.ended_at),),
     "runs": (("Runs", lambda row: row.run),),
     "evictions": (("Evictions", lambda row: row.preemptions),),
+    "cost": ((f"Cost ({settings.BERTH_CURRENCY})", lambda row: cast("Any", row).cost),),
     "labels": (("Labels", lambda row: row.labels),),
 }
 FIXED_CSV_COLUMNS: tuple[tuple[str, CellValue], ...] = (
@@ -75,3 +81,11 @@ def chosen_columns(query: QueryDict) -> tuple[str, ...]:
     """Return the requested columns in display order, or the default columns if none of them is valid."""
     requested = {word for text in query.getlist("columns") for word in text.split(",")}
     return tuple(key for key in COLUMNS if key in requested) or DEFAULT_COLUMNS
+
+
+def load_costs(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:
+    """Add each workload's cost to its row if the cost is shown. Return the rows."""
+    costs = workload_costs([row.pk for row in rows], timezone.now()) if "cost" in columns else {}
+    for row in rows:
+        cast("Any", row).cost = costs.get(row.pk)
+    return rows

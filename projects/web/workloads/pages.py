@@ -1,8 +1,9 @@
 """Workload list and actions on workloads."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 from django.db.models import QuerySet
@@ -20,7 +21,7 @@ from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
 from projects.web.arrays.progress import load_progress
-from projects.web.workloads.columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, csv_columns
+from projects.web.workloads.columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, csv_columns, load_costs
 from projects.web.workloads.filters import (
     SORTS,
     count_by_state,
@@ -29,6 +30,8 @@ from projects.web.workloads.filters import (
     parse_filters,
 )
 from projects.web.workloads.replicas import load_replicas
+
+CSV_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
     idle = idle_since((row.pk for row in row_slice.rows), timezone.now())
     replicas = load_replicas(row_slice.rows)
+    columns = chosen_columns(request.GET)
+    load_costs(row_slice.rows, columns)
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).idle_since = idle.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
-    columns = chosen_columns(request.GET)
     context = {
         "filters": filters,
         "columns": [(key, COLUMNS[key]) for key in columns],
@@ -123,9 +127,14 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
     """Return all rows as CSV, in the order and with the columns of the list."""
-    sort, columns = request.GET.get("sort", ""), csv_columns(chosen_columns(request.GET))
+    sort, keys = request.GET.get("sort", ""), chosen_columns(request.GET)
+    columns = csv_columns(keys)
     sorted_rows = sort_rows(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
-    lines = ([get_value(row) for _, get_value in columns] for row in sorted_rows.iterator(chunk_size=500))
+    remaining = sorted_rows.iterator(chunk_size=CSV_CHUNK)
+    chunks: Iterator[list[Workload]] = iter(lambda: [*islice(remaining, CSV_CHUNK)], [])
+    lines = (
+        [get_value(row) for _, get_value in columns] for chunk in chunks for row in load_costs(chunk, keys)
+    )
     return csv_response(request, "workloads", [head for head, _ in columns], lines)
 
 

@@ -18,6 +18,7 @@ from berth.core.errors import RateLimited
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.actor import Actor
+from projects.costs import workload_cost
 from projects.idle_gpus import idle_since
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
@@ -124,6 +125,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "as_victim": suffered[:EVICTIONS_ON_OVERVIEW],
         "as_preemptor": details.evictions_as_preemptor(actor, workload)[:EVICTIONS_ON_OVERVIEW],
         "last_eviction": suffered[0] if suffered and workload.phase in PENDING_PHASES else None,
+        "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "backoff_until": _active_backoff(workload, now),
         "image": _image(workload),

@@ -7,7 +7,7 @@ import typer
 
 from berth.cli.arguments import WorkloadArgument, open_client, with_options_from
 from berth.cli.arrays import find_target, print_array
-from berth.cli.columns import event_columns, pod_columns, workload_columns
+from berth.cli.columns import event_columns, format_cost, pod_columns, workload_columns
 from berth.cli.dependencies import print_dependencies
 from berth.cli.explain import format_blocker_numbers, format_expected_start, queue_lines
 from berth.cli.following import print_listing
@@ -138,6 +138,7 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
         ("Expected start", format_time(workload.expected_start) if workload.expected_start else ""),
         ("Submitted", f"{format_time(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
         *ended,
+        ("Cost", format_cost(workload.cost)),
         ("Run", f"{workload.run} ({evictions}, {restarts})"),
         ("Retries", format_retries(workload.retries)),
         ("Avoided nodes", ", ".join(workload.avoided_nodes)),

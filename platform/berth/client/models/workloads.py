@@ -2,6 +2,7 @@
 """Response models for workloads."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from pydantic import Field
@@ -85,6 +86,12 @@ class PodCount(Model):
     """Maximum number of replicas of all roles."""
 
 
+class Cost(Model):
+    amount: Decimal
+    """Cost of all runs so far, at the price that applied in each hour."""
+    currency: str = ""
+
+
 class Workload(WorkloadMixin, Model):
     id: str
     name: str
@@ -118,6 +125,8 @@ class Workload(WorkloadMixin, Model):
     queue_position: int | None = None
     expected_start: datetime | None = None
     pods: PodCount = Field(default_factory=PodCount)
+    cost: Cost | None = None
+    """None for a workload that has used no GPUs, or that ran in a pool without a price."""
 
 
 class RefusedItem(Model):

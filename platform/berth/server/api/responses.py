@@ -1,14 +1,18 @@
 """Base models for REST responses, their JSON renderer, and amounts in whole units."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from decimal import Decimal
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic_core import to_json
 from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 
 from berth.core.amounts import MILLI
+
+# An exact number, which JSON contains as a string.
+DecimalText = Annotated[Decimal, WithJsonSchema({"type": "string", "format": "decimal"})]
 
 
 def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:

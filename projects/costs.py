@@ -1,0 +1,79 @@
+"""Cost of workloads so far, at the prices of the pools in which they ran.
+
+The cost is computed from the allocations of all runs, exactly as in usage reports: the price at the beginning
+of an hour applies to the whole hour.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from decimal import Decimal
+
+from berth.db import prepared
+from pools.costs import current_price
+from pools.models import NodePool
+
+MILLI_GPU_SECONDS_PER_GPU_HOUR = 3_600_000
+PLACES = Decimal("0.0001")  # as precise as prices
+# GPU time of each workload by pool and price. Whole hours have one price, so periods start at full hours.
+GPU_TIME = """
+    WITH period AS (
+        SELECT pool_id, price_per_gpu_hour,
+               lag(last_hour, 1, '-infinity') OVER (PARTITION BY pool_id ORDER BY until) AS begins,
+               last_hour AS ends
+          FROM (SELECT *, date_trunc('hour', until + interval '1 hour' - interval '1 microsecond')
+                          AS last_hour FROM pools_poolprice) AS past
+         UNION ALL
+        SELECT pool.id, NULL, coalesce(max(date_trunc('hour',
+               past.until + interval '1 hour' - interval '1 microsecond')), '-infinity'), 'infinity'
+          FROM pools_nodepool AS pool LEFT JOIN pools_poolprice AS past ON past.pool_id = pool.id
+         GROUP BY pool.id
+    )
+    SELECT pod.workload_id, node.pool_id, period.ends = 'infinity', period.price_per_gpu_hour,
+           sum(held.gpu_milli::bigint * cardinality(held.devices) * extract(epoch FROM
+               least(coalesce(held.released_at, %(now)s), period.ends)
+               - greatest(held.bound_at, period.begins)))
+      FROM projects_pod AS pod
+      JOIN scheduler_allocation AS held ON held.pod_id = pod.id
+      JOIN pools_node AS node ON node.id = held.node_id
+      JOIN period ON period.pool_id = node.pool_id AND held.bound_at < period.ends
+       AND coalesce(held.released_at, %(now)s) > greatest(held.bound_at, period.begins)
+     WHERE pod.workload_id = ANY(%(workloads)s) AND held.gpu_milli > 0
+     GROUP BY 1, 2, 3, 4
+"""
+
+
+def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
+    """Return the cost of each workload so far, to four decimals.
+
+    Workloads that have used no GPUs are omitted, and those that ran at an unknown price.
+    """
+    if not workloads:
+        return {}
+    rows = prepared.fetch_all(GPU_TIME, {"workloads": list(workloads), "now": now})
+    prices = _current_prices({pool for _, pool, is_current, *_ in rows if is_current})
+    costs: dict[uuid.UUID, Decimal] = {}
+    unknown: set[uuid.UUID] = set()
+    for workload, pool, is_current, past_price, gpu_time in rows:
+        price = prices.get(pool) if is_current else past_price
+        if price is None:
+            unknown.add(workload)
+        else:
+            costs[workload] = costs.get(workload, Decimal(0)) + price * gpu_time
+    return {
+        workload: (cost / MILLI_GPU_SECONDS_PER_GPU_HOUR).quantize(PLACES)
+        for workload, cost in costs.items()
+        if workload not in unknown
+    }
+
+
+def workload_cost(workload: uuid.UUID, now: datetime) -> Decimal | None:
+    """Return the cost of one workload so far, or None if it has none that is known."""
+    return workload_costs([workload], now).get(workload)
+
+
+def _current_prices(pools: Iterable[int]) -> dict[int, Decimal | None]:
+    rows = NodePool.objects.filter(pk__in=[*pools]).only(
+        "provider", "provider_settings", "price_per_gpu_hour"
+    )
+    return {pool.pk: current_price(pool) for pool in rows}
