@@ -87,7 +87,7 @@ def test_interrupted_upload_continues_with_the_missing_chunks(dave: Caller) -> N
     assert dave("PUT", TREE, {"files": files}).json()["missing"] == [digest(b"one")]
 
 
-def test_file_of_several_chunks_is_returned_whole(dave: Caller) -> None:
+def test_file_with_several_chunks_is_returned_completely(dave: Caller) -> None:
     content = b"x" * CHUNK_BYTES + b"end"
     workload = submit(dave, upload(dave, {"weights.bin": content, "sub/empty": b""})).json()
     assert (workload["code"]["files"], workload["code"]["size"]) == (2, len(content))
@@ -125,14 +125,14 @@ def test_code_of_another_project_cannot_be_used_even_if_its_digest_is_known(
         ([], "is empty"),
     ],
 )
-def test_invalid_files_are_refused(dave: Caller, entries: list[Any], message: str) -> None:
+def test_invalid_files_are_rejected(dave: Caller, entries: list[Any], message: str) -> None:
     answer = dave("PUT", TREE, {"files": entries})
     assert answer.status_code == 422
     assert message in answer.json()["detail"]
     assert not CodeTree.objects.exists()
 
 
-def test_too_large_code_is_refused_with_its_largest_files(dave: Caller, settings: Any) -> None:
+def test_error_for_too_much_code_names_the_largest_files(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_MIB, settings.BERTH_CODE_FILES = 1, 2
     large = {"path": "data.bin", "size": 2**31, "chunks": [digest(b"")] * 512}
     answer = dave("PUT", TREE, {"files": [large, entry("a.py", b"one")]})
@@ -143,7 +143,7 @@ def test_too_large_code_is_refused_with_its_largest_files(dave: Caller, settings
     assert "too many files" in many.json()["detail"]
 
 
-def test_chunk_with_another_digest_is_refused(dave: Caller) -> None:
+def test_chunk_with_a_wrong_digest_is_rejected(dave: Caller) -> None:
     body = CONTENT_TYPE, pack_frames([({"digest": digest(b"one")}, b"changed")])
     answer = dave("PUT", CHUNKS, body)
     assert (answer.status_code, "SHA-256" in answer.json()["detail"]) == (422, True)
@@ -156,13 +156,13 @@ def test_declared_size_must_match_the_chunks(dave: Caller) -> None:
     assert dave("PUT", TREE, {"files": [lie]}).status_code == 422
 
 
-def test_storage_of_a_project_is_limited(dave: Caller, settings: Any) -> None:
+def test_code_storage_per_project_is_limited(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_PROJECT_MIB = 0
     answer = dave("PUT", CHUNKS, frames(b"one"))
     assert (answer.status_code, "Project vision has 0.0 MiB" in answer.json()["detail"]) == (409, True)
 
 
-def test_lists_of_empty_files_count_towards_the_limit(dave: Caller, settings: Any) -> None:
+def test_file_lists_count_towards_the_storage_limit(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_PROJECT_MIB = 1
     settings.BERTH_CODE_FILES = 10_000
     for number in range(20):
@@ -174,7 +174,7 @@ def test_lists_of_empty_files_count_towards_the_limit(dave: Caller, settings: An
     assert (answer.status_code, "of at most 1.0 MiB" in answer.json()["detail"]) == (409, True)
 
 
-def test_pool_that_cannot_receive_code_is_refused(dave: Caller, settings: Any) -> None:
+def test_pool_that_cannot_receive_code_is_rejected(dave: Caller, settings: Any) -> None:
     tree = upload(dave, {"a.py": b"one"})
     settings.BERTH_LOCAL_URL = settings.BERTH_PUBLIC_URL = ""
     answer = submit(dave, tree)
@@ -182,12 +182,12 @@ def test_pool_that_cannot_receive_code_is_refused(dave: Caller, settings: Any) -
     assert "BERTH_PUBLIC_URL is not set" in answer.json()["detail"]
 
 
-def test_path_in_a_document_is_refused_with_advice(dave: Caller) -> None:
+def test_local_path_in_a_document_is_rejected_with_advice(dave: Caller) -> None:
     answer = dave.post("workloads", training(project="vision") | {"code": "."})
     assert (answer.status_code, "`berth submit --code DIR`" in answer.json()["detail"]) == (422, True)
 
 
-def test_node_downloads_the_code_of_its_live_pod_only(cast: Cast, dave: Caller) -> None:
+def test_node_can_download_code_only_for_its_live_pod(cast: Cast, dave: Caller) -> None:
     tree = upload(dave, {"a.py": b"one"})
     workload = Workload.objects.get(pk=submit(dave, tree).json()["id"])
     pods = [place(workload, node(cast.pool), [], state="starting") for _ in range(2)]
@@ -200,7 +200,7 @@ def test_node_downloads_the_code_of_its_live_pod_only(cast: Cast, dave: Caller) 
     assert agent.get(f"pods/{pod.pk}/code").status_code == 401
 
 
-def test_unused_code_is_collected_and_needed_code_is_not(dave: Caller, store: DiskStore) -> None:
+def test_only_unused_code_is_deleted(dave: Caller, store: DiskStore) -> None:
     needed, ended, unused = (upload(dave, {"a.py": name, "b.py": b"same"}) for name in (b"1", b"2", b"3"))
     submit(dave, needed)
     old = Workload.objects.get(pk=submit(dave, ended, "old").json()["id"])
@@ -217,9 +217,7 @@ def test_unused_code_is_collected_and_needed_code_is_not(dave: Caller, store: Di
     assert dave.get(f"workloads/{old.pk}/code").status_code == 409
 
 
-def test_upload_and_submission_keep_code_that_was_about_to_be_collected(
-    dave: Caller, store: DiskStore
-) -> None:
+def test_upload_or_submission_prevents_deletion_of_old_code(dave: Caller, store: DiskStore) -> None:
     files = {"a.py": b"one"}
     tree = upload(dave, files)
     uses: list[Callable[[], Any]] = [lambda: upload(dave, files), lambda: submit(dave, tree)]
@@ -231,7 +229,7 @@ def test_upload_and_submission_keep_code_that_was_about_to_be_collected(
         assert (CodeTree.objects.count(), CodeChunk.objects.count()) == (1, 1)
 
 
-def test_project_with_code_can_be_deleted_and_its_files_are_collected(
+def test_deleting_a_project_deletes_its_code_files(
     dave: Caller, caller: Callable[..., Caller], store: DiskStore
 ) -> None:
     upload(dave, {"a.py": b"one"})
@@ -241,7 +239,7 @@ def test_project_with_code_can_be_deleted_and_its_files_are_collected(
     assert list(store.keys(before=later)) == []
 
 
-def test_files_of_a_killed_upload_are_collected(dave: Caller, store: DiskStore) -> None:
+def test_files_of_a_killed_upload_are_deleted(dave: Caller, store: DiskStore) -> None:
     tree = upload(dave, {"a.py": b"one"})
     submit(dave, tree)
     store.write({"1/5b6f7a3e-3a3c-4f6e-9a5e-0d6d3f1f7b11": b"without a row"})
@@ -252,7 +250,7 @@ def test_files_of_a_killed_upload_are_collected(dave: Caller, store: DiskStore) 
     assert len(list(store.keys(before=later))) == 1
 
 
-def test_damaged_chunk_ends_the_download(dave: Caller, store: DiskStore, tmp_path: Path) -> None:
+def test_damaged_chunk_aborts_the_download(dave: Caller, store: DiskStore, tmp_path: Path) -> None:
     workload = submit(dave, upload(dave, {"a.py": b"one"})).json()
     (path,) = (tmp_path / "code").glob("*/*")
     path.write_bytes(b"two")
@@ -263,7 +261,9 @@ def test_damaged_chunk_ends_the_download(dave: Caller, store: DiskStore, tmp_pat
     assert read_archive(dave.get(f"workloads/{workload['id']}/code")) == {"a.py": b"one"}
 
 
-def test_full_disk_is_reported_and_leaves_nothing_behind(dave: Caller, tmp_path: Path, settings: Any) -> None:
+def test_upload_to_a_full_disk_returns_an_error_and_stores_nothing(
+    dave: Caller, tmp_path: Path, settings: Any
+) -> None:
     with small_disk(tmp_path / "disk") as disk:
         settings.BERTH_CODE_STORE = str(disk / "code")
         answer = dave("PUT", CHUNKS, frames(b"small", b"x" * 200_000))
@@ -273,7 +273,7 @@ def test_full_disk_is_reported_and_leaves_nothing_behind(dave: Caller, tmp_path:
         assert dave("PUT", CHUNKS, frames(b"small")).status_code == 204, "the failed upload left space"
 
 
-def test_edited_workload_keeps_or_changes_its_code(dave: Caller) -> None:
+def test_edit_keeps_or_replaces_the_code_of_a_workload(dave: Caller) -> None:
     first, second = upload(dave, {"a.py": b"one"}), upload(dave, {"a.py": b"two"})
     workload = submit(dave, first).json()
     edited = dave("PATCH", f"workloads/{workload['id']}", {"priority": 60})
@@ -283,7 +283,7 @@ def test_edited_workload_keeps_or_changes_its_code(dave: Caller) -> None:
     assert read_archive(dave.get(f"workloads/{workload['id']}/code")) == {"a.py": b"two"}
 
 
-def test_tasks_of_an_array_share_their_code(dave: Caller, caller: Callable[..., Caller]) -> None:
+def test_array_tasks_share_their_code(dave: Caller, caller: Callable[..., Caller]) -> None:
     tree = upload(dave, {"a.py": b"one"})
     document = training("sweep", project="vision") | {"array": {"tasks": 3}, "code": {"tree": tree}}
     assert dave.post("arrays", document).status_code == 201

@@ -65,7 +65,7 @@ def test_schedule_is_created_with_its_next_runs(cast: Cast, dave: Caller) -> Non
         ({"document": None, "template": "trian"}, "template.template", "does not exist", "`train`"),
     ],
 )
-def test_invalid_values_are_refused_by_name(
+def test_error_names_the_invalid_schedule_value(
     cast: Cast, dave: Caller, change: dict[str, Any], path: str, message: str, allowed: str
 ) -> None:
     set_template(actor=cast.dave, project=cast.vision, name="train", text="command: a\nroles: [{gpu: 1}]\n")
@@ -90,7 +90,7 @@ def test_due_run_appears_in_the_list_of_runs(cast: Cast, dave: Caller) -> None:
     assert (run["phase"], run["started_by"]) == ("pending", None)
 
 
-def test_run_now_submits_with_the_rights_of_the_caller_and_only_once_at_a_time(
+def test_manual_run_has_the_callers_permissions_and_requires_the_previous_run_to_have_ended(
     cast: Cast, dave: Caller, carol: Caller
 ) -> None:
     put(dave, BODY)
@@ -125,7 +125,7 @@ def test_user_who_edits_a_schedule_becomes_its_owner(cast: Cast, dave: Caller, c
     assert entry.before == {"cron": "0 3 * * 1-5", "owner": "dave"}
 
 
-def test_stale_edit_is_refused(cast: Cast, dave: Caller) -> None:
+def test_stale_schedule_edit_is_rejected(cast: Cast, dave: Caller) -> None:
     first = put(dave, BODY)
     assert put(dave, BODY).status_code == 412
     assert put(dave, {**BODY, "overlap": "queue"}, {"If-Match": first["ETag"]}).status_code == 200
@@ -134,7 +134,7 @@ def test_stale_edit_is_refused(cast: Cast, dave: Caller) -> None:
     assert dave.get(PATH).status_code == 404
 
 
-def test_missing_schedule_suggests_the_nearest_name(cast: Cast, dave: Caller) -> None:
+def test_error_for_a_missing_schedule_suggests_the_nearest_name(cast: Cast, dave: Caller) -> None:
     put(dave, BODY)
     answer = dave.get("projects/vision/schedules/nighty")
     assert answer.status_code == 404

@@ -47,7 +47,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def test_checkout_sends_tracked_and_untracked_but_not_ignored_files(checkout: Path) -> None:
+def test_tracked_and_untracked_but_not_ignored_files_are_sent(checkout: Path) -> None:
     (checkout / "new.py").touch()
     (checkout / "a.log").touch()
     (checkout / "sub" / "cache").mkdir()
@@ -119,13 +119,13 @@ def test_links_inside_the_tree_are_kept_as_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "src/../../outside"])
-def test_link_that_leaves_the_tree_is_refused_with_its_path(tmp_path: Path, target: str) -> None:
+def test_error_names_a_link_that_leaves_the_tree(tmp_path: Path, target: str) -> None:
     (tmp_path / "link").symlink_to(target)
     assert "leads out of the tree" in refusal(tmp_path)
     assert "link" in refusal(tmp_path)
 
 
-def test_special_file_is_refused_with_its_path(tmp_path: Path) -> None:
+def test_error_names_a_special_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "sock"))
@@ -135,12 +135,12 @@ def test_special_file_is_refused_with_its_path(tmp_path: Path) -> None:
     assert paths(tmp_path) == [".berthignore"]
 
 
-def test_name_that_is_not_utf8_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_error_names_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"a\xff.py")).touch()
     assert r"a\xff.py" in refusal(tmp_path)
 
 
-def test_file_of_2_gb_is_refused_without_reading_it(tmp_path: Path) -> None:
+def test_file_of_2_gb_is_rejected_without_being_read(tmp_path: Path) -> None:
     with (tmp_path / "huge.bin").open("wb") as file:
         file.truncate(2 * 2**30)
     (tmp_path / "huge.bin").chmod(0)
@@ -150,13 +150,13 @@ def test_file_of_2_gb_is_refused_without_reading_it(tmp_path: Path) -> None:
     assert ".berthignore" in message
 
 
-def test_too_many_files_are_refused(tmp_path: Path) -> None:
+def test_too_many_files_are_rejected(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}").touch()
     assert "too many files" in refusal(tmp_path, files=4)
 
 
-def test_home_directory_and_its_parents_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_directory_and_its_parents_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home" / "dave"
     (home / "project").mkdir(parents=True)
     (home / "project" / "a.py").touch()
@@ -166,12 +166,12 @@ def test_home_directory_and_its_parents_are_refused(tmp_path: Path, monkeypatch:
     assert paths(home / "project") == ["a.py"]
 
 
-def test_missing_and_empty_directories_are_refused(tmp_path: Path) -> None:
+def test_missing_and_empty_directories_are_rejected(tmp_path: Path) -> None:
     assert "is not a directory" in refusal(tmp_path / "none")
     assert "contains no files" in refusal(tmp_path)
 
 
-def test_file_that_changes_before_it_is_sent_is_refused(tmp_path: Path) -> None:
+def test_file_that_changes_before_it_is_sent_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one")
     tree = read(tmp_path)
     (tmp_path / "a.py").write_text("two")
@@ -188,7 +188,7 @@ def test_file_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
         list(tree.uploads(list(tree.chunks)))
 
 
-def test_large_file_is_sent_in_chunks_of_bounded_requests(tmp_path: Path) -> None:
+def test_large_file_is_sent_in_several_requests_of_bounded_size(tmp_path: Path) -> None:
     content = os.urandom(3 * CHUNK_BYTES + 5)
     (tmp_path / "weights.bin").write_bytes(content)
     tree = read(tmp_path)

@@ -56,9 +56,7 @@ def log(stage: LocalStage) -> str:
     return stage.runtime.read_log("p-1", 0, 10_000).data.decode()
 
 
-def test_pod_starts_in_a_writable_copy_that_belongs_to_its_user(
-    stage: LocalStage, server: CodeServer
-) -> None:
+def test_pod_starts_in_a_writable_copy_owned_by_its_user(stage: LocalStage, server: CodeServer) -> None:
     find = 'find . -type f | sort && find . ! -user "$(id -u)"'
     script = f'test "$PWD" = "$BERTH_CODE_DIR" && touch src/new && {find}'
     stage.runtime.start(code_order(server, script))
@@ -91,7 +89,7 @@ def test_download_is_retried_after_an_overloaded_server_and_a_lost_connection(
         (send_archive(archive(links={"../escape": "x"})), "the archive contains the path '../escape'"),
     ],
 )
-def test_pod_fails_to_start_with_the_reason(
+def test_failed_download_fails_the_start_with_the_reason(
     plain: LocalStage, server: CodeServer, answer: Answer, message: str
 ) -> None:
     server.answers = [answer]
@@ -101,7 +99,7 @@ def test_pod_fails_to_start_with_the_reason(
     assert SECRET not in report.message
 
 
-def test_server_is_verified_with_the_certificates_of_the_order(plain: LocalStage, tmp_path: Path) -> None:
+def test_server_is_verified_with_the_orders_certificates(plain: LocalStage, tmp_path: Path) -> None:
     trusted, stranger = Authority(tmp_path, "trusted"), Authority(tmp_path, "stranger")
     server = CodeServer(trusted.server("127.0.0.1"))
     try:
@@ -122,7 +120,7 @@ def test_server_is_verified_with_the_certificates_of_the_order(plain: LocalStage
         server.close()
 
 
-def test_full_disk_of_the_node_is_reported(plain: LocalStage, server: CodeServer) -> None:
+def test_full_disk_on_the_node_is_reported(plain: LocalStage, server: CodeServer) -> None:
     server.answers = [send_archive(archive(lines=20_000))]
     pod = plain.runtime._pod_dir("p-1")
     pod.create()

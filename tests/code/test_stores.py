@@ -62,7 +62,7 @@ def test_keys_of_all_chunks_are_listed(store: ChunkStore) -> None:
     assert list(store.keys(before=datetime.now(UTC) - timedelta(hours=1))) == []
 
 
-def test_deleted_chunk_is_gone_and_deleting_it_again_is_harmless(store: ChunkStore) -> None:
+def test_deleted_chunk_cannot_be_read_and_may_be_deleted_again(store: ChunkStore) -> None:
     first, second = key(), key()
     store.write({first: b"a", second: b"b"})
     for _ in range(2):
@@ -73,7 +73,7 @@ def test_deleted_chunk_is_gone_and_deleting_it_again_is_harmless(store: ChunkSto
     store.delete([])
 
 
-def test_unusable_store_fails_with_advice(
+def test_error_for_an_unusable_store_states_a_remedy(
     store: ChunkStore, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if isinstance(store, DiskStore):
@@ -87,7 +87,7 @@ def test_unusable_store_fails_with_advice(
         broken.read(key())
 
 
-def test_half_written_chunk_is_never_read_or_listed_and_is_deleted(tmp_path: Path) -> None:
+def test_partially_written_chunk_is_never_read_or_listed_and_is_deleted(tmp_path: Path) -> None:
     store, name = DiskStore(tmp_path), key()
     store.write({key(): b"whole"})
     draft = tmp_path / f"{name}{DRAFT}"

@@ -57,7 +57,7 @@ def test_repeated_start_request_starts_the_pod_once(stage: Stage) -> None:
     assert stage.runtime.get_reports(["p-1"])["p-1"].exit_code == 3
 
 
-def test_pods_whose_starts_begin_together_each_start_once(stage: Stage) -> None:
+def test_concurrently_started_pods_each_start_once(stage: Stage) -> None:
     orders = [stage.long(f"p-{number}") for number in range(3)]
     for each in [*orders, *orders]:
         stage.runtime.begin_start(each)
@@ -107,7 +107,7 @@ def start_noticing(stage: Stage) -> None:
         poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data, lambda data: b"ready" in data)
 
 
-def test_notice_reaches_the_pod_which_continues_until_the_lead_is_over(stage: Stage) -> None:
+def test_pod_receives_the_notice_and_continues_until_the_lead_ends(stage: Stage) -> None:
     start_noticing(stage)
     for _ in range(2):
         stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 3600))

@@ -12,7 +12,7 @@ from projects.models import Department, Project
 pytestmark = pytest.mark.django_db
 
 
-def test_loaded_row_equals_the_one_that_django_loads() -> None:
+def test_loaded_row_equals_a_row_loaded_by_django() -> None:
     Department.objects.create(name="research", rank=3)
     row = Department.objects.get()
     columns = [field.attname for field in Department._meta.concrete_fields]
@@ -68,6 +68,6 @@ def test_timestamp_is_loaded_exactly_and_in_utc(text: str, expected: datetime) -
         assert cursor.fetchone() == (expected,)
 
 
-def test_timestamp_beyond_python_is_an_error() -> None:
+def test_timestamp_that_python_cannot_represent_raises_an_error() -> None:
     with pytest.raises(psycopg.DataError, match="timestamp too large"):
         prepared.fetch_one("SELECT 'infinity'::timestamptz", [])

@@ -58,7 +58,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 @on_random_clusters(40)
 @given(document=clusters(grouped=True))
-def test_quotas_that_count_in_the_pools_sum_to_at_most_the_group_quota(document: Document) -> None:
+def test_in_quota_allocations_sum_to_at_most_the_group_quota(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
     reports: dict[tuple[str, str], QueueReport] = {(row.pool, row.queue): row for row in plan.queues}
     for queue, pools, quota, _ in group_quotas(snapshot):
@@ -72,7 +72,7 @@ def test_quotas_that_count_in_the_pools_sum_to_at_most_the_group_quota(document:
 
 @on_random_clusters(40)
 @given(document=clusters(grouped=True))
-def test_limit_of_a_group_holds_across_its_pools(document: Document) -> None:
+def test_group_limit_applies_across_its_pools(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
     before, after = Cluster(snapshot), replay_plan(snapshot, plan)
     for queue, pools, _, limit in group_quotas(snapshot):
@@ -126,7 +126,7 @@ def test_stored_cycle_replays_to_the_same_plan(document: Document) -> None:
 
 @on_random_clusters(20)
 @given(document=clusters(quiet=True, grouped=True))
-def test_carried_layout_gives_the_same_plan_as_a_new_one(document: Document) -> None:
+def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Document) -> None:
     snapshot = load(document).snapshot
     layout = None
     for _ in range(3):
@@ -137,7 +137,7 @@ def test_carried_layout_gives_the_same_plan_as_a_new_one(document: Document) -> 
 
 @on_random_clusters(30)
 @given(document=clusters(grouped=True))
-def test_group_changes_nothing_if_each_owner_uses_one_pool(document: Document) -> None:
+def test_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document) -> None:
     """Without department quotas, a project whose workloads all name one pool does not notice its group."""
     for department in document["departments"]:
         department["quotas"] = {pool: {"gpu": None} for pool in ("p", "q")}
@@ -250,7 +250,7 @@ def test_allocation_over_the_group_quota_is_reclaimed_once() -> None:
     assert decide(apply_plan(snapshot, plan)).bundles == ()
 
 
-def test_quota_above_the_size_of_one_pool_is_met_in_two() -> None:
+def test_quota_larger_than_one_pool_is_met_across_two() -> None:
     plan = decide(
         cluster(
             workload("n1", "nlp", 8, "cloud", "c0"),
@@ -271,7 +271,7 @@ def test_gang_does_not_start_in_two_pools() -> None:
     assert list(blockers(plan, "v1")) == [Reason.EXCEEDS_POOL_MAX]
 
 
-def test_limit_counts_in_all_pools_of_the_group() -> None:
+def test_group_limit_includes_allocations_in_all_pools() -> None:
     plan = decide(
         cluster(
             workload("v1", "vision", 6, "cloud", "c0"),
@@ -286,7 +286,7 @@ def test_limit_counts_in_all_pools_of_the_group() -> None:
     }
 
 
-def test_non_preemptible_workloads_count_in_all_pools_of_the_group() -> None:
+def test_group_quota_includes_non_preemptible_workloads_in_all_pools() -> None:
     plan = decide(
         cluster(
             workload("v1", "vision", 6, "cloud", "c0", preemptible=False),
@@ -301,7 +301,7 @@ def test_non_preemptible_workloads_count_in_all_pools_of_the_group() -> None:
     )
 
 
-def test_preemptible_workloads_elsewhere_do_not_keep_a_non_preemptible_one_from_starting() -> None:
+def test_preemptible_workloads_in_other_pools_do_not_block_a_non_preemptible_one() -> None:
     plan = decide(
         cluster(
             workload("v1", "vision", 8, "cloud", "c0"),
@@ -324,7 +324,7 @@ def test_borrowing_in_one_pool_makes_allocations_in_another_reclaimable() -> Non
     assert outcome(decide(snapshot)) == [("reclaim", "n1", "cloud")]
 
 
-def test_demand_of_two_pools_stays_within_the_limit_of_the_group() -> None:
+def test_demand_in_two_pools_stays_within_the_group_limit() -> None:
     document = snapshot_to_scenario(
         cluster(
             workload("n1", "nlp", 8, "cloud", "c0", preemptible=False),
@@ -341,7 +341,7 @@ def test_demand_of_two_pools_stays_within_the_limit_of_the_group() -> None:
     assert [demand.nodes_wanted for demand in plan.demand] == [1, 0]
 
 
-def test_resources_in_a_skipped_pool_count_in_the_group() -> None:
+def test_group_quota_includes_allocations_in_a_skipped_pool() -> None:
     snapshot = cluster(
         workload("v1", "vision", 6, "cloud", "c0"),
         workload("v2", "vision", 4, "metal"),
@@ -352,7 +352,7 @@ def test_resources_in_a_skipped_pool_count_in_the_group() -> None:
     assert Reason.PROJECT_LIMIT in blockers(plan, "v2")
 
 
-def test_department_quota_counts_in_all_pools_of_the_group() -> None:
+def test_department_quota_applies_across_all_pools_of_the_group() -> None:
     document = snapshot_to_scenario(
         cluster(
             workload("v1", "vision", 6, "cloud", "c0", preemptible=False),
@@ -374,7 +374,7 @@ def test_department_quota_counts_in_all_pools_of_the_group() -> None:
     ],
     ids=["same time", "earlier", "higher priority"],
 )
-def test_pool_of_the_projects_first_workload_is_decided_first(
+def test_pool_with_the_projects_first_workload_is_decided_first(
     metal: Document, cloud: Document, started: str
 ) -> None:
     fixed: Document = {"preemptible": False, "priority": 100, "submitted": "2025-12-31T23:00:00Z"}

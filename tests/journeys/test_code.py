@@ -72,7 +72,7 @@ def test_each_pod_starts_in_a_private_copy_of_the_checkout(
     dave.berth("delete", "code")
 
 
-def test_example_in_the_guide_runs_as_it_is_written(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
+def test_documented_example_runs_unchanged(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
     guide = (ROOT / "docs" / "researchers.md").read_text()
     example = guide.partition("## Send your code")[2].split("```")[1]
     programs = tmp_path / "bin"
@@ -93,7 +93,7 @@ def test_example_in_the_guide_runs_as_it_is_written(dave_on_shared_berth: Termin
     dave_on_shared_berth.berth("delete", "digits")
 
 
-def test_document_names_a_directory_and_no_code_leaves_it_out(
+def test_no_code_option_ignores_the_code_directory_in_a_document(
     dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
@@ -135,7 +135,7 @@ def test_all_tasks_of_an_array_run_the_same_code(dave_on_shared_berth: Terminal,
     client.arrays.delete(client.arrays.find("sweep").id)
 
 
-def test_refused_files_are_named_before_anything_is_sent(
+def test_rejected_files_are_named_before_anything_is_sent(
     shared_berth: Installation, dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

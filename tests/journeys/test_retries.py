@@ -29,7 +29,7 @@ def ended(client: Client, workload: Any) -> Any:
     return client.workloads.get(workload.id)
 
 
-def test_example_in_the_guide_restarts_until_it_completes(
+def test_documented_example_restarts_until_it_completes(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     guide = (ROOT / "docs" / "researchers.md").read_text()
@@ -52,7 +52,7 @@ def test_example_in_the_guide_restarts_until_it_completes(
     dave_on_shared_berth.berth("delete", "flaky")
 
 
-def test_signal_and_time_limit_restart_by_their_rules(dave_on_shared_berth: Terminal) -> None:
+def test_retry_rules_apply_to_signals_and_time_limits(dave_on_shared_berth: Terminal) -> None:
     client = dave_on_shared_berth.client()
     command = "case $BERTH_RUN in 1) kill -SEGV $$;; 2) exec sleep 600;; *) echo third;; esac"
     rules = ({"on": ["SEGV"], "max": 1, "backoff": 1}, {"on": ["timeout"], "max": 1, "backoff": 1})
@@ -62,7 +62,7 @@ def test_signal_and_time_limit_restart_by_their_rules(dave_on_shared_berth: Term
     client.workloads.delete(workload.id)
 
 
-def test_lost_pod_restarts_by_its_rule(shared_berth: Installation, dave_on_shared_berth: Terminal) -> None:
+def test_retry_rule_applies_to_a_lost_pod(shared_berth: Installation, dave_on_shared_berth: Terminal) -> None:
     """The pod's shim is killed, as if its node had lost it."""
     client = dave_on_shared_berth.client()
     rule = {"on": ["node_lost"], "max": 1, "backoff": 1}
@@ -92,7 +92,7 @@ def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Te
     client.workloads.delete(workload.id)
 
 
-def test_checkpoint_of_the_guide_is_written_on_the_signal_and_resumed(
+def test_documented_checkpoint_is_saved_on_the_signal_and_resumed(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     guide = (ROOT / "docs" / "researchers.md").read_text()

@@ -42,7 +42,7 @@ def after(workload: str = "first", state: str = "completed") -> list[dict[str, s
         ("any", 3, "running"),
     ],
 )
-def test_required_state_decides_whether_the_dependent_starts(
+def test_dependent_starts_only_if_the_required_state_is_reached(
     stage: Stage, state: str, exit_code: int, phase: str
 ) -> None:
     first = running(stage, "first")
@@ -66,7 +66,7 @@ def test_cancelled_dependent_names_the_workload_that_failed(stage: Stage) -> Non
     assert event.data["reason"] == "DependencyNeverMet"
 
 
-def test_cancellation_spares_a_dependent_that_accepts_any_outcome(stage: Stage) -> None:
+def test_dependent_that_accepts_any_outcome_is_not_cancelled(stage: Stage) -> None:
     first = running(stage, "first")
     chain = [
         stage.submit(
@@ -82,7 +82,7 @@ def test_cancellation_spares_a_dependent_that_accepts_any_outcome(stage: Stage) 
     assert stage.phase(cleanup) == Phase.RUNNING
 
 
-def test_resubmitted_workload_is_awaited_instead_of_the_failed_one(stage: Stage) -> None:
+def test_dependent_waits_for_the_resubmitted_workload_instead_of_the_failed_one(stage: Stage) -> None:
     stage.finish(running(stage, "first"), 3)
     stage.tick(2)
     again = running(stage, "first")
@@ -94,7 +94,7 @@ def test_resubmitted_workload_is_awaited_instead_of_the_failed_one(stage: Stage)
     assert stage.phase(second) == Phase.RUNNING
 
 
-def test_started_workload_no_longer_waits_after_an_eviction(stage: Stage) -> None:
+def test_evicted_workload_does_not_wait_for_its_dependencies_again(stage: Stage) -> None:
     stage.finish(running(stage, "first"))
     stage.tick(2)
     second = running(stage, "second", after=after())
@@ -106,7 +106,7 @@ def test_started_workload_no_longer_waits_after_an_eviction(stage: Stage) -> Non
     assert (stage.phase(second), second.run) == (Phase.RUNNING, 2)
 
 
-def test_pending_reason_gives_the_state_and_queue_position_of_the_awaited_workload(stage: Stage) -> None:
+def test_pending_reason_states_phase_and_queue_position_of_the_dependency(stage: Stage) -> None:
     running(stage, "busy", roles=ALL)
     first = stage.submit("first", roles=ONE)
     second = stage.submit("second", roles=ONE, after=after())
@@ -133,7 +133,7 @@ def test_reason_hides_the_state_of_another_projects_workload(stage: Stage) -> No
     )
 
 
-def test_workload_starts_after_one_of_another_project(stage: Stage) -> None:
+def test_workload_can_depend_on_a_workload_in_another_project(stage: Stage) -> None:
     first = stage.submit("prepare", stage.cast.speech, roles=ONE)
     second = stage.submit("second", roles=ONE, after=after("speech/prepare"))
     stage.tick(2)
@@ -168,7 +168,7 @@ def test_task_starts_after_the_same_task_of_the_other_array(stage: Stage) -> Non
     )
 
 
-def test_held_tasks_follow_cancelled_ones(stage: Stage) -> None:
+def test_cancelled_tasks_do_not_occupy_slots_of_held_tasks(stage: Stage) -> None:
     """Tasks whose dependencies can never be met do not take the places of others."""
     large_node(stage)
     sweep = submit_array(stage, array={"tasks": 5})
@@ -195,9 +195,7 @@ def test_held_tasks_follow_cancelled_ones(stage: Stage) -> None:
         ("any", 3, "running"),
     ],
 )
-def test_workload_waits_for_the_state_of_a_whole_array(
-    stage: Stage, state: str, exit_code: int, phase: str
-) -> None:
+def test_workload_can_depend_on_an_entire_array(stage: Stage, state: str, exit_code: int, phase: str) -> None:
     large_node(stage)
     sweep = submit_array(stage, array={"tasks": 2})
     report = stage.submit("report", roles=[{"cpu": 1}], after=after("sweep", state))
@@ -212,7 +210,7 @@ def test_workload_waits_for_the_state_of_a_whole_array(
     assert stage.phase(report) == phase
 
 
-def test_edited_dependencies_apply_at_once(stage: Stage) -> None:
+def test_edited_dependencies_apply_immediately(stage: Stage) -> None:
     running(stage, "first")
     second = stage.submit("second", roles=ONE, after=after("missing"))
     stage.tick()
@@ -225,7 +223,7 @@ def test_edited_dependencies_apply_at_once(stage: Stage) -> None:
     assert stage.phase(second) == Phase.RUNNING
 
 
-def test_simulated_snapshot_contains_the_dependency(stage: Stage) -> None:
+def test_snapshot_contains_the_dependency(stage: Stage) -> None:
     running(stage, "first")
     stage.submit("second", roles=ONE, after=after(state="any"))
     view = stage.loop.observe(stage.clock.now())
@@ -254,7 +252,7 @@ def test_array_with_an_unfinished_dependent_cannot_be_deleted(stage: Stage) -> N
         arrays.delete(actor=stage.cast.alice, array=sweep)
 
 
-def test_cancellation_survives_a_crash_of_the_scheduler(stage: Stage) -> None:
+def test_cancellation_of_dependents_survives_a_scheduler_crash(stage: Stage) -> None:
     first = running(stage, "first")
     second = stage.submit("second", roles=ONE, after=after())
     third = stage.submit("third", roles=ONE, after=after("second"))

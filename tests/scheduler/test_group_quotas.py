@@ -53,7 +53,7 @@ def explanation(workload: Workload) -> dict[str, Any]:
     return {blocker["reason"]: blocker["message"] for blocker in workload.explanation["blockers"]}
 
 
-def test_quota_of_a_group_counts_in_both_pools(stage: Stage, h100: QuotaGroup) -> None:
+def test_group_quota_applies_across_both_pools(stage: Stage, h100: QuotaGroup) -> None:
     first = stage.submit("first", pools=["local"], roles=TWO, preemptible=False)
     second = stage.submit("second", pools=["cloud"], roles=TWO, preemptible=False)
     stage.tick(3, seconds=1)
@@ -64,7 +64,7 @@ def test_quota_of_a_group_counts_in_both_pools(stage: Stage, h100: QuotaGroup) -
     }
 
 
-def test_freed_quota_is_used_in_the_other_pool(stage: Stage, h100: QuotaGroup) -> None:
+def test_freed_group_quota_can_be_used_in_the_other_pool(stage: Stage, h100: QuotaGroup) -> None:
     first = stage.submit("first", pools=["local"], roles=TWO, preemptible=False)
     second = stage.submit("second", pools=["cloud"], roles=TWO, preemptible=False)
     stage.tick(3, seconds=1)
@@ -107,14 +107,14 @@ def test_edited_group_applies_to_running_workloads(stage: Stage, h100: QuotaGrou
     assert (stage.phase(first), stage.phase(second)) == (Phase.RUNNING, Phase.RUNNING)
 
 
-def test_commit_notices_a_change_of_the_group(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_commit_detects_a_changed_group(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     view = observe(stage.clock.now(), SpecCache())
     assert locked_rows._changed_queues(view) == frozenset()
     groups.edit_group(actor=stage.cast.alice, group=h100, pools=[cloud])
     assert locked_rows._changed_queues(view) == frozenset(view.queues.owners)
 
 
-def test_reservation_is_dropped_if_it_would_exceed_the_limit_of_the_group(
+def test_reservation_is_dropped_if_it_would_exceed_the_group_limit(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
     """A workload whose limit is lowered while it waits for victims does not start."""
@@ -133,7 +133,7 @@ def test_reservation_is_dropped_if_it_would_exceed_the_limit_of_the_group(
     assert "ProjectLimit" in explanation(second)
 
 
-def test_shares_and_usage_count_what_is_left_of_the_group_quota(
+def test_shares_and_usage_depend_on_the_remaining_group_quota(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
     cast = stage.cast
@@ -153,7 +153,7 @@ def test_shares_and_usage_count_what_is_left_of_the_group_quota(
     assert {row.rate[0] for row in Usage.objects.filter(department=cast.research)} == {0.0}
 
 
-def test_borrowers_are_over_what_is_left_of_the_group_quota(
+def test_borrowing_is_measured_against_the_remaining_group_quota(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
     cast = stage.cast
@@ -167,7 +167,7 @@ def test_borrowers_are_over_what_is_left_of_the_group_quota(
     assert [(row.project, row.over_quota) for row in shortfall.borrowers] == [("vision", 2000)]
 
 
-def test_exceeded_limit_of_a_group_is_reported(stage: Stage, h100: QuotaGroup) -> None:
+def test_exceeded_group_limit_is_reported(stage: Stage, h100: QuotaGroup) -> None:
     for pool in ("local", "cloud"):
         stage.submit(f"in-{pool}", pools=[pool], roles=TWO)
     stage.tick(3, seconds=1)
@@ -185,7 +185,7 @@ def test_exceeded_limit_of_a_group_is_reported(stage: Stage, h100: QuotaGroup) -
     assert limits().detail == "vision has 4000 milli-GPU allocated in h100, its limit is 2000"
 
 
-def test_names_of_groups_and_pools_stay_apart(stage: Stage, h100: QuotaGroup) -> None:
+def test_group_cannot_have_the_name_of_a_pool(stage: Stage, h100: QuotaGroup) -> None:
     with pytest.raises(Invalid) as refused:
         groups.create_group(actor=stage.cast.alice, name="cloud", pools=[stage.cast.pool])
     assert [problem.path for problem in refused.value.problems] == ["name"]

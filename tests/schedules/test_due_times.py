@@ -26,7 +26,7 @@ def at(text: str) -> datetime:
         ("0 0 29 2 *", "2026-01-01T00:00", ["2028-02-28T23:00", "2032-02-28T23:00"]),
     ],
 )
-def test_due_times_follow_the_clocks_of_the_time_zone(cron: str, after: str, expected: list[str]) -> None:
+def test_due_times_follow_daylight_saving_time(cron: str, after: str, expected: list[str]) -> None:
     assert next_due_times(cron, BERLIN, at(after), len(expected)) == [at(text) for text in expected]
 
 
@@ -41,5 +41,7 @@ def test_due_times_follow_the_clocks_of_the_time_zone(cron: str, after: str, exp
         ("0 0 29 2 *", "2020-02-28T23:00", "2026-03-01T12:00", "2024-02-28T23:00"),
     ],
 )
-def test_latest_due_time_is_the_last_that_has_passed(cron: str, first: str, now: str, expected: str) -> None:
+def test_latest_due_time_is_the_last_one_that_has_passed(
+    cron: str, first: str, now: str, expected: str
+) -> None:
     assert latest_due_time(cron, BERLIN, at(first), at(now)) == at(expected)

@@ -65,7 +65,7 @@ def test_failed_schedule_is_retried_later_and_after_an_edit(cast: Cast) -> None:
     assert submit_due_runs(NOON + HOUR + MINUTE) == 1
 
 
-def test_recovered_schedule_is_no_longer_held_back(cast: Cast) -> None:
+def test_recovered_schedule_is_no_longer_delayed(cast: Cast) -> None:
     schedule = make_schedule(cast)
     Schedule.objects.update(retry_at=NOON + HOUR)
     assert submit_due_runs(NOON + HOUR) == 1
@@ -81,7 +81,7 @@ def test_projects_take_turns(cast: Cast, two_per_pass: None) -> None:
     assert outcomes(other) == ["submitted"]
 
 
-def test_pass_that_takes_too_long_leaves_the_rest_to_the_next(
+def test_slow_pass_leaves_remaining_schedules_to_the_next_pass(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.PASS_SECONDS", -1.0)
@@ -90,7 +90,7 @@ def test_pass_that_takes_too_long_leaves_the_rest_to_the_next(
     assert [submit_due_runs(NOON + HOUR) for _ in range(3)] == [1, 1, 0]
 
 
-def test_queued_runs_do_not_occupy_a_pass_while_the_previous_run_lives(cast: Cast) -> None:
+def test_queued_runs_are_skipped_while_the_previous_run_is_live(cast: Cast) -> None:
     schedule = make_schedule(cast, overlap="queue")
     for hours in (1, 2):
         submit_due_runs(NOON + hours * HOUR)
@@ -115,7 +115,7 @@ def test_history_keeps_live_and_queued_runs(
     assert Workload.objects.filter(phase=Phase.PENDING).count() == 1
 
 
-def test_runs_by_hand_delete_old_runs(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manual_runs_also_delete_old_runs(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.RUNS_KEPT", 2)
     schedule = make_schedule(cast)
     for minutes in range(4):
@@ -124,7 +124,7 @@ def test_runs_by_hand_delete_old_runs(cast: Cast, monkeypatch: pytest.MonkeyPatc
     assert schedule.runs.count() == 2
 
 
-def test_run_by_hand_locks_the_project_before_the_schedule(
+def test_manual_run_locks_the_project_before_the_schedule(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule = make_schedule(cast)
@@ -144,7 +144,7 @@ def test_run_by_hand_locks_the_project_before_the_schedule(
     assert free == [[]]
 
 
-def test_pass_without_a_change_announces_nothing(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_without_changes_sends_no_announcement(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = make_schedule(cast, overlap="queue")
     for hours in (1, 2):
         submit_due_runs(NOON + hours * HOUR)
@@ -165,7 +165,7 @@ def test_pass_without_a_change_announces_nothing(cast: Cast, monkeypatch: pytest
         ("kind: service\nservice: {engine: openai}\n", "kind: cannot be scheduled"),
     ],
 )
-def test_edited_template_that_cannot_be_scheduled_refuses_the_run(
+def test_run_is_refused_if_its_edited_template_cannot_be_scheduled(
     cast: Cast, change: str, reason: str
 ) -> None:
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
@@ -195,7 +195,7 @@ def test_edit_before_a_due_time_changes_the_due_time(cast: Cast) -> None:
     assert schedule.next_at == NOON + 30 * MINUTE
 
 
-def test_project_is_deleted_with_a_failed_schedule(cast: Cast) -> None:
+def test_project_with_a_failed_schedule_can_be_deleted(cast: Cast) -> None:
     make_schedule(cast)
     Schedule.objects.update(retry_at=NOON + HOUR)
     tenants.delete_project(actor=cast.alice, project=cast.vision)

@@ -69,7 +69,7 @@ def test_template_is_read_when_the_run_is_due(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("point", ["schedule.processed", "schedule.done"])
-def test_killed_process_submits_each_due_time_once(cast: Cast, point: str) -> None:
+def test_each_due_run_is_submitted_once_despite_a_killed_process(cast: Cast, point: str) -> None:
     schedule = make_schedule(cast)
 
     class Killed(BaseException):
@@ -90,7 +90,7 @@ def test_killed_process_submits_each_due_time_once(cast: Cast, point: str) -> No
     assert Workload.objects.count() == 1
 
 
-def test_two_processes_submit_a_due_time_once(cast: Cast) -> None:
+def test_two_processes_submit_a_due_run_only_once(cast: Cast) -> None:
     schedule = make_schedule(cast)
     start = threading.Barrier(4)
 
@@ -107,7 +107,7 @@ def test_two_processes_submit_a_due_time_once(cast: Cast) -> None:
     assert outcomes(schedule) == ["submitted"]
 
 
-def test_only_the_latest_missed_run_is_made_up(cast: Cast) -> None:
+def test_only_the_latest_missed_run_is_submitted(cast: Cast) -> None:
     schedule = make_schedule(cast)
     assert submit_due_runs(NOON + 30 * HOUR + timedelta(minutes=20)) == 1
     (run,) = schedule.runs.all()
@@ -117,7 +117,7 @@ def test_only_the_latest_missed_run_is_made_up(cast: Cast) -> None:
     assert schedule.next_at == NOON + 31 * HOUR
 
 
-def test_overlap_skip_leaves_out_the_run_while_the_previous_one_lives(cast: Cast) -> None:
+def test_overlap_skip_skips_the_run_while_the_previous_run_is_live(cast: Cast) -> None:
     schedule = make_schedule(cast)
     for hours in (1, 2):
         submit_due_runs(NOON + hours * HOUR)
@@ -151,7 +151,7 @@ def test_overlap_replace_cancels_the_previous_run(cast: Cast) -> None:
     assert Workload.objects.filter(phase=Phase.PENDING).count() == 1
 
 
-def test_schedule_of_an_owner_without_a_role_pauses_and_notifies(
+def test_schedule_pauses_and_notifies_its_owner_who_lost_the_role(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "BERTH_SENDS_MAIL", True)
@@ -178,7 +178,7 @@ def test_schedule_of_an_owner_without_a_role_pauses_and_notifies(
     assert Workload.objects.get().submitted_by == cast.carol.user
 
 
-def test_schedule_of_a_deleted_user_pauses(cast: Cast) -> None:
+def test_schedule_of_a_deleted_user_is_paused(cast: Cast) -> None:
     schedule = make_schedule(cast)
     assert cast.dave.user is not None
     cast.dave.user.delete()
@@ -187,7 +187,7 @@ def test_schedule_of_a_deleted_user_pauses(cast: Cast) -> None:
     assert schedule.pause_message == "The owner may no longer submit to vision."
 
 
-def test_refused_run_records_the_reason_and_the_schedule_goes_on(cast: Cast) -> None:
+def test_refused_run_is_recorded_with_its_reason_and_the_schedule_continues(cast: Cast) -> None:
     Subscription.objects.create(
         project=cast.vision, to="team@example.org", channel="mail", events=["schedule"]
     )
@@ -205,7 +205,7 @@ def test_refused_run_records_the_reason_and_the_schedule_goes_on(cast: Cast) -> 
     assert submit_due_runs(NOON + 2 * HOUR) == 1
 
 
-def test_name_in_use_refuses_the_run(cast: Cast) -> None:
+def test_run_whose_name_is_in_use_is_refused(cast: Cast) -> None:
     schedule = make_schedule(cast)
     document = {"name": "nightly", "command": "true", "roles": [{"gpu": 1}]}
     workloads.submit(actor=cast.dave, project=cast.vision, document=document)
@@ -215,7 +215,7 @@ def test_name_in_use_refuses_the_run(cast: Cast) -> None:
     assert "already has a live workload named nightly" in run.message
 
 
-def test_paused_schedule_submits_nothing_and_makes_nothing_up(cast: Cast) -> None:
+def test_paused_schedule_submits_no_runs_and_does_not_catch_up(cast: Cast) -> None:
     schedule = make_schedule(cast, overlap="queue")
     submit_due_runs(NOON + HOUR)
     submit_due_runs(NOON + 2 * HOUR)
@@ -228,7 +228,7 @@ def test_paused_schedule_submits_nothing_and_makes_nothing_up(cast: Cast) -> Non
     assert submit_due_runs(NOON + 10 * HOUR) == 1
 
 
-def test_deletion_of_the_project_deletes_its_schedules(cast: Cast) -> None:
+def test_deleting_a_project_deletes_its_schedules(cast: Cast) -> None:
     make_schedule(cast)
     tenants.delete_project(actor=cast.alice, project=cast.vision)
     assert not Schedule.objects.exists()
@@ -260,12 +260,12 @@ def test_number_of_schedules_is_limited(cast: Cast, monkeypatch: pytest.MonkeyPa
         make_schedule(cast, "c")
 
 
-def test_document_for_a_single_moment_is_refused(cast: Cast) -> None:
+def test_document_with_a_fixed_time_is_rejected(cast: Cast) -> None:
     with pytest.raises(Invalid, match=r"document\.deadline: cannot be scheduled"):
         make_schedule(cast, text=f"{TEXT}deadline: 2030-01-01T00:00:00Z\n")
 
 
-def test_services_process_submits_the_run(cast: Cast) -> None:
+def test_services_process_submits_due_runs(cast: Cast) -> None:
     clock = FixedClock(NOON)
     schedule = make_schedule(cast)
     held = lease.acquire("services", "first", 60)

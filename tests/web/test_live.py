@@ -259,7 +259,7 @@ def is_connected(process: int) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def test_announcements_that_follow_each_other_share_a_connection(announced: list[tuple[str, int]]) -> None:
+def test_consecutive_announcements_share_a_connection(announced: list[tuple[str, int]]) -> None:
     announcer = Announcer()
     processes = {announce_and_wait(announcer, name, announced) for name in ("a", "b", "c")}
     assert len(processes) == 1

@@ -48,7 +48,7 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
     assert "python train.py" in page
 
 
-def test_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:
+def test_schedule_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:
     values = {**FORM, "cron": "0 25 * * *", "time_zone": "Europe/Berlni", "document": "roles: [{gpus: 1}]\n"}
     answer = sign_in("dave").post("/schedules/new", values, headers=HTMX)
     assert answer.status_code == 422
@@ -59,7 +59,7 @@ def test_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:
     assert not Schedule.objects.exists()
 
 
-def test_name_in_use_is_reported_at_its_field(cast: Cast, sign_in: SignIn) -> None:
+def test_name_in_use_is_reported_on_its_field(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     answer = sign_in("dave").post("/schedules/new", FORM, headers=HTMX)
     assert answer.status_code == 422
@@ -79,7 +79,7 @@ def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
     assert 'id="step-run"' not in html
 
 
-def test_buttons_pause_resume_run_and_delete(cast: Cast, sign_in: SignIn) -> None:
+def test_buttons_pause_resume_run_and_delete_a_schedule(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     dave = sign_in("dave")
     assert "Pause schedule" in text(dave.get(f"{PAGE}/pause", headers=HTMX))
@@ -111,7 +111,7 @@ def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None
     assert "changed since you read it" in text(stale)
 
 
-def test_page_is_hidden_and_steps_are_refused_without_the_role(cast: Cast, sign_in: SignIn) -> None:
+def test_page_and_actions_require_a_role(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     assert sign_in("grace").get(PAGE).status_code == 404
     assert "nightly" not in text(sign_in("grace").get("/schedules"))

@@ -83,7 +83,7 @@ def test_rejected_kubernetes_account_is_shown_until_the_cluster_accepts_it(
     fleet.settle(pool, state="ready")
 
 
-def test_pool_whose_nodes_belong_to_another_pool_says_that_none_is_free(
+def test_pool_reports_no_free_nodes_if_another_pool_uses_them(
     fleet: Fleet, alice: Caller, page: Client
 ) -> None:
     first, second = fleet.create(nodes=1), fleet.create("second", nodes=1)

@@ -63,21 +63,21 @@ def test_group_is_created_listed_edited_and_deleted(h100: dict[str, Any], cast: 
     ]
 
 
-def test_pools_of_two_gpu_models_are_refused(cloud: NodePool, cast: Cast, alice: Caller) -> None:
+def test_pools_with_different_gpu_models_are_rejected(cloud: NodePool, cast: Cast, alice: Caller) -> None:
     factories.pool("old", gpu_model="A100")
     answer = put(alice, "quota-groups/mixed", {"pools": ["cloud", "old"]}, NEW)
     assert problems(answer) == [("pools", "have different GPU models")]
     assert "cloud: H100, old: A100" in str(answer.json())
 
 
-def test_models_of_joined_nodes_count(metal: NodePool, cast: Cast, alice: Caller) -> None:
+def test_gpu_models_of_joined_nodes_are_checked(metal: NodePool, cast: Cast, alice: Caller) -> None:
     hosts = factories.pool("hosts", gpu_model="")
     factories.node(hosts, gpu_model="A100")
     answer = put(alice, "quota-groups/mixed", {"pools": ["metal", "hosts"]}, NEW)
     assert problems(answer) == [("pools", "have different GPU models")]
 
 
-def test_pool_belongs_to_one_group(h100: dict[str, Any], alice: Caller) -> None:
+def test_pool_cannot_belong_to_two_groups(h100: dict[str, Any], alice: Caller) -> None:
     answer = put(alice, "quota-groups/other", {"pools": ["cloud"]}, NEW)
     assert problems(answer) == [("pools[0]", "already belongs to quota group h100")]
 
@@ -91,21 +91,19 @@ def test_pool_belongs_to_one_group(h100: dict[str, Any], alice: Caller) -> None:
         ("h100", ["cloud", "cloud"], ("pools[1]", "is listed twice")),
     ],
 )
-def test_invalid_group_is_refused(
+def test_invalid_group_is_rejected(
     name: str, pools: list[str], expected: tuple[str, str], cloud: NodePool, cast: Cast, alice: Caller
 ) -> None:
     assert problems(put(alice, f"quota-groups/{name}", {"pools": pools}, NEW)) == [expected]
     assert not QuotaGroup.objects.exists()
 
 
-def test_pool_with_the_name_of_a_group_is_refused(h100: dict[str, Any], alice: Caller) -> None:
+def test_pool_cannot_have_the_name_of_a_group(h100: dict[str, Any], alice: Caller) -> None:
     answer = alice.post("node-pools", {"name": "h100", "nodes_max": 1})
     assert problems(answer) == [("name", "is the name of a quota group")]
 
 
-def test_quota_of_a_group_is_set_read_listed_and_deleted(
-    h100: dict[str, Any], cast: Cast, bob: Caller
-) -> None:
+def test_group_quota_is_set_read_listed_and_deleted(h100: dict[str, Any], cast: Cast, bob: Caller) -> None:
     stored = put(bob, VISION, {"gpu": 64, "limit": {"gpu": 80}}, NEW)
     assert stored.status_code == 201, stored.content
     assert (stored.json()["pool"], stored.json()["gpu"]) == ("h100", 64)
@@ -118,7 +116,7 @@ def test_quota_of_a_group_is_set_read_listed_and_deleted(
     assert not Quota.objects.exists()
 
 
-def test_status_in_each_pool_is_part_of_the_quota(
+def test_group_quota_response_includes_the_status_in_each_pool(
     h100: dict[str, Any], cast: Cast, metal: NodePool, bob: Caller
 ) -> None:
     put(bob, VISION, {"gpu": 64}, NEW)
@@ -127,7 +125,7 @@ def test_status_in_each_pool_is_part_of_the_quota(
     assert (pools["metal"]["allocated"]["gpu"], pools["cloud"]) == (16, None)
 
 
-def test_owner_cannot_have_a_quota_in_a_pool_and_in_its_group(
+def test_owner_cannot_have_quotas_for_both_a_pool_and_its_group(
     h100: dict[str, Any], cast: Cast, bob: Caller
 ) -> None:
     put(bob, "quotas/projects/vision/metal", {"gpu": 8}, NEW)
@@ -139,9 +137,7 @@ def test_owner_cannot_have_a_quota_in_a_pool_and_in_its_group(
     assert problems(answer) == [("pool", "overlaps with speech's quota in quota group h100")]
 
 
-def test_draft_replaces_quotas_of_pools_by_one_of_their_group(
-    h100: dict[str, Any], cast: Cast, bob: Caller
-) -> None:
+def test_draft_replaces_pool_quotas_with_a_group_quota(h100: dict[str, Any], cast: Cast, bob: Caller) -> None:
     for pool in ("metal", "cloud"):
         assert put(bob, f"quotas/projects/vision/{pool}", {"gpu": 8}, NEW).status_code == 201
     draft = {
@@ -170,13 +166,15 @@ def test_draft_replaces_quotas_of_pools_by_one_of_their_group(
     ]  # fmt: skip
 
 
-def test_draft_with_a_pool_and_its_group_is_refused(h100: dict[str, Any], cast: Cast, bob: Caller) -> None:
+def test_draft_with_quotas_for_a_pool_and_its_group_is_rejected(
+    h100: dict[str, Any], cast: Cast, bob: Caller
+) -> None:
     changes = [{"project": "vision", "pool": pool, "set": {"gpu": 8}} for pool in ("h100", "metal")]
     answer = bob.post("quotas/preview", {"changes": changes})
     assert [path for path, _ in problems(answer)] == ["changes[0].pool", "changes[1].pool"]
 
 
-def test_pool_with_quotas_joins_the_group_unless_an_owner_has_both(
+def test_pool_with_quotas_joins_a_group_unless_an_owner_would_have_both(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
     factories.pool("hosts", gpu_model="H100")
@@ -191,7 +189,7 @@ def test_pool_with_quotas_joins_the_group_unless_an_owner_has_both(
     assert "vision in pool hosts" in str(answer.json())
 
 
-def test_group_with_quotas_is_not_deleted(h100: dict[str, Any], cast: Cast, alice: Caller) -> None:
+def test_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: Cast, alice: Caller) -> None:
     put(alice, VISION, {"gpu": 64}, NEW)
     answer = delete(alice, "quota-groups/h100", {"If-Match": "*"})
     assert answer.status_code == 409
@@ -201,7 +199,7 @@ def test_group_with_quotas_is_not_deleted(h100: dict[str, Any], cast: Cast, alic
     )
 
 
-def test_preview_warns_about_totals_across_the_pools_of_a_group(
+def test_preview_warns_about_quota_totals_across_the_pools_of_a_group(
     h100: dict[str, Any], cast: Cast, metal: NodePool, cloud: NodePool, alice: Caller
 ) -> None:
     factories.node(metal, gpus=8)

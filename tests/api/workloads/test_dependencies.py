@@ -39,7 +39,7 @@ def problem(answer: Any) -> dict[str, str]:
     return refusal
 
 
-def test_former_key_names_its_replacement(dave: Caller) -> None:
+def test_error_for_the_former_key_names_its_replacement(dave: Caller) -> None:
     body = training("second", project="vision", depends_on=["first", "other"])
     assert problem(dave.post("workloads", body)) == {
         "path": "depends_on",
@@ -63,12 +63,12 @@ def test_former_key_names_its_replacement(dave: Caller) -> None:
         ([{"state": "any"}], "after[0].workload", "missing"),
     ],
 )
-def test_invalid_sections_are_refused(dave: Caller, section: list[Any], path: str, message: str) -> None:
+def test_invalid_after_section_is_rejected(dave: Caller, section: list[Any], path: str, message: str) -> None:
     refusal = problem(dave.post("workloads", training("second", project="vision", after=section)))
     assert (refusal["path"], refusal["message"]) == (path, message)
 
 
-def test_cycle_is_refused_with_its_workloads(cast: Cast, dave: Caller) -> None:
+def test_error_for_a_dependency_cycle_names_its_workloads(cast: Cast, dave: Caller) -> None:
     assert dave.post("workloads", document("a", "b")).status_code == 201
     assert dave.post("workloads", document("b", "c")).status_code == 201
     refusal = problem(dave.post("workloads", document("c", "a")))
@@ -76,14 +76,14 @@ def test_cycle_is_refused_with_its_workloads(cast: Cast, dave: Caller) -> None:
     assert refusal["received"] == "vision/c -> vision/a -> vision/b -> vision/c"
 
 
-def test_cycle_through_the_task_of_an_array_is_refused(cast: Cast, dave: Caller) -> None:
+def test_dependency_cycle_through_an_array_task_is_rejected(cast: Cast, dave: Caller) -> None:
     sweep = training("sweep", project="vision", array={"tasks": 3}, after=wait_for("report"))
     assert dave.post("arrays", sweep).status_code == 201
     refusal = problem(dave.post("workloads", document("report", "sweep-1")))
     assert refusal["received"] == "vision/report -> vision/sweep -> vision/report"
 
 
-def test_cycle_through_another_project_is_refused_and_that_project_stays_hidden(
+def test_error_for_a_cycle_through_a_hidden_project_does_not_name_it(
     cast: Cast, dave: Caller, bob: Caller
 ) -> None:
     submit(cast, "b", "speech", after=wait_for("c"))
@@ -100,7 +100,7 @@ def test_array_cannot_wait_for_its_own_task(dave: Caller) -> None:
     assert problem(dave.post("arrays", sweep))["received"] == "vision/sweep -> vision/sweep"
 
 
-def test_edit_that_closes_a_cycle_is_refused_and_its_own_dependencies_do_not_count(
+def test_edit_that_closes_a_cycle_is_rejected_and_replaced_dependencies_are_ignored(
     cast: Cast, dave: Caller
 ) -> None:
     first = dave.post("workloads", document("a", "b")).json()
@@ -114,7 +114,7 @@ def test_edit_that_closes_a_cycle_is_refused_and_its_own_dependencies_do_not_cou
     assert (answer.status_code, answer.json()["spec"]["after"]) == (200, wait_for("a"))
 
 
-def test_batch_refuses_only_the_document_that_closes_the_cycle(dave: Caller) -> None:
+def test_batch_rejects_only_the_document_that_closes_the_cycle(dave: Caller) -> None:
     answer = dave.post("workloads:batch", {"items": [document("a", "b"), document("b", "a")]}).json()
     assert (answer["stored"], answer["refused"]) == (1, 1)
     (refusal,) = answer["items"][1]["error"]["errors"]
@@ -129,7 +129,7 @@ def test_batch_refuses_only_the_document_that_closes_the_cycle(dave: Caller) -> 
         ("cancelled", "completed", "was cancelled, so it can no longer complete", "any"),
     ],
 )
-def test_ended_workload_in_another_state_is_refused(
+def test_dependency_on_a_workload_that_ended_in_another_state_is_rejected(
     cast: Cast, dave: Caller, phase: str, state: str, message: str, allowed: str
 ) -> None:
     finish(submit(cast), phase)
@@ -139,13 +139,13 @@ def test_ended_workload_in_another_state_is_refused(
     assert dave.post("workloads", document("second", "first", state="any")).status_code == 201
 
 
-def test_failed_workload_may_be_awaited_if_the_batch_submits_it_again(cast: Cast, dave: Caller) -> None:
+def test_batch_may_depend_on_a_failed_workload_that_it_resubmits(cast: Cast, dave: Caller) -> None:
     finish(submit(cast), "failed")
     items = [document("second", "first"), training("first", project="vision")]
     assert dave.post("workloads:batch", {"items": items}).json()["stored"] == 2
 
 
-def test_hidden_project_is_refused_like_a_missing_one(cast: Cast, dave: Caller, bob: Caller) -> None:
+def test_hidden_and_missing_projects_cause_the_same_error(cast: Cast, dave: Caller, bob: Caller) -> None:
     submit(cast, "prepare", "speech")
     messages = {
         problem(dave.post("workloads", document("second", f"{project}/prepare")))["message"]
@@ -155,7 +155,7 @@ def test_hidden_project_is_refused_like_a_missing_one(cast: Cast, dave: Caller, 
     assert bob.post("workloads", document("second", "speech/prepare")).status_code == 201
 
 
-def test_statuses_of_another_project_are_hidden_from_users_who_cannot_see_it(
+def test_dependency_statuses_are_hidden_from_users_who_cannot_see_the_project(
     cast: Cast, dave: Caller, bob: Caller
 ) -> None:
     awaited = submit(cast, "prepare", "speech")
@@ -179,7 +179,7 @@ def test_dependents_in_hidden_projects_are_not_listed(cast: Cast, bob: Caller, d
     assert [row["name"] for row in dave.get(path).json()["awaited_by"]] == ["own"]
 
 
-def test_array_lists_an_array_that_waits_task_by_task_once(cast: Cast, dave: Caller) -> None:
+def test_array_that_waits_task_by_task_is_listed_as_one_dependent(cast: Cast, dave: Caller) -> None:
     sweep = arrays.submit(
         actor=cast.dave, document=training("sweep", project="vision", array={"tasks": 3})
     ).array
@@ -194,7 +194,7 @@ def test_array_lists_an_array_that_waits_task_by_task_once(cast: Cast, dave: Cal
     assert (status["name"], status["phase"]) == ("sweep-2", "pending")
 
 
-def test_tasks_that_the_awaited_array_does_not_have_are_named(cast: Cast, dave: Caller) -> None:
+def test_error_names_tasks_that_the_awaited_array_lacks(cast: Cast, dave: Caller) -> None:
     arrays.submit(actor=cast.dave, document=training("sweep", project="vision", array={"tasks": 3}))
     same = wait_for("sweep", tasks="same")
     refusal = problem(dave.post("arrays", training("eval", project="vision", array={"tasks": 5}, after=same)))
@@ -203,7 +203,7 @@ def test_tasks_that_the_awaited_array_does_not_have_are_named(cast: Cast, dave: 
     assert WorkloadArray.objects.filter(name="eval").count() == 0
 
 
-def test_workload_is_not_an_array(cast: Cast, dave: Caller) -> None:
+def test_tasks_key_is_rejected_for_a_dependency_on_a_single_workload(cast: Cast, dave: Caller) -> None:
     submit(cast)
     same = wait_for("first", tasks="same")
     refusal = problem(dave.post("arrays", training("eval", project="vision", array={"tasks": 2}, after=same)))
@@ -221,7 +221,7 @@ def test_awaited_workload_cannot_be_deleted(cast: Cast, dave: Caller, alice: Cal
     assert alice("DELETE", f"workloads/{first.pk}").status_code == 204
 
 
-def test_older_workload_of_the_same_name_can_be_deleted(cast: Cast, alice: Caller) -> None:
+def test_older_workload_with_the_same_name_can_be_deleted(cast: Cast, alice: Caller) -> None:
     older = submit(cast)
     finish(older, Phase.CANCELLED)
     newer = submit(cast)

@@ -250,7 +250,7 @@ def test_every_runtime_declares_its_capabilities() -> None:
     assert set(capabilities.CAPABILITIES) == set(NodePool.Runtime.values)
 
 
-def test_retry_rules_are_stored_in_one_spelling_and_bad_ones_are_refused(dave: Caller) -> None:
+def test_retry_rules_are_normalized_and_invalid_rules_are_rejected(dave: Caller) -> None:
     rules = [{"on": [75, "KILL"], "max": 2, "backoff": "30s"}]
     sent = dave.post("workloads", training(project="vision", retry=rules))
     assert sent.status_code == 201

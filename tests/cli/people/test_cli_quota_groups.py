@@ -21,7 +21,9 @@ def as_alice(cast: Cast) -> dict[str, str]:
     return {"BERTH_TOKEN": token_of(cast.alice)}
 
 
-def test_group_gets_a_quota_is_edited_and_deleted(berth: Berth, as_alice: dict[str, str], cast: Cast) -> None:
+def test_quota_group_is_created_edited_and_deleted(
+    berth: Berth, as_alice: dict[str, str], cast: Cast
+) -> None:
     def run(*words: str, code: int = 0) -> Any:
         result = berth(*words, **as_alice)
         assert result.returncode == code, result.stderr

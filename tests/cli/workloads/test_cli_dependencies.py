@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_after_options_write_the_section(terminal: Terminal) -> None:
+def test_after_options_set_the_after_section(terminal: Terminal) -> None:
     options = ["--after", "prepare", "--after", "data/export:any", "--after-tasks", "sweep:failed"]
     result = terminal.run("submit", "-n", "eval", "--array", "0-3", *options, "--print", "--", "true")
     assert yaml.safe_load(result.stdout)["after"] == [
@@ -25,14 +25,14 @@ def test_after_options_write_the_section(terminal: Terminal) -> None:
     ]
 
 
-def test_unknown_state_is_reported_for_the_option(terminal: Terminal) -> None:
+def test_error_for_an_unknown_state_names_the_option(terminal: Terminal) -> None:
     result = terminal.run("submit", "-n", "eval", "--after", "prepare:done", "--print", "--", "true")
     assert result.exit_code == 2
     assert "--after: is not an allowed value; received 'done'" in result.stderr
     assert "'completed', 'failed' or 'any'" in result.stderr
 
 
-def test_example_in_the_guide_runs_as_it_is_written(berth: Berth, cast: Cast) -> None:
+def test_documented_example_runs_unchanged(berth: Berth, cast: Cast) -> None:
     guide = (ROOT / "docs" / "researchers.md").read_text()
     example = guide.partition("## Run workloads one after another")[2].split("```")[1]
     lines = [line.partition("  #")[0] for line in example.strip().splitlines()]

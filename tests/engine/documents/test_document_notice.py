@@ -33,7 +33,7 @@ def test_lead_comes_before_the_grace_period() -> None:
         ({"signal": "USR1", "lead": 9, "led": 1}, "preemption.led", "Did you mean `lead`?"),
     ],
 )
-def test_notice_that_cannot_be_sent_is_refused(preemption: dict[str, Any], path: str, words: str) -> None:
+def test_notice_that_cannot_be_sent_is_rejected(preemption: dict[str, Any], path: str, words: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_workload(document(**preemption))
     problems = {problem.path: f"{problem.message}. {problem.allowed}" for problem in refused.value.problems}

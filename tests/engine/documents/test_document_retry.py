@@ -22,7 +22,7 @@ def find_problems(*rules: dict[str, Any], **changes: Any) -> dict[str, str]:
     return {problem.path: f"{problem.message}. {problem.allowed}" for problem in refused.value.problems}
 
 
-def test_signals_have_one_spelling_and_durations_accept_units() -> None:
+def test_signals_are_normalized_and_durations_accept_units() -> None:
     spec = parse_workload(document({"on": [75, "KILL"], "max": 5, "backoff": "30s"}, GROWING))
     assert spec.document()["retry"] == [
         {"on": [75, "SIGKILL"], "max": 5, "backoff": 30},
@@ -31,7 +31,7 @@ def test_signals_have_one_spelling_and_durations_accept_units() -> None:
     assert parse_workload(spec.document()) == spec
 
 
-def test_signal_and_its_exit_code_are_the_same_failure() -> None:
+def test_signal_and_its_exit_code_count_as_the_same_failure() -> None:
     (rule,) = parse_workload(document({"on": ["TERM"]})).retry
     assert rule.matches("143", of_pod=True)
     assert rule.matches("SIGTERM", of_pod=True)
@@ -40,7 +40,7 @@ def test_signal_and_its_exit_code_are_the_same_failure() -> None:
 
 
 @pytest.mark.parametrize("policy", ["on_failure", "always"])
-def test_restart_policy_is_short_for_a_retry_rule(policy: str) -> None:
+def test_restart_policy_is_equivalent_to_a_retry_rule(policy: str) -> None:
     spec = parse_workload(document(restart_policy={"kind": policy, "max_restarts": 3}))
     kinds = ["pod_failed", "completed"] if policy == "always" else ["pod_failed"]
     assert spec.retry_rules == parse_workload(document({"on": kinds, "max": 3})).retry
@@ -76,12 +76,12 @@ def test_restart_policy_is_short_for_a_retry_rule(policy: str) -> None:
         ([{"on": [1, 1]}], "retry[0].on[1]", "already covered by retry[0].on[0]"),
     ],
 )  # fmt: skip
-def test_rule_without_an_effect_is_refused(rules: list[dict[str, Any]], path: str, words: str) -> None:
+def test_retry_rule_without_effect_is_rejected(rules: list[dict[str, Any]], path: str, words: str) -> None:
     problems = find_problems(*rules)
     assert words in problems[path]
 
 
-def test_role_without_memory_cannot_grow() -> None:
+def test_memory_growth_requires_a_memory_request() -> None:
     problems = find_problems(GROWING, memory_mib=0)
     assert "role r, which requests none" in problems["retry[0].memory_factor"]
 
@@ -97,23 +97,23 @@ def test_role_without_memory_cannot_grow() -> None:
         ("1 action=fail", {"on": [1], "action": "fail"}),
     ],
 )  # fmt: skip
-def test_rule_on_one_line_is_the_rule_of_a_document(text: str, rule: dict[str, Any]) -> None:
+def test_one_line_rule_equals_the_rule_in_a_document(text: str, rule: dict[str, Any]) -> None:
     assert parse_retry_text(text) == rule
     assert format_retry_text(rule) == text
 
 
 @pytest.mark.parametrize("text", ["max=3", "75 maximum=3", "75 max", "75 max=1 max=2"])
-def test_malformed_line_is_refused(text: str) -> None:
+def test_malformed_one_line_rule_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRetryText):
         parse_retry_text(text)
 
 
-def test_rule_that_one_line_cannot_express_has_no_text() -> None:
+def test_rule_that_does_not_fit_on_one_line_has_no_text() -> None:
     assert format_retry_text({"on": [1], "backoff": [3]}) is None
     assert format_retry_text("75") is None
 
 
-def test_example_in_the_documentation_is_valid() -> None:
+def test_documented_retry_rules_are_valid() -> None:
     text = (Path(__file__).parents[3] / "docs" / "documents.md").read_text()
     example = text.partition("### Retries")[2].split("```")[1].removeprefix("yaml\n")
     read = read_document(example)

@@ -32,7 +32,7 @@ def blocker(plan: Plan, workload: str) -> Blocker:
     return refusal.blockers[0]
 
 
-def test_gang_beyond_a_quota_of_the_cluster_does_not_start_and_names_the_quota() -> None:
+def test_gang_that_exceeds_a_cluster_quota_stays_pending_and_names_the_quota() -> None:
     there = world(quota("gpu", 8)).running("has", "p", "n1", gpus=6).queued("new", "p", 2, gpus=2)
     plan = there.decide()
     assert plan.bundles == ()
@@ -47,7 +47,7 @@ def test_gang_beyond_a_quota_of_the_cluster_does_not_start_and_names_the_quota()
     }  # fmt: skip
 
 
-def test_gang_starts_once_the_quota_is_raised_or_others_use_less() -> None:
+def test_gang_starts_once_the_cluster_quota_is_raised_or_freed() -> None:
     for quotas, starts in (
         ((quota("gpu", 8, used=5),), False),
         ((quota("gpu", 9, used=5),), True),
@@ -73,45 +73,45 @@ def test_gang_starts_once_the_quota_is_raised_or_others_use_less() -> None:
         (quota("pods", 2), "allows 2 pods (pods); 1 is used, this workload requests 2."),
     ],
 )
-def test_each_kind_of_quota_is_named_with_its_numbers(bound: ClusterQuota, message: str) -> None:
+def test_reason_names_the_kind_of_quota_with_its_numbers(bound: ClusterQuota, message: str) -> None:
     there = world(bound).running("has", "p", "n1", gpus=1, cpu=6, memory=600)
     plan = there.queued("new", "p", 2, gpus=1, cpu=2, memory=200).decide()
     assert placed(plan) == {}
     assert blocker(plan, "new").message.endswith(message)
 
 
-def test_quota_of_a_project_does_not_bound_other_projects() -> None:
+def test_cluster_quota_of_a_project_does_not_restrict_other_projects() -> None:
     there = world(quota("pods", 0)).project("q", "d", 8)
     assert placed(there.queued("mine", "p").queued("theirs", "q").decide()) == {"theirs": ["n1"]}
 
 
-def test_elastic_workload_scales_up_within_the_quota() -> None:
+def test_elastic_workload_scales_up_within_the_cluster_quota() -> None:
     for bound in (quota("gpu", 5), quota("pods", 5)):
         plan = world(bound).queued("grows", "p", 1, gpus=1, up_to=8).decide()
         assert len(placed(plan)["grows"]) == 5
 
 
-def test_higher_priority_preempts_in_its_project_to_stay_within_the_quota() -> None:
+def test_higher_priority_workload_preempts_to_stay_within_the_cluster_quota() -> None:
     there = world(quota("gpu", 8)).running("low", "p", "n1", gpus=8, priority=10)
     there.queued("high", "p", gpus=4, priority=90)
     assert stopped(there.decide()) == {"low"}
 
 
-def test_no_workload_is_evicted_for_a_bound_on_pods() -> None:
+def test_no_workload_is_evicted_for_a_pod_count_quota() -> None:
     there = world(quota("pods", 1)).running("low", "p", "n1", gpus=8, priority=10)
     plan = there.queued("high", "p", gpus=8, priority=90).decide()
     assert plan.bundles == ()
     assert blocker(plan, "high").reason is Reason.CLUSTER_QUOTA
 
 
-def test_no_other_project_is_evicted_for_a_workload_that_a_quota_blocks() -> None:
+def test_workload_blocked_by_a_cluster_quota_evicts_no_other_project() -> None:
     there = world(quota("gpu", 2)).project("q", "d", 0).running("theirs", "q", "n1 n2", gpus=8)
     plan = there.queued("new", "p", gpus=4).decide()
     assert plan.bundles == ()
     assert blocker(plan, "new").reason is Reason.CLUSTER_QUOTA
 
 
-def test_changed_quota_takes_effect_with_a_carried_layout() -> None:
+def test_changed_cluster_quota_takes_effect_with_a_reused_layout() -> None:
     def snapshot(**values: Any) -> Snapshot:
         bound = replace(quota("pods", 2), **values)
         return world(bound).running("has", "p", "n1").queued("new", "p", 2).snapshot()
@@ -124,7 +124,7 @@ def test_changed_quota_takes_effect_with_a_carried_layout() -> None:
         assert plan == decide(snapshot(**values))
 
 
-def test_smallest_change_is_the_end_of_a_workload_that_uses_the_quota() -> None:
+def test_ending_a_workload_that_uses_the_cluster_quota_is_suggested() -> None:
     there = world(quota("gpu", 8)).running("has", "p", "n1", gpus=8).queued("new", "p", gpus=4)
     change = smallest_change(there.snapshot(), "new").change
     assert change is not None

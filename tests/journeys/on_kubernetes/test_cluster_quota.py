@@ -30,7 +30,7 @@ def pods_of(prod: Prod, name: str) -> list[dict[str, Any]]:
     return [pod for pod in prod.objects("pods") if f"{name}-worker" in str(pod["metadata"]["annotations"])]
 
 
-def test_gang_waits_for_a_quota_of_the_cluster_and_starts_when_there_is_room(
+def test_gang_starts_once_the_cluster_quota_has_room(
     berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     users = sign_in_users(berth, registry, tmp_path_factory.mktemp("users"))

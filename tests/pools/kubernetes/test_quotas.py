@@ -32,7 +32,7 @@ def quota(stage: FakeKubernetesStage, resource: str, kind: str, hard: int, used:
     return ClusterQuota("team", stage.namespace, resource, kind, hard, used)
 
 
-def test_amounts_are_in_the_units_of_pools(stage: FakeKubernetesStage) -> None:
+def test_quota_amounts_are_converted_to_pool_units(stage: FakeKubernetesStage) -> None:
     hard: dict[str, Any] = {
         GPUS: "8", "requests.cpu": "1500m", "limits.cpu": "2", "memory": "1Gi", "limits.memory": "2Gi",
         "pods": "10", "requests.storage": "1Ti",
@@ -49,7 +49,7 @@ def test_amounts_are_in_the_units_of_pools(stage: FakeKubernetesStage) -> None:
     )
 
 
-def test_only_pods_of_others_count_as_used(stage: FakeKubernetesStage) -> None:
+def test_only_foreign_pods_count_as_used(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={GPUS: "8"})
     reads(stage, quota(stage, GPUS, "gpu", 8000))
     stage.runtime.start(stage.order("p-1", "sleep", "inf", devices=(0, 1)))
@@ -58,7 +58,7 @@ def test_only_pods_of_others_count_as_used(stage: FakeKubernetesStage) -> None:
     reads(stage, quota(stage, GPUS, "gpu", 8000, used=3000))
 
 
-def test_pod_that_is_being_deleted_counts_as_used_until_it_has_gone(stage: FakeKubernetesStage) -> None:
+def test_pod_that_is_being_deleted_counts_as_used_until_it_is_gone(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "8"})
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
@@ -90,7 +90,7 @@ def test_quotas_of_other_namespaces_are_ignored(stage: FakeKubernetesStage) -> N
     assert [each["metadata"]["namespace"] for each in quotas] == [stage.namespace]
 
 
-def test_container_that_the_cluster_adds_to_a_pod_counts_as_used(stage: FakeKubernetesStage) -> None:
+def test_container_added_by_the_cluster_counts_as_used(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={"requests.cpu": "1"})
     stage.runtime.start(stage.order("p-1", "sleep", "inf"))
     running(stage.runtime, "p-1")

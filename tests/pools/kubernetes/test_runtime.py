@@ -35,7 +35,7 @@ def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.EXITED
 
 
-def test_mirror_does_not_keep_the_environment_of_pods(stage: FakeKubernetesStage) -> None:
+def test_mirror_does_not_store_pod_environments(stage: FakeKubernetesStage) -> None:
     """The environment is most of a pod's object, and a cluster may have thousands of pods."""
     assert stage.access[POOL].cluster.mirror.pods() == []
     stage.runtime.start(replace(stage.long("p-1"), env={"DATASET": "imagenet"}))
@@ -109,9 +109,7 @@ def test_permanently_rejected_pod_fails_with_the_clusters_message(
         ),
     ],
 )
-def test_pod_that_the_cluster_refuses_for_now_starts_later(
-    stage: FakeKubernetesStage, refusal: Refusal
-) -> None:
+def test_temporarily_refused_pod_starts_later(stage: FakeKubernetesStage, refusal: Refusal) -> None:
     stage.cluster.refusals["create", "pods"] = refusal
     with pytest.raises(StartRefused):
         stage.runtime.start(stage.long("p-1"))

@@ -134,7 +134,7 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
     assert sorted(calls.all) == [*[("POST", "pods")] * 40, *[("POST", "secrets")] * 40]
 
 
-def test_start_that_was_begun_reports_its_refusal(k8s: SilentStage) -> None:
+def test_background_start_reports_its_refusal(k8s: SilentStage) -> None:
     k8s.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", "exceeded quota: compute")
     k8s.runtime.begin_start(k8s.long("p-1"))
     with pytest.raises(StartRefused, match="exceeded quota"):

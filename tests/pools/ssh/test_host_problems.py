@@ -70,7 +70,7 @@ def test_hanging_host_is_a_warning_that_names_the_host(
     assert "Berth tries again by itself" in problem["remedy"]
 
 
-def test_machine_of_two_pools_stays_in_the_first_and_the_second_names_it(
+def test_machine_listed_in_two_pools_stays_in_the_first_and_the_second_names_it(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:
     """The same machine is listed with two addresses, so only its ID shows that it is one machine."""

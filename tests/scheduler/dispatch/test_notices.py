@@ -72,7 +72,7 @@ def test_suspended_workload_receives_the_signal_and_cancellation_ends_the_lead(s
 
 
 @pytest.mark.parametrize("ending", ["cancelled", "failed"])
-def test_other_endings_send_no_signal(stage: Stage, ending: str) -> None:
+def test_other_stop_reasons_send_no_signal(stage: Stage, ending: str) -> None:
     workload = running(stage)
     if ending == "cancelled":
         control.cancel(actor=stage.cast.alice, workload=workload, now=stage.clock.now())
@@ -83,7 +83,7 @@ def test_other_endings_send_no_signal(stage: Stage, ending: str) -> None:
     assert (notices(stage), signal_events(workload)) == ([], [])
 
 
-def test_replica_that_is_scaled_down_receives_the_signal_alone(stage: Stage) -> None:
+def test_only_the_scaled_down_replica_receives_the_signal(stage: Stage) -> None:
     roles = [{"name": "worker", "min": 1, "max": 4, "gpu": 1}]
     elastic = running(stage, "elastic", kind="elastic", roles=roles, priority=50)
     stage.tick(3)

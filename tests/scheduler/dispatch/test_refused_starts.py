@@ -37,7 +37,7 @@ def test_refused_gang_shows_the_refusal_and_is_retried_every_few_seconds(stage: 
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_gang_that_stays_refused_frees_its_nodes_and_starts_after_a_backoff(stage: Stage) -> None:
+def test_repeatedly_refused_gang_frees_its_nodes_and_starts_after_a_backoff(stage: Stage) -> None:
     refuse(stage, 1000)
     workload = stage.submit(**GANG)
     stage.tick(14, seconds=5)
@@ -72,7 +72,7 @@ def test_gang_whose_refusals_arrive_late_frees_its_nodes(stage: Stage) -> None:
     assert not Allocation.objects.filter(released_at=None).exists()
 
 
-def test_backoff_grows_while_the_cluster_refuses(stage: Stage) -> None:
+def test_backoff_increases_while_the_cluster_refuses_starts(stage: Stage) -> None:
     refuse(stage, 1000)
     workload = stage.submit(**GANG)
     waits, begun = [], stage.clock.now()

@@ -56,7 +56,7 @@ def restart(stage: Stage, workload: Workload) -> timedelta:
     return length
 
 
-def test_rule_restarts_only_its_exit_codes_with_a_doubling_backoff(stage: Stage) -> None:
+def test_rule_applies_only_to_its_exit_codes_and_doubles_the_backoff(stage: Stage) -> None:
     workload = running(stage, {"on": [75, "SIGTERM"], "max": 3, "backoff": 100})
     waits = []
     for outcome in ({"exit_code": 75}, {"signal": 15}, {"exit_code": 143}):
@@ -68,13 +68,13 @@ def test_rule_restarts_only_its_exit_codes_with_a_doubling_backoff(stage: Stage)
     assert "No restart is left: the rule for exit code 75 allows 3 restarts." in workload.message
 
 
-def test_failure_that_no_rule_lists_ends_the_workload(stage: Stage) -> None:
+def test_failure_without_a_matching_rule_ends_the_workload(stage: Stage) -> None:
     workload = running(stage, {"on": [75]})
     assert fail(stage, workload, exit_code=1) == Phase.FAILED
     assert (workload.exit_code, workload.restarts, workload.retries) == (1, 0, {})
 
 
-def test_first_rule_decides(stage: Stage) -> None:
+def test_first_matching_rule_applies(stage: Stage) -> None:
     workload = running(stage, {"on": [2], "action": "fail"}, {"on": ["pod_failed"]})
     assert fail(stage, workload, exit_code=1) == Phase.PENDING
     restart(stage, workload)
@@ -89,7 +89,7 @@ def test_first_rule_decides(stage: Stage) -> None:
     "changes",
     [{"retry": [{"on": ["completed"], "max": 1}]}, {"restart_policy": {"kind": "always", "max_restarts": 3}}],
 )
-def test_completed_run_restarts(stage: Stage, changes: dict[str, Any]) -> None:
+def test_completed_run_can_restart_by_a_rule(stage: Stage, changes: dict[str, Any]) -> None:
     workload = stage.submit(roles=ONE, **changes)
     stage.tick(2)
     assert fail(stage, workload, exit_code=0) == Phase.PENDING
@@ -106,7 +106,7 @@ def test_backoff_is_at_most_an_hour(stage: Stage) -> None:
     assert restart(stage, workload) == timedelta(hours=1)
 
 
-def test_timeline_states_the_failure_of_each_restart(stage: Stage) -> None:
+def test_timeline_states_the_failure_before_each_restart(stage: Stage) -> None:
     workload = running(stage, {"on": ["KILL"], "max": 2})
     assert fail(stage, workload, signal=9) == Phase.PENDING
     event = Event.objects.get(workload_id=workload.pk, kind="stopping")
@@ -115,7 +115,7 @@ def test_timeline_states_the_failure_of_each_restart(stage: Stage) -> None:
     assert event.message == "worker 0 ended by signal 9. Restarting the gang: restart 1 of at most 2."
 
 
-def test_restart_on_another_node_avoids_the_failed_one_and_explains_itself(stage: Stage) -> None:
+def test_restart_avoids_the_failed_node_and_states_the_reason(stage: Stage) -> None:
     workload = running(stage, {"on": [1], "other_node": True})
     first = stage.pods(workload)[0].node
     assert fail(stage, workload, exit_code=1) == Phase.PENDING
@@ -133,7 +133,7 @@ def test_restart_on_another_node_avoids_the_failed_one_and_explains_itself(stage
     assert stage.pods(workload, "running")[0].node == third
 
 
-def test_edit_that_removes_the_rule_makes_avoided_nodes_available(stage: Stage) -> None:
+def test_removing_the_rule_makes_avoided_nodes_available_again(stage: Stage) -> None:
     Node.objects.exclude(name="local-0").delete()
     workload = running(stage, {"on": [1], "other_node": True})
     assert fail(stage, workload, exit_code=1) == Phase.PENDING
@@ -191,7 +191,7 @@ def test_statement_count_does_not_depend_on_the_number_of_restarts(stage: Stage)
     assert counts[0] == counts[1]
 
 
-def test_memory_growth_is_refused_on_runtimes_that_do_not_limit_memory(stage: Stage) -> None:
+def test_memory_growth_is_rejected_on_runtimes_that_do_not_limit_memory(stage: Stage) -> None:
     rule = {"on": ["out_of_memory"], "memory_factor": 2.0, "memory_max_mib": 128}
     roles = [{"name": "worker", "replicas": 1, "memory_mib": 64}]
     with pytest.raises(Invalid) as refused:
@@ -201,7 +201,7 @@ def test_memory_growth_is_refused_on_runtimes_that_do_not_limit_memory(stage: St
     assert "its runtime does not limit memory" in problem.message
 
 
-def test_lost_node_counts_for_its_rule_and_without_one_only_in_the_history(stage: Stage) -> None:
+def test_lost_node_counts_as_a_restart_only_if_a_rule_lists_it(stage: Stage) -> None:
     ruled = running(stage, {"on": ["node_lost"], "max": 1, "backoff": 10})
     free = stage.submit("free", roles=ONE)
     stage.tick(2)
@@ -227,7 +227,7 @@ def test_rule_for_lost_nodes_ends_a_gang_below_its_minimum(stage: Stage) -> None
     assert "A retry rule ends the workload after node_lost." in workload.message
 
 
-def test_run_that_exceeds_max_runtime_restarts_by_its_rule(stage: Stage) -> None:
+def test_retry_rule_applies_to_a_run_that_exceeds_max_runtime(stage: Stage) -> None:
     workload = running(stage, {"on": ["timeout"], "max": 1}, max_runtime=60)
     stage.clock.advance(61)
     stage.tick(3)
@@ -239,7 +239,7 @@ def test_run_that_exceeds_max_runtime_restarts_by_its_rule(stage: Stage) -> None
     assert (workload.reason, workload.retries) == ("MaxRuntimeExceeded", {"timeout": 1})
 
 
-def test_pods_that_never_start_restart_on_another_node_by_their_rule(stage: Stage) -> None:
+def test_retry_rule_moves_pods_that_never_start_to_another_node(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     workload = stage.submit(retry=[{"on": ["start_timeout"], "other_node": True}], roles=ONE)
     stage.tick(2)
@@ -250,7 +250,9 @@ def test_pods_that_never_start_restart_on_another_node_by_their_rule(stage: Stag
     assert workload.avoided_nodes == [node.name]
 
 
-def test_missing_image_restarts_by_its_rule_then_fails(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_rule_limits_the_restarts_after_a_missing_image(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     able = capabilities.Capabilities(runs_images=True)
     monkeypatch.setattr(capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": able})
     missing = RegistryError(RegistryFault.NOT_FOUND, "There is no such image.")
@@ -263,7 +265,7 @@ def test_missing_image_restarts_by_its_rule_then_fails(stage: Stage, monkeypatch
     assert (stage.phase(workload), workload.reason) == (Phase.FAILED, "ImageNotFound")
 
 
-def test_image_that_a_node_cannot_pull_has_its_own_reason(stage: Stage) -> None:
+def test_failed_image_pull_has_its_own_reason(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     workload = stage.submit(retry=[{"on": ["image_pull"], "other_node": True}], roles=ONE)
     stage.tick(2)
@@ -275,7 +277,7 @@ def test_image_that_a_node_cannot_pull_has_its_own_reason(stage: Stage) -> None:
     assert stage.pods(workload)[0].stop_reason == "ImagePullFailed"
 
 
-def test_failed_replica_that_ended_first_decides(stage: Stage) -> None:
+def test_first_failed_replica_selects_the_rule(stage: Stage) -> None:
     workload = running(stage, {"on": [75]}, roles=[{"replicas": 2, "gpu": 1}])
     first, second = stage.pods(workload)
     stage.runtime.end(str(second.pk), exit_code=75)
@@ -304,7 +306,7 @@ def test_crash_between_failure_and_restart_counts_the_failure_once(stage: Stage,
     assert life.deaths
 
 
-def test_each_task_of_an_array_has_its_own_restarts(stage: Stage) -> None:
+def test_restarts_are_counted_per_array_task(stage: Stage) -> None:
     document = {"name": "sweep", "project": "vision", "command": "true", "roles": ONE,
                 "array": {"tasks": 2}, "retry": [{"on": [75], "max": 1}]}  # fmt: skip
     arrays.submit(actor=stage.cast.alice, document=document, now=stage.clock.now())

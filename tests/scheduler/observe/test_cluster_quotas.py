@@ -48,7 +48,7 @@ def test_blocked_workload_stays_pending_and_starts_when_the_quota_is_raised(stag
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_quota_of_the_cluster_bounds_only_its_project(stage: Stage) -> None:
+def test_cluster_quota_restricts_only_its_project(stage: Stage) -> None:
     stage.quota(stage.cast.speech, 2)
     limit(stage, gpus=0)
     blocked, other = stage.submit("blocked", **GANG), stage.submit("other", project=stage.cast.speech, **GANG)
@@ -56,7 +56,7 @@ def test_quota_of_the_cluster_bounds_only_its_project(stage: Stage) -> None:
     assert (stage.phase(blocked), stage.phase(other)) == (Phase.PENDING, Phase.RUNNING)
 
 
-def test_dry_run_and_replay_know_the_quota(stage: Stage) -> None:
+def test_dry_run_and_replay_apply_the_cluster_quota(stage: Stage) -> None:
     limit(stage, gpus=1)
     stage.submit("blocked", **GANG)
     stage.tick()
@@ -76,7 +76,7 @@ def test_stored_quotas_are_kept_while_the_cluster_does_not_respond(stage: Stage)
     assert workload.reason == "ClusterQuota"
 
 
-def test_doctor_says_that_quotas_cannot_be_read(stage: Stage) -> None:
+def test_doctor_reports_unreadable_cluster_quotas(stage: Stage) -> None:
     stage.runtime.cluster_quotas = ClusterQuotas(obstacle="resourcequotas is forbidden")
     stage.tick()
     pool = NodePool.objects.get()

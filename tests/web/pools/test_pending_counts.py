@@ -66,7 +66,7 @@ def test_queue_names_the_pending_workloads_outside_it(sign_in: SignIn, cast: Cas
     assert "1 pending workload can never start as specified." in text
 
 
-def test_held_array_tasks_are_no_pending_demand(cast: Cast, pending: None) -> None:
+def test_held_array_tasks_do_not_count_as_pending_demand(cast: Cast, pending: None) -> None:
     assert pending_by_project([cast.pool]) == {cast.vision.pk: 4000}
 
 

@@ -38,7 +38,7 @@ def draft(quota: Quota | None, owner: Any, place: str, **cells: str) -> dict[str
     return {"draft": json.dumps({"cells": named, "versions": {f"{key}/{place}": version}})}
 
 
-def test_group_is_one_column_of_the_grid(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_quota_group_is_one_column_in_the_grid(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     page = sign_in("alice").get("/quotas")
     assert [head.pool.name for head in page.context["heads"]] == ["h100", "local"]
     rows = {row.name: row for row in page.context["rows"]}
@@ -48,7 +48,7 @@ def test_group_is_one_column_of_the_grid(cast: Cast, h100: QuotaGroup, sign_in: 
     assert 'data-place="quota group h100"' in page.content.decode()
 
 
-def test_pool_of_a_group_is_a_column_while_it_has_quotas(
+def test_pool_in_a_group_has_a_column_while_it_has_quotas(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
     set_quota(actor=cast.alice, owner=cast.ads, pool=metal, values={"gpu": 2})
@@ -56,7 +56,7 @@ def test_pool_of_a_group_is_a_column_while_it_has_quotas(
     assert [head.pool.name for head in page.context["heads"]] == ["h100", "local", "metal"]
 
 
-def test_cell_of_a_group_is_previewed_and_applied(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_group_quota_cell_is_previewed_and_applied(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     client, stored = sign_in("bob"), Quota.objects.get(project=cast.vision)
     form = draft(stored, cast.vision, "h100", gpu="10")
     preview = client.post("/quotas/grid", {**form, "do": "preview"})
@@ -72,7 +72,7 @@ def test_cell_of_a_group_is_previewed_and_applied(cast: Cast, h100: QuotaGroup, 
     assert [change["pool"] for change in updates["theirs"]] == ["h100"]
 
 
-def test_quota_that_overlaps_with_the_group_is_an_error_of_its_cell(
+def test_quota_that_overlaps_with_a_group_quota_shows_an_error_in_its_cell(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
     form = draft(None, cast.vision, "metal", gpu="2")
@@ -82,7 +82,7 @@ def test_quota_that_overlaps_with_the_group_is_an_error_of_its_cell(
     assert "verlaps with vision's quota in quota group h100" in fault["message"]
 
 
-def test_page_of_a_group_adds_up_its_pools(
+def test_quota_page_of_a_group_sums_its_pools(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
     cloud = NodePool.objects.get(name="cloud")
@@ -94,7 +94,7 @@ def test_page_of_a_group_adds_up_its_pools(
     assert "Quotas in quota group h100" in page.content.decode()
 
 
-def test_page_of_a_pool_shows_what_is_left_of_the_group_quota(
+def test_quota_page_of_a_pool_shows_the_remaining_group_quota(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
     cloud = NodePool.objects.get(name="cloud")
@@ -107,9 +107,7 @@ def test_page_of_a_pool_shows_what_is_left_of_the_group_quota(
     assert "/quotas/projects/vision/h100" in text
 
 
-def test_form_sets_previews_and_deletes_the_quota_of_a_group(
-    cast: Cast, h100: QuotaGroup, sign_in: Any
-) -> None:
+def test_form_sets_previews_and_deletes_a_group_quota(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     client, address = sign_in("bob"), "/quotas/projects/speech/h100"
     assert "Quota of speech in quota group h100" in client.get(address).content.decode()
     form = {"gpu": "4", "weight": "1", "over_quota": "on", "version": "0"}
@@ -120,7 +118,7 @@ def test_form_sets_previews_and_deletes_the_quota_of_a_group(
     assert not Quota.objects.filter(project=cast.speech).exists()
 
 
-def test_change_of_a_group_quota_is_listed(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_group_quota_change_is_listed(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     text = sign_in("alice").get("/quotas/changes").content.decode()
     assert "<strong>vision</strong> in quota group h100 created" in text
 
@@ -131,5 +129,5 @@ def test_activity_names_and_links_the_group(cast: Cast, h100: QuotaGroup, sign_i
     assert 'created quota group <a href="/quotas?pool=h100">h100</a>' in text
 
 
-def test_unknown_pool_gives_status_404(cast: Cast, sign_in: Any) -> None:
+def test_unknown_pool_returns_404(cast: Cast, sign_in: Any) -> None:
     assert sign_in("alice").get("/quotas/projects/vision/none").status_code == 404

@@ -28,7 +28,7 @@ def workload(cast: Cast) -> Workload:
     return workloads.submit(actor=cast.dave, project=cast.vision, document=training() | {"code": code})
 
 
-def test_page_shows_the_commit_and_offers_the_files(workload: Workload, sign_in: SignIn) -> None:
+def test_workload_page_shows_the_commit_and_links_to_the_files(workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     overview = dave.get(f"/workloads/{workload.pk}").content.decode()
     assert COMMIT[:10] in overview
@@ -45,14 +45,14 @@ def test_page_shows_the_commit_and_offers_the_files(workload: Workload, sign_in:
     assert sign_in("grace").get(address).status_code == 404
 
 
-def test_page_says_when_the_files_have_expired(workload: Workload, sign_in: SignIn) -> None:
+def test_workload_page_states_that_the_files_have_expired(workload: Workload, sign_in: SignIn) -> None:
     CodeTree.objects.all().delete()
     page = sign_in("dave").get(f"/workloads/{workload.pk}/spec").content.decode()
     assert "The files have expired." in page
     assert f"/api/v1/workloads/{workload.pk}/code" not in page
 
 
-def test_form_for_the_same_workload_submits_the_same_code(workload: Workload, sign_in: SignIn) -> None:
+def test_cloned_workload_is_submitted_with_the_same_code(workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     text = dave.get(f"/submit?like={workload.pk}").context["text"]
     assert workload.spec["code"]["tree"] in text

@@ -16,7 +16,7 @@ def page(client: Client, kind: str, row: object) -> str:
     return client.get(f"/{kind}/{row}").content.decode()
 
 
-def test_workload_page_shows_both_directions(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_page_shows_dependencies_and_dependents(cast: Cast, sign_in: SignIn) -> None:
     first = submit(cast, "first")
     second = submit(cast, "second", after=[{"workload": "first"}, {"workload": "missing", "state": "any"}])
     third = submit(cast, "third", after=[{"workload": "second", "state": "failed"}])
