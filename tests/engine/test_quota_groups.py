@@ -56,7 +56,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Snapshot:
 # -- laws
 
 
-@on_random_clusters(40)
+@on_random_clusters(12)
 @given(document=clusters(grouped=True))
 def test_in_quota_allocations_sum_to_at_most_the_group_quota(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
@@ -70,7 +70,7 @@ def test_in_quota_allocations_sum_to_at_most_the_group_quota(document: Document)
                 assert sum(within) <= total, (queue, kind, rows)
 
 
-@on_random_clusters(40)
+@on_random_clusters(12)
 @given(document=clusters(grouped=True))
 def test_group_limit_applies_across_its_pools(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
@@ -82,7 +82,7 @@ def test_group_limit_applies_across_its_pools(document: Document) -> None:
             assert bound is None or now[kind] <= max(bound, was[kind]), (queue, was, now, limit)
 
 
-@on_random_clusters(40)
+@on_random_clusters(12)
 @given(document=clusters(grouped=True))
 def test_non_preemptible_workloads_stay_within_the_group_quota(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
@@ -95,14 +95,14 @@ def test_non_preemptible_workloads_stay_within_the_group_quota(document: Documen
             assert bound is None or now[kind] <= max(bound, was[kind]), (queue, was, now, quota)
 
 
-@on_random_clusters(40)
+@on_random_clusters(12)
 @given(document=st.one_of(*(clusters(quiet=True, grouped=True, time_based=timed) for timed in (False, True))))
 def test_second_plan_on_an_unchanged_cluster_is_empty(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
     assert decide(apply_plan(snapshot, plan)).bundles == ()
 
 
-@on_random_clusters(8)
+@on_random_clusters(3)
 @given(document=clusters(quiet=True, grouped=True))
 def test_evictions_in_an_unchanged_cluster_stop(document: Document) -> None:
     world = World(load(document).snapshot)
@@ -115,7 +115,7 @@ def test_evictions_in_an_unchanged_cluster_stop(document: Document) -> None:
     assert evictions[-10:] == [0] * 10
 
 
-@on_random_clusters(30)
+@on_random_clusters(10)
 @given(document=clusters(grouped=True))
 def test_stored_cycle_replays_to_the_same_plan(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
@@ -124,7 +124,7 @@ def test_stored_cycle_replays_to_the_same_plan(document: Document) -> None:
     assert decide(stored) == plan
 
 
-@on_random_clusters(20)
+@on_random_clusters(6)
 @given(document=clusters(quiet=True, grouped=True))
 def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Document) -> None:
     snapshot = load(document).snapshot
@@ -135,7 +135,7 @@ def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Document
         snapshot = apply_plan(snapshot, plan)
 
 
-@on_random_clusters(30)
+@on_random_clusters(10)
 @given(document=clusters(grouped=True))
 def test_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document) -> None:
     """Without department quotas, a project whose workloads all name one pool does not notice its group."""

@@ -53,7 +53,7 @@ def test_suggested_change_starts_the_workload(document: Document) -> None:
             assert starts(changed, workload.name), (workload.name, result.change)
 
 
-@on_random_clusters(4)
+@on_random_clusters(1)
 @given(document=clusters())
 def test_every_sufficient_single_change_is_considered(document: Document) -> None:
     snapshot = load(document).snapshot

@@ -56,7 +56,7 @@ def divided_departments(snapshot: Snapshot) -> set[str]:
     return {account.name for account in board.ledger.roots if any(account.divided)}
 
 
-@on_random_clusters(30)
+@on_random_clusters(10)
 @given(document=departments_of_mixed_sizes())
 def test_department_division_does_not_depend_on_the_plan(document: Document) -> None:
     world = World(load(document).snapshot)

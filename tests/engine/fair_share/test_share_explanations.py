@@ -134,7 +134,7 @@ def test_explanation_hides_names_from_users_without_access() -> None:
     assert "b's" not in lines
 
 
-@on_random_clusters(30)
+@on_random_clusters(10)
 @given(cluster=st.one_of(clusters(), clusters(time_based=True)))
 def test_fair_shares_can_be_recomputed_from_the_reported_requests(cluster: Any) -> None:
     snapshot = load(cluster).snapshot

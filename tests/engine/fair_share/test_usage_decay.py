@@ -137,14 +137,15 @@ def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None
     assert evicted <= 20 * queues  # evictions end turns and do not happen in every cycle
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RAI-78")
 @pytest.mark.parametrize(
     "sizes",
     [
         pytest.param(((16,), (9,), (1,)), id="16 against 9 and 1"),
-        pytest.param(((16,), (8,)), id="16 against 8", marks=pytest.mark.heavy),
-        pytest.param(((16,), (4,), (4,)), id="16 against 4 and 4", marks=pytest.mark.heavy),
-        pytest.param(((16,), (2, 1)), id="16 against small ones", marks=pytest.mark.heavy),
+        pytest.param(((16,), (8,)), id="16 against 8"),
+        pytest.param(((16,), (4,), (4,)), id="16 against 4 and 4"),
+        pytest.param(((16,), (2, 1)), id="16 against small ones"),
     ],
 )
 def test_large_gang_takes_turns_with_small_workloads(sizes: tuple[Sizes, ...]) -> None:
@@ -175,16 +176,17 @@ def test_departments_and_their_projects_take_turns(weights: dict[str, float]) ->
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RAI-78")
 @pytest.mark.parametrize(
     ("sizes", "departments"),
     [
         (((9,), (4,), (1,)), "one one two"),
-        pytest.param(((16,), (1,), (1,)), "one one two", marks=pytest.mark.heavy),
-        pytest.param(((12,), (1,), (6,)), "one one two", marks=pytest.mark.heavy),
-        pytest.param(((16,), (1,), (16,), (1,)), "one one two two", marks=pytest.mark.heavy),
-        pytest.param(((16,), (16,), (2,), (4,)), "one one one two", marks=pytest.mark.heavy),
-        pytest.param(((8,), (1,), (1,), (1,)), "one one two three", marks=pytest.mark.heavy),
+        (((16,), (1,), (1,)), "one one two"),
+        (((12,), (1,), (6,)), "one one two"),
+        (((16,), (1,), (16,), (1,)), "one one two two"),
+        (((16,), (16,), (2,), (4,)), "one one one two"),
+        (((8,), (1,), (1,), (1,)), "one one two three"),
     ],
     ids=str,
 )
@@ -213,10 +215,11 @@ def test_turns_of_workloads_larger_than_their_departments_share_follow_weights()
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "mode",
     [
-        pytest.param({"half_life": None, "window": 80}, id="window", marks=pytest.mark.heavy),
+        pytest.param({"half_life": None, "window": 80}, id="window"),
         pytest.param({"window": 80}, id="both"),
     ],
 )
@@ -227,15 +230,16 @@ def test_queues_with_a_sliding_window_take_turns(mode: dict[str, Any]) -> None:
 
 MIXED = [
     ((8,), (3,)),
-    pytest.param(((8, 1), (1, 8)), marks=pytest.mark.heavy),
-    pytest.param(((3,), (1,)), marks=pytest.mark.heavy),
-    pytest.param(((3,), (2,)), marks=pytest.mark.heavy),
-    pytest.param(((4,), (3,), (2,)), marks=pytest.mark.heavy),
-    pytest.param(((8,), (1,), (3,)), marks=pytest.mark.heavy),
-    pytest.param(((3,), (3,), (3,), (3,), (1,)), marks=pytest.mark.heavy),
+    ((8, 1), (1, 8)),
+    ((3,), (1,)),
+    ((3,), (2,)),
+    ((4,), (3,), (2,)),
+    ((8,), (1,), (3,)),
+    ((3,), (3,), (3,), (3,), (1,)),
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RAI-78")
 @pytest.mark.parametrize("sizes", MIXED, ids=str)
 def test_queues_with_uneven_workload_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> None:

@@ -63,7 +63,7 @@ def trees(draw: st.DrawFn) -> Group:
     return Group("w", tuple(groups), len(groups), draw(constraints()))
 
 
-@on_random_clusters(50)
+@on_random_clusters(15)
 @given(nodes(), trees(), st.sampled_from(("binpack", "spread", "fragmentation")))
 def test_gang_is_placed_whenever_a_valid_placement_exists(
     where: tuple[Node, ...], tree: Group, word: str

@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.board.request_mix import RequestMix
@@ -13,6 +13,7 @@ from scheduler.engine.model import Pool, Strategy
 from scheduler.engine.placement.fragmentation import Fragmentation
 from scheduler.engine.placement.slots import Horizon, pick_slot
 from scheduler.simulator import load, simulate
+from tests.engine.test_laws import on_random_clusters
 from tests.engine.world import World, placed, request, role, steps
 
 BY_FRAGMENTATION = Pool("default", Strategy.FRAGMENTATION, Strategy.FRAGMENTATION)
@@ -110,7 +111,7 @@ def mixed_cluster(
     return cluster
 
 
-@settings(max_examples=60, deadline=None)
+@on_random_clusters(20)
 @given(NODES, st.lists(REQUESTS, min_size=1, max_size=14), st.randoms(use_true_random=False))
 def test_incremental_fragmentation_losses_equal_recomputed_losses(
     nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]], chance: Random
@@ -130,7 +131,7 @@ def test_incremental_fragmentation_losses_equal_recomputed_losses(
                 board.rewind(mark)
 
 
-@settings(max_examples=60, deadline=None)
+@on_random_clusters(20)
 @given(NODES, st.lists(REQUESTS, min_size=1, max_size=14))
 def test_fragmentation_strategy_places_every_workload_that_binpack_places(
     nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]]

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.simulator import ScenarioError, load, run, simulate
+from tests.engine.test_laws import on_random_clusters
 
 ROOT = Path(__file__).resolve().parents[3]
 VALID_SCENARIO: dict[str, Any] = {
@@ -93,7 +94,7 @@ def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
     return document
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@on_random_clusters(50)
 @given(document=broken_scenarios())
 def test_mutated_scenario_is_simulated_or_rejected_with_a_one_line_error(document: dict[str, Any]) -> None:
     try:
@@ -158,7 +159,7 @@ def test_error_names_the_invalid_value_and_the_allowed_values(pods: list[Any], e
     assert expected in str(refused.value)
 
 
-@settings(max_examples=75, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@on_random_clusters(25)
 @given(place=st.integers(0, 10**6), junk=st.binary(max_size=4), cut=st.booleans())
 def test_damaged_file_is_simulated_or_rejected_with_status_2(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes, cut: bool

@@ -96,7 +96,7 @@ def test_output_includes_the_number_of_cycles(tmp_path: Path) -> None:
     assert "Steady state" not in run(file, cycles=2)[1]
 
 
-@on_random_clusters(4)
+@on_random_clusters(2)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), seconds=st.sampled_from([1, 60, 500]))
 def test_skipped_and_simulated_steady_cycles_have_the_same_result(document: Document, seconds: int) -> None:
     document["cycle_seconds"] = seconds
