@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from berth.db.models import Lease
 from pools.models import Node, NodePool, ScalingEvent
-from projects.models import Department, Event, Phase, Pod, PodState, Project, Quota, Workload
+from projects.models import Department, Event, Metric, Phase, Pod, PodState, Project, Quota, Workload
 from scheduler.models import (
     Allocation,
     Cycle,
@@ -271,3 +271,15 @@ def eviction_side(queue: str, quota: float, share: float, before: float, after: 
         "allocated_after": milli(after),
         "usage": round(before / (quota or 1), 3),
     }
+
+
+def metric(workload: Workload, name: str, *values: float) -> Metric:
+    """Report values of a metric for the steps 0, 10, 20 and so on."""
+    steps = [10 * place for place in range(len(values))]
+    points = list(zip(steps, values, strict=True))
+    lowest, highest = (choose(points, key=lambda point: point[1]) for choose in (min, max))
+    return Metric.objects.create(
+        workload=workload, name=name, steps=steps, values=list(values), reported_at=timezone.now(),
+        last_step=steps[-1], last_value=values[-1], min_step=lowest[0], min_value=lowest[1],
+        max_step=highest[0], max_value=highest[1],
+    )  # fmt: skip

@@ -3094,6 +3094,84 @@ class Migration(migrations.Migration):
             model_name="schedule",
             constraint=models.UniqueConstraint(fields=("project", "name"), name="schedule_once_per_project"),
         ),
+        migrations.CreateModel(
+            name="Metric",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=64)),
+                (
+                    "steps",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(),
+                        default=list,
+                        help_text="Steps of the stored points.",
+                        size=None,
+                    ),
+                ),
+                (
+                    "values",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.FloatField(), default=list, size=None
+                    ),
+                ),
+                (
+                    "stride",
+                    models.BigIntegerField(default=1, help_text="Range of steps that has one stored point."),
+                ),
+                ("last_step", models.BigIntegerField(null=True)),
+                ("last_value", models.FloatField(null=True)),
+                ("min_step", models.BigIntegerField(null=True)),
+                ("min_value", models.FloatField(null=True)),
+                ("max_step", models.BigIntegerField(null=True)),
+                ("max_value", models.FloatField(null=True)),
+                (
+                    "not_finite",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Number of values that were not finite."
+                    ),
+                ),
+                ("reported_at", models.DateTimeField()),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="metrics",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["workload", "name"],
+                "constraints": [models.UniqueConstraint(fields=("workload", "name"), name="metric_once")],
+            },
+        ),
+        migrations.CreateModel(
+            name="MetricsReader",
+            fields=[
+                (
+                    "pod",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="+",
+                        serialize=False,
+                        to="projects.pod",
+                    ),
+                ),
+                ("offset", models.BigIntegerField(default=0, help_text="In bytes.")),
+                (
+                    "is_complete",
+                    models.BooleanField(
+                        default=False, help_text="Whether the log of the ended pod was read."
+                    ),
+                ),
+            ],
+        ),
         migrations.AddConstraint(
             model_name="schedule",
             constraint=models.CheckConstraint(

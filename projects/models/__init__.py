@@ -7,6 +7,7 @@ from projects.models.code import CodeChunk, CodeTree
 from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
 from projects.models.images import RunImage
+from projects.models.metrics import Metric, MetricsReader
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
 from projects.models.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
@@ -44,7 +45,9 @@ __all__ = [
     "InferenceEngine",
     "Leftover",
     "Membership",
+    "Metric",
     "MetricsPoint",
+    "MetricsReader",
     "Phase",
     "Pod",
     "PodState",

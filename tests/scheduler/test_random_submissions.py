@@ -55,6 +55,7 @@ def scheduler(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[subproc
         "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
         "BERTH_FAKE_POOLS": "benchmarks.setup.timed_pods",
         "BERTH_MEASURE_SECONDS": "0",
+        "BERTH_METRICS_SECONDS": "0",
     }
     command = [sys.executable, "-c", SCHEDULER_WITHOUT_TIMED_TICKS]
     process = subprocess.Popen(command, cwd=ROOT, env=env)

@@ -17,7 +17,8 @@ from berth.cli.text import safe
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
     "submit": "submit:submit", "list": "workloads:list_workloads", "describe": "workloads:describe",
-    "edit": "edit:edit", "why": "workloads:why", "logs": "logs:logs", "open": "workloads:open_port",
+    "edit": "edit:edit", "why": "workloads:why", "logs": "logs:logs",
+    "metrics": "metrics:metrics", "open": "workloads:open_port",
     "cancel": "control:cancel", "retry": "control:retry", "suspend": "control:suspend",
     "resume": "control:resume", "delete": "control:delete", "events": "history:events",
 }  # fmt: skip

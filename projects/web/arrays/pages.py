@@ -24,6 +24,7 @@ from projects.models import ArrayState, Workload, WorkloadArray
 from projects.selectors import find_array, workloads
 from projects.services import arrays
 from projects.services.dependencies import dependency_statuses, find_dependents
+from projects.web.arrays.metrics import load_ranking
 from projects.web.arrays.progress import load_progress
 from projects.web.workloads.filters import STATES
 
@@ -119,6 +120,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "changes": _possible_changes(request, array),
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
+        "ranking": load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", "")),
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
 

@@ -18,6 +18,8 @@ from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from scheduler.loop.leader import Scheduler
 from scheduler.registries import HttpResolver
 from scheduler.registries.calls import RegistryAccess
+from scheduler.reports.leased_thread import LeasedThread
+from scheduler.reports.metrics.collector import MetricsCollector
 from scheduler.reports.utilization.watch import UtilizationWatcher
 
 
@@ -35,22 +37,27 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
-        utilization_watch = build_utilization_watch(scheduler)
-        utilization_watch.begin()
+        threads = build_threads(scheduler)
+        for thread in threads:
+            thread.begin()
         scheduler.run()
-        utilization_watch.end()
+        for thread in threads:
+            thread.end()
 
 
-def build_utilization_watch(scheduler: Scheduler) -> UtilizationWatcher:
+def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
+    """Return the threads that measure utilization and collect metrics."""
     from berth.server.wiring import load_wiring
 
     wiring = load_wiring()
-    return UtilizationWatcher(
-        wiring.clock,
-        wiring.runtime_for,
-        settings.BERTH_MEASURE_SECONDS,
-        leads=lambda: scheduler.loop is not None,
-    )
+
+    def is_leader() -> bool:
+        return scheduler.loop is not None
+
+    return [
+        UtilizationWatcher(wiring.clock, wiring.runtime_for, settings.BERTH_MEASURE_SECONDS, is_leader),
+        MetricsCollector(wiring.clock, wiring.runtime_for, settings.BERTH_METRICS_SECONDS, is_leader),
+    ]
 
 
 def build_scheduler() -> Scheduler:

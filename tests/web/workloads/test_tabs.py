@@ -7,7 +7,7 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
-TABS = ("", "/logs", "/resources", "/timeline", "/spec")
+TABS = ("", "/logs", "/metrics", "/resources", "/timeline", "/spec")
 HTMX = {"HX-Request": "true"}
 
 

@@ -1,6 +1,7 @@
 """Submit, find, follow and control arrays."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Literal
 
 from berth.client.aio.resource import AsyncResource
 from berth.client.aio.workloads import POLL_SECONDS, Document, is_id, require_unique_match, select_candidates
@@ -11,6 +12,7 @@ from berth.client.models.arrays import (
     ArrayDryRun,
     ArraySubmission,
 )
+from berth.client.models.metrics import MetricNames, TaskMetric
 from berth.client.models.workloads import Dependencies, Workload
 
 Index = int | str  # an index such as 7, or a range such as "0-99:10"
@@ -61,6 +63,20 @@ class AsyncArrays(AsyncResource):
         attempts = {} if all_attempts else {"superseded": False}
         params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}
         return self._iterate(Workload, "workloads", params, limit)
+
+    def metrics(
+        self, array_id: str, name: str, *, goal: Literal["min", "max"] = "min", points: int = 0,
+        limit: int | None = None,
+    ) -> AsyncIterator[TaskMetric]:  # fmt: skip
+        """Iterate over the tasks that have reported a metric, those with the best values first.
+
+        With `goal="max"`, the highest value is the best.
+        """
+        params = {"name": name, "goal": goal, "points": points}
+        return self._iterate(TaskMetric, f"arrays/{array_id}/metrics", params, limit)
+
+    async def metric_names(self, array_id: str) -> Sequence[str]:
+        return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     async def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False

@@ -2,6 +2,7 @@
 """Submit, find, follow and control arrays."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from berth.client.models.arrays import (
     Array,
@@ -10,6 +11,7 @@ from berth.client.models.arrays import (
     ArrayDryRun,
     ArraySubmission,
 )
+from berth.client.models.metrics import MetricNames, TaskMetric
 from berth.client.models.workloads import Dependencies, Workload
 from berth.client.sync.resource import Resource
 from berth.client.sync.workloads import POLL_SECONDS, Document, is_id, require_unique_match, select_candidates
@@ -62,6 +64,20 @@ class Arrays(Resource):
         attempts = {} if all_attempts else {"superseded": False}
         params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}
         return self._iterate(Workload, "workloads", params, limit)
+
+    def metrics(
+        self, array_id: str, name: str, *, goal: Literal["min", "max"] = "min", points: int = 0,
+        limit: int | None = None,
+    ) -> Iterator[TaskMetric]:  # fmt: skip
+        """Iterate over the tasks that have reported a metric, those with the best values first.
+
+        With `goal="max"`, the highest value is the best.
+        """
+        params = {"name": name, "goal": goal, "points": points}
+        return self._iterate(TaskMetric, f"arrays/{array_id}/metrics", params, limit)
+
+    def metric_names(self, array_id: str) -> Sequence[str]:
+        return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False

@@ -11,6 +11,7 @@ import httpx
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.models.arrays import Array
 from berth.client.models.logs import LogChunk
+from berth.client.models.metrics import ComparedMetric, Metric, MetricComparison
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
     Batch,
@@ -134,6 +135,20 @@ class Workloads(Resource):
     def create_port_link(self, workload_id: str, port: str) -> PortLink:
         """Return a one-time link that opens this port of a running workload in a browser."""
         return self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
+
+    def metrics(
+        self, workload_id: str, *, name: str | None = None, points: int | None = None
+    ) -> Sequence[Metric]:
+        """Return the metrics that the workload has reported, each with at most `points` points."""
+        params = {"name": name, "points": points}
+        return list(self._iterate(Metric, f"workloads/{workload_id}/metrics", params))
+
+    def compare_metric(
+        self, name: str, workload_ids: Iterable[str], *, points: int | None = None
+    ) -> Sequence[ComparedMetric]:
+        """Return one metric of up to 20 workloads. Workloads that have not reported it are omitted."""
+        params = {"name": name, "workload": [*workload_ids], "points": points}
+        return (self._get(MetricComparison, "metrics", params)).items
 
     def events(self, workload_id: str) -> Sequence[Event]:
         return list(self._iterate(Event, f"workloads/{workload_id}/events"))

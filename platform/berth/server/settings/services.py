@@ -73,6 +73,9 @@ BERTH_IDLE_GPU_MINUTES = env.int(
     "BERTH_IDLE_GPU_MINUTES", default=60
 )  # minimum idle time before a GPU is reported as idle
 
+# Metrics that programs report in their logs
+BERTH_METRICS_SECONDS = env.int("BERTH_METRICS_SECONDS", default=5)  # 0 disables the collection
+
 # Retention in days
 BERTH_KEEP_DAYS = {
     "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # after expiry or revocation

@@ -65,7 +65,7 @@ class MeasuredWorkload:
 
     def pass_time(self, seconds: float = SAMPLE_SECONDS) -> None:
         self.stage.clock.advance(seconds)
-        assert self.watch.measure_once()
+        assert self.watch.run_once()
 
     def now(self) -> summary.Utilization:
         held = summary.running_allocations().filter(pod__workload=self.workload)
@@ -166,10 +166,10 @@ def test_killed_writer_leaves_no_partial_or_duplicate_data_points(
 def test_measurement_continues_in_another_process(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     second = measured_workload.another("second")
-    assert not second.measure_once(), "the first process still holds the lease"
+    assert not second.run_once(), "the first process still holds the lease"
     held = lease.acquire("use", "first", 0.0)
     assert held is not None
-    assert second.measure_once()
+    assert second.run_once()
     before = measured_workload.sums(HOUR)
     with pytest.raises(lease.LeadershipLost):
         _late_write(held)
@@ -188,9 +188,9 @@ def test_only_the_leader_measures_utilization(measured_workload: MeasuredWorkloa
         for name in leads
     )
     first._holder, second._holder = leads
-    assert (first.measure_once(), second.measure_once()) == (True, False)
+    assert (first.run_once(), second.run_once()) == (True, False)
     leads.update(first=False, second=True)
-    assert (second.measure_once(), first.measure_once(), second.measure_once()) == (False, False, True)
+    assert (second.run_once(), first.run_once(), second.run_once()) == (False, False, True)
 
 
 def test_unresponsive_runtime_does_not_block_others(measured_workload: MeasuredWorkload) -> None:

@@ -1,8 +1,9 @@
-// Readouts of charts: the time and the numbers under the pointer.
+// Readouts of charts: the time or step, and the numbers under the pointer.
 (() => {
   "use strict";
   const clock = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
   const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
+  const precise = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 
   function box(chart) {
     let readout = chart.querySelector(".readout");
@@ -35,12 +36,12 @@
     const time = begin + share * (end - begin), point = pointAt(svg.readouts, time), readout = box(chart);
     readout.classList.toggle("on", point !== undefined);
     if (!point) return;
-    const factor = svg.dataset.thousandths === undefined ? 1 : 1000;
+    const factor = svg.dataset.thousandths === undefined ? 1 : 1000, bySteps = svg.dataset.steps !== undefined;
     const lines = svg.dataset.names.split("|").map((name, place) => {
       const value = point[place + 1];
-      return name && value !== null && value !== undefined ? `${name} ${number.format(value / factor)}` : "";
+      return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
-    readout.textContent = [clock.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
+    readout.textContent = [bySteps ? `step ${point[0]}` : clock.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
     const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width;
     readout.classList.toggle("before", share > 0.6);
     readout.style.left = `${left}px`;

@@ -1,0 +1,197 @@
+"""Command `berth metrics`, which shows and compares the metrics that workloads report."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from berth.cli.arguments import open_client, workload_names
+from berth.cli.arrays import find_target
+from berth.cli.exits import BadInput
+from berth.cli.following import redraw_until_interrupted
+from berth.cli.output import (
+    Column,
+    Output,
+    OutputOption,
+    WatchOption,
+    build_table,
+    show_list,
+    terminal_width,
+)
+from berth.core.backports import StrEnum
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.models.arrays import ArrayDetail
+    from berth.client.models.metrics import Metric, MetricPoint
+    from berth.client.models.workloads import WorkloadDetail
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+TREND_POINTS = 20
+Rows = Callable[[], Sequence[Any]]
+
+
+class Goal(StrEnum):
+    MIN = "min"
+    MAX = "max"
+
+
+def metrics(
+    *,
+    workloads: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORKLOAD...",
+            help="Name, PROJECT/NAME or ID of a workload, of several workloads, or of an array.",
+            autocompletion=workload_names,
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="Metric, for example loss.", metavar="METRIC")
+    ] = None,
+    goal: Annotated[
+        Goal, typer.Option(help="Whether the lowest or the highest value of an array's tasks is the best.")
+    ] = Goal.MIN,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of an array's tasks, best first.")] = 20,
+    points: Annotated[
+        int, typer.Option(min=0, max=500, help="Maximum number of points of each metric in JSON and YAML.")
+    ] = 100,
+    watch: WatchOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the metrics that a workload reports, or compare one metric.
+
+    \b
+    berth metrics train                          all metrics of a workload
+    berth metrics train-1 train-2 --name loss    compare workloads
+    berth metrics sweep --name loss              tasks of an array, the lowest loss first
+    berth metrics sweep --name accuracy --goal max
+
+    Programs report metrics with `berth.report(step, loss=0.31)`.
+    """
+    if watch and output.is_data:
+        raise BadInput(f"--watch cannot be combined with --output {output}. Use table or wide.")
+    count = points if output.is_data else TREND_POINTS
+    with open_client() as client:
+        targets = [find_target(client, reference) for reference in workloads]
+        arrays = [target.array for target in targets if target.array is not None]
+        if arrays and (len(targets) > 1 or targets[0].indexes is not None):
+            raise BadInput("Metrics of an array are shown for all of its tasks. Name the array alone.")
+        if arrays:
+            view = _array_view(client, arrays[0], name, goal, limit, count)
+        else:
+            chosen = [target.workload for target in targets if target.workload is not None]
+            view = _workload_view(client, chosen, name, count)
+        view.show(output, watch=watch)
+
+
+class View:
+    """Rows of a table that can be fetched again. `note` returns a line below the table."""
+
+    def __init__(
+        self, fetch: Rows, columns: list[Column], empty: str, note: Callable[[Sequence[Any]], str]
+    ) -> None:
+        self._fetch, self._columns, self._empty, self._note = fetch, columns, empty, note
+
+    def show(self, output: Output, *, watch: bool) -> None:
+        if watch:
+            redraw_until_interrupted(
+                lambda: build_table(self._fetch(), self._columns, output, terminal_width())
+            )
+            return
+        rows = self._fetch()
+        show_list(rows, self._columns, output, self._empty)
+        if rows and not output.is_data and (note := self._note(rows)):
+            print(note)
+
+
+def _workload_view(
+    client: "Client", workloads: Sequence["WorkloadDetail"], name: str | None, points: int
+) -> View:
+    if len(workloads) == 1:
+        empty = f"{workloads[0].handle} has not reported any metrics."
+        return View(
+            lambda: client.workloads.metrics(workloads[0].id, name=name, points=points),
+            [Column("METRIC", lambda metric: metric.name), *_metric_columns(lambda metric: metric)],
+            empty, lambda rows: "",
+        )  # fmt: skip
+    if name is None:
+        raise BadInput("Choose the metric to compare: --name METRIC.")
+    ids = [workload.id for workload in workloads]
+    return View(
+        lambda: client.workloads.compare_metric(name, ids, points=points),
+        [
+            Column("WORKLOAD", lambda row: row.workload),
+            Column("PROJECT", lambda row: row.project, optional=True),
+            *_metric_columns(lambda row: row.metric),
+        ],
+        f"None of these workloads has reported {name}.", lambda rows: "",
+    )  # fmt: skip
+
+
+def _array_view(
+    client: "Client", array: "ArrayDetail", name: str | None, goal: Goal, limit: int, points: int
+) -> View:
+    if name is None:
+        name = _only_name(client, array)
+    metric = name
+
+    def fetch() -> Sequence[Any]:
+        return list(client.arrays.metrics(array.id, metric, goal=goal.value, points=points, limit=limit))
+
+    def note(rows: Sequence[Any]) -> str:
+        best = rows[0]
+        return f"\nBest task: {best.workload} ({metric} {_number(best.best.value)} at step {best.best.step})"
+
+    columns = [
+        Column("TASK", lambda row: row.workload),
+        Column("PHASE", lambda row: row.phase),
+        Column("BEST", lambda row: _number(row.best.value), right=True),
+        *_metric_columns(lambda row: row.metric),
+    ]
+    return View(fetch, columns, f"No task of {array.handle} has reported {metric}.", note)
+
+
+def _only_name(client: "Client", array: "ArrayDetail") -> str:
+    """Return the array's metric if there is only one. Raises BadInput if there are several."""
+    names = client.arrays.metric_names(array.id)
+    if len(names) > 1:
+        raise BadInput(f"Choose the metric to compare: --name METRIC. The tasks report {', '.join(names)}.")
+    if not names:
+        print(f"The tasks of {array.handle} have not reported any metrics.", file=sys.stderr)
+        raise typer.Exit
+    return names[0]
+
+
+def _metric_columns(metric: Callable[[Any], "Metric"]) -> list[Column]:
+    return [
+        Column("LAST", lambda row: _point(metric(row).last), right=True),
+        Column("STEP", lambda row: _step(metric(row).last), right=True),
+        Column("LOWEST", lambda row: _point(metric(row).lowest), right=True, optional=True),
+        Column("HIGHEST", lambda row: _point(metric(row).highest), right=True, optional=True),
+        Column("NOT FINITE", lambda row: str(metric(row).not_finite), right=True, wide=True),
+        Column("TREND", lambda row: sparkline(metric(row).values)),
+    ]
+
+
+def _point(point: "MetricPoint | None") -> str:
+    return "-" if point is None else _number(point.value)
+
+
+def _step(point: "MetricPoint | None") -> str:
+    return "-" if point is None else str(point.step)
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return a line of blocks whose heights show the values."""
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    span = (high / 2 - low / 2) or 1.0  # halves, because the difference of large values may overflow
+    top = len(BLOCKS) - 1
+    return "".join(BLOCKS[round((value / 2 - low / 2) / span * top)] for value in values)

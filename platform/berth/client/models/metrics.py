@@ -1,0 +1,60 @@
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Response models for metrics."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from berth.client.models.base import Model
+
+
+class MetricPoint(Model):
+    step: int = 0
+    value: float = 0
+
+
+class Metric(Model):
+    """Reported values. `last`, `lowest` and `highest` are exact; the points are a sample of the others."""
+
+    name: str
+    last: MetricPoint | None = None
+    """Latest report; None if no value was finite."""
+    lowest: MetricPoint | None = None
+    highest: MetricPoint | None = None
+    not_finite: int = 0
+    """Number of reports that were infinite or not a number."""
+    reported_at: datetime
+    steps: list[int] = []
+    """Steps of the points, in ascending order."""
+    values: list[float] = []
+    """Values of the points."""
+
+
+class ComparedMetric(Model):
+    """Metric of one of several workloads."""
+
+    workload: str = ""
+    id: str
+    project: str = ""
+    metric: Metric
+
+
+class MetricComparison(Model):
+    items: list[ComparedMetric] = []
+    """Visible workloads that reported the metric, in the requested order."""
+
+
+class MetricNames(Model):
+    names: list[str] = []
+    """Names of the metrics that any task has reported."""
+
+
+class TaskMetric(Model):
+    """Metric of a task of an array. `best` is its lowest or highest value, depending on the goal."""
+
+    index: int = 0
+    workload: str = ""
+    id: str
+    phase: str = ""
+    best: MetricPoint = Field(default_factory=MetricPoint)
+    metric: Metric

@@ -1,0 +1,134 @@
+"""Parse reported metrics in logs, and store a bounded number of points for each."""
+
+import json
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+METRICS_MAX = 50  # metrics per workload
+POINTS_MAX = 500  # stored points per metric
+STEP_MAX = 2**53
+LINE_MAX = 4096  # bytes of a report in a log
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
+_MARK = b"berth-report "  # printed by berth.report
+
+
+class Sample(NamedTuple):
+    """Reported value. It may be infinite or NaN."""
+
+    name: str
+    step: int
+    value: float
+
+
+class Point(NamedTuple):
+    step: int
+    value: float
+
+
+@dataclass(slots=True)
+class Series:
+    """Values of one metric. At most POINTS_MAX of them are stored.
+
+    `points` are sorted by step. Each is the first one in a range of `stride` steps. If there are too many
+    points, the stride doubles. `last` is the latest report. `lowest` and `highest` are exact.
+    """
+
+    points: list[Point] = field(default_factory=list)
+    stride: int = 1
+    last: Point | None = None
+    lowest: Point | None = None
+    highest: Point | None = None
+    not_finite: int = 0
+    has_new_points: bool = False
+
+    def add(self, step: int, value: float) -> None:
+        """Add a report. A later report of the same step replaces the earlier one."""
+        if not math.isfinite(value):
+            self.not_finite += 1
+            return
+        self.last = point = Point(step, value)
+        if self.lowest is None or value < self.lowest.value:
+            self.lowest = point
+        if self.highest is None or value > self.highest.value:
+            self.highest = point
+        self._insert(point)
+
+    def _insert(self, point: Point) -> None:
+        at = bisect_left(self.points, point.step, key=lambda stored: stored.step)
+        if at < len(self.points) and self.points[at].step == point.step:
+            self.has_new_points |= self.points[at] != point
+            self.points[at] = point
+            return
+        if at > 0 and self._range(self.points[at - 1]) == self._range(point):
+            return
+        if at < len(self.points) and self._range(self.points[at]) == self._range(point):
+            self.points[at] = point
+        else:
+            self.points.insert(at, point)
+        self.has_new_points = True
+        while len(self.points) > POINTS_MAX:
+            self.stride *= 2
+            self.points = _first_of_each_range(self.points, self.stride)
+
+    def _range(self, point: Point) -> int:
+        return point.step // self.stride
+
+    def sampled(self, count: int) -> list[Point]:
+        """Return at most `count` points, including the last one if it has the highest step."""
+        points = self.points
+        if self.last is not None and points and self.last.step > points[-1].step:
+            points = [*points, self.last]
+        if len(points) <= count:
+            return points
+        distance = (len(points) - 1) / max(count - 1, 1)
+        return [points[-1 - round(n * distance)] for n in range(count)][::-1]
+
+
+def parse_reports(text: bytes) -> Iterator[Sample]:
+    """Yield the metrics that a log reports. Anything malformed is skipped."""
+    start = text.find(_MARK)
+    while start >= 0:
+        start += len(_MARK)
+        end = text.find(b"\n", start)
+        line = text[start:] if end < 0 else text[start:end]
+        if len(line) <= LINE_MAX:
+            yield from _parse_report(line)
+        start = text.find(_MARK, start)
+
+
+def _parse_report(line: bytes) -> Iterator[Sample]:
+    try:
+        report = json.loads(line)
+    except (ValueError, RecursionError):
+        return
+    step = _integer(report.pop("step", None)) if isinstance(report, dict) else None
+    if step is None:
+        return
+    for name, value in report.items():
+        if NAME.fullmatch(name) and isinstance(value, int | float) and not isinstance(value, bool):
+            yield Sample(name, step, _float(value))
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_step = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= STEP_MAX
+    return value if is_step else None
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer that is too large
+        return math.inf
+
+
+def _first_of_each_range(points: list[Point], stride: int) -> list[Point]:
+    ranges: dict[int, Point] = {}
+    for point in points:
+        ranges.setdefault(point.step // stride, point)
+    return list(ranges.values())

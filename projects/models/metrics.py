@@ -1,0 +1,45 @@
+"""Models of the metrics that workloads report."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from projects.models.workloads import Pod, Workload
+
+
+class Metric(models.Model):
+    """Values of one metric of a workload, with a bounded number of points.
+
+    The steps and values of the last, lowest and highest reports are null until a finite value is reported.
+    """
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="metrics")
+    name = models.CharField(max_length=64)
+    steps = ArrayField(models.BigIntegerField(), default=list, help_text="Steps of the stored points.")
+    values = ArrayField(models.FloatField(), default=list)
+    stride = models.BigIntegerField(default=1, help_text="Range of steps that has one stored point.")
+    last_step = models.BigIntegerField(null=True)
+    last_value = models.FloatField(null=True)
+    min_step = models.BigIntegerField(null=True)
+    min_value = models.FloatField(null=True)
+    max_step = models.BigIntegerField(null=True)
+    max_value = models.FloatField(null=True)
+    not_finite = models.PositiveIntegerField(default=0, help_text="Number of values that were not finite.")
+    reported_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["workload", "name"]
+        constraints = [models.UniqueConstraint(name="metric_once", fields=["workload", "name"])]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class MetricsReader(models.Model):
+    """Position up to which the metrics in a pod's log have been stored."""
+
+    pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="+")
+    offset = models.BigIntegerField(default=0, help_text="In bytes.")
+    is_complete = models.BooleanField(default=False, help_text="Whether the log of the ended pod was read.")
+
+    def __str__(self) -> str:
+        return str(self.pod_id)

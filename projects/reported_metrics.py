@@ -1,0 +1,59 @@
+"""Queries for the metrics that workloads report."""
+
+from collections.abc import Iterable
+from typing import Literal
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from projects.actor import Actor
+from projects.engine.metrics import Point, Series
+from projects.models import Metric, Workload, WorkloadArray
+from projects.selectors import workloads
+
+Goal = Literal["min", "max"]
+NAMES_MAX = 500
+
+
+def workload_metrics(workload: Workload) -> QuerySet[Metric]:
+    return Metric.objects.filter(workload=workload)
+
+
+def compared_metrics(actor: Actor, workload_ids: Iterable[UUID], name: str) -> list[Metric]:
+    """Return one metric of several visible workloads, in the order of the IDs."""
+    rows = Metric.objects.filter(workload__in=workloads(actor).filter(pk__in=list(workload_ids)), name=name)
+    by_workload = {row.workload_id: row for row in rows.select_related("workload__project")}
+    return [by_workload[pk] for pk in workload_ids if pk in by_workload]
+
+
+def task_metrics(array: WorkloadArray, name: str, goal: Goal) -> QuerySet[Metric]:
+    """Return one metric of the last attempt of each task, without tasks that have no finite value."""
+    rows = Metric.objects.filter(workload__array=array, workload__superseded=False, name=name)
+    return rows.filter(**{f"{goal}_value__isnull": False}).select_related("workload")
+
+
+def ranked_tasks(array: WorkloadArray, name: str, goal: Goal) -> QuerySet[Metric]:
+    """Return the metric of each task, the best value first."""
+    order = [f"{goal}_value", "pk"] if goal == "min" else [f"-{goal}_value", "-pk"]
+    return task_metrics(array, name, goal).order_by(*order)
+
+
+def metric_names(array: WorkloadArray) -> list[str]:
+    """Return the names of the metrics that any task of the array has reported."""
+    rows = Metric.objects.filter(workload__array=array, workload__superseded=False)
+    return list(rows.order_by("name").values_list("name", flat=True).distinct()[:NAMES_MAX])
+
+
+def to_series(row: Metric) -> Series:
+    return Series(
+        points=[Point(*pair) for pair in zip(row.steps, row.values, strict=True)],
+        stride=row.stride,
+        last=to_point(row.last_step, row.last_value),
+        lowest=to_point(row.min_step, row.min_value),
+        highest=to_point(row.max_step, row.max_value),
+        not_finite=row.not_finite,
+    )
+
+
+def to_point(step: int | None, value: float | None) -> Point | None:
+    return None if step is None or value is None else Point(step, value)

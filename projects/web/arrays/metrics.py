@@ -1,0 +1,66 @@
+"""Ranking of an array's tasks by a metric, with a chart of the best ones."""
+
+from dataclasses import dataclass
+
+from berth.server.web.charts.lines import LineChart, line_chart
+from projects.models import Metric, Workload, WorkloadArray
+from projects.reported_metrics import Goal, metric_names, ranked_tasks, to_series
+
+RANKED_MAX, LINES_MAX, POINTS = 20, 8, 100
+
+
+@dataclass(frozen=True, slots=True)
+class RankedTask:
+    """Task with its best and its last value. `kind` is the CSS class of its line, or empty."""
+
+    task: Workload
+    best: str
+    best_step: int
+    last: str
+    last_step: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Tasks by one metric, the best first. `more` counts the tasks that are not listed."""
+
+    names: list[str]
+    name: str
+    goal: Goal
+    tasks: list[RankedTask]
+    more: int
+    chart: LineChart
+
+
+def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
+    """Return the ranking by the metric `name`, or by the first one if there is no such metric.
+
+    Return None if no task has reported a metric. Any goal other than `max` means `min`.
+    """
+    names = metric_names(array)
+    if not names:
+        return None
+    name = name if name in names else names[0]
+    chosen: Goal = "max" if goal == "max" else "min"
+    ranked = ranked_tasks(array, name, chosen)
+    rows = list(ranked[:RANKED_MAX])
+    lines = [
+        (row.workload.name, f"hue-{place}", to_series(row).sampled(POINTS))
+        for place, row in enumerate(rows[:LINES_MAX])
+    ]
+    return Ranking(
+        names=names, name=name, goal=chosen, chart=line_chart(lines),
+        tasks=[_ranked_task(row, chosen, place) for place, row in enumerate(rows)],
+        more=ranked.count() - len(rows) if len(rows) == RANKED_MAX else 0,
+    )  # fmt: skip
+
+
+def _ranked_task(row: Metric, goal: Goal, place: int) -> RankedTask:
+    series = to_series(row)
+    best, last = (series.lowest if goal == "min" else series.highest), series.last
+    assert best is not None and last is not None  # tasks without a finite value are not ranked
+    return RankedTask(
+        row.workload, f"{best.value:.6g}", best.step, f"{last.value:.6g}", last.step,
+        f"hue-{place}" if place < LINES_MAX else "",
+    )  # fmt: skip

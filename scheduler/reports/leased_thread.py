@@ -1,0 +1,86 @@
+"""Threads that repeat a job in the leader process.
+
+A thread shares neither the scheduler's lock nor its transactions, so slow or failed jobs do not delay the
+scheduler. If two processes both believe that they are the leader, a lease of its own prevents a thread from
+running twice.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import ClassVar
+
+from django.db import InterfaceError, OperationalError, connection
+
+from berth.db import lease
+from berth.db.lease import HeldLease, LeadershipLost
+from scheduler.loop.context import always_leads
+
+log = logging.getLogger(__name__)
+
+LEASE_INTERVALS = 3  # duration of the lease, in intervals of the thread
+
+
+class LeasedThread:
+    """Background thread that calls `work` every `seconds` seconds, or never if `seconds` is 0."""
+
+    lease_name: ClassVar[str]
+    subject: ClassVar[str]  # completes the log message `... failed`
+
+    def __init__(self, seconds: float, leads: Callable[[], bool] = always_leads) -> None:
+        self._seconds, self._is_leader = seconds, leads
+        self._holder = lease.holder_name()
+        self._held: HeldLease | None = None
+        self._stop_requested = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def work(self, held: HeldLease) -> None:
+        """Do the job once. Writes are fenced by the lease."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        if self._seconds > 0:
+            self._thread = threading.Thread(target=self._run, name=self.lease_name, daemon=True)
+            self._thread.start()
+
+    def end(self, timeout: float = 5.0) -> None:
+        self._stop_requested.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def run_once(self) -> bool:
+        """Do the job once. Return False if another process is responsible for it."""
+        if not self._is_leader():
+            self._release_lease()
+            return False
+        self._held = lease.acquire(self.lease_name, self._holder, LEASE_INTERVALS * self._seconds)
+        if self._held is None:
+            return False
+        self.work(self._held)
+        return True
+
+    def _release_lease(self) -> None:
+        if self._held is not None:
+            lease.release(self._held)
+            self._held = None
+
+    def _run(self) -> None:
+        try:
+            while not self._stop_requested.wait(self._seconds):
+                self._try_once()
+            self._release_lease()
+        except (OperationalError, InterfaceError):
+            log.info("the database stopped before the thread %s", self.lease_name)
+        finally:
+            connection.close()
+
+    def _try_once(self) -> None:
+        try:
+            self.run_once()
+        except LeadershipLost as error:
+            log.info("another process has taken over %s: %s", self.subject, error)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("%s could not be stored: %s", self.subject, error)
+            connection.close()
+        except Exception:
+            log.exception("%s failed", self.subject)

@@ -1,0 +1,1 @@
+"""Collection of the metrics that programs report in their logs."""

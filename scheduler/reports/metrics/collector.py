@@ -1,0 +1,157 @@
+"""Thread that reads new metrics from the logs of pods."""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar, NamedTuple
+
+from berth.core.clock import Clock
+from berth.db.crash_points import assert_no_transaction
+from berth.db.lease import HeldLease
+from pools.models import NodePool
+from pools.runtimes.base import LogChunk, Runtime, RuntimeFailure
+from projects.engine.metrics import parse_reports
+from projects.models import MetricsReader, Pod
+from projects.models.workloads import LIVE_POD_STATES
+from scheduler.loop.context import always_leads
+from scheduler.models import Allocation
+from scheduler.reports.leased_thread import LeasedThread
+from scheduler.reports.metrics.storage import LogReading, write_metrics
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 2**20  # maximum that is read from one log at a time; a larger backlog is skipped
+ROUND_BYTES = 16 * 2**20  # maximum of one round over all logs
+PODS_PER_TRANSACTION = 50
+PAUSE_MAX = timedelta(seconds=60)  # between two readings of a log without reports
+OVERLAP = timedelta(minutes=1)
+LOOK_BACK = timedelta(days=1)  # a new leader completes pods that ended in this period
+
+
+class LoggedPod(NamedTuple):
+    pk: uuid.UUID
+    workload_id: uuid.UUID
+    pool_id: int
+
+
+@dataclass(slots=True)
+class Turn:
+    """Next reading of a log. The pause doubles while the log contains no report or cannot be read."""
+
+    due_at: datetime
+    pause: timedelta
+    offset: int
+
+
+class MetricsCollector(LeasedThread):
+    """Thread that stores the metrics of all pods."""
+
+    lease_name: ClassVar[str] = "metrics"
+    subject: ClassVar[str] = "the collection of metrics"
+
+    def __init__(
+        self, clock: Clock, runtime_for: Callable[[NodePool], Runtime], seconds: float,
+        leads: Callable[[], bool] = always_leads,
+    ) -> None:  # fmt: skip
+        super().__init__(seconds, leads)
+        self._clock, self._runtime_of = clock, runtime_for
+        self._turns: dict[uuid.UUID, Turn] = {}
+        self._unread: dict[uuid.UUID, LoggedPod] = {}  # ended pods whose logs have not been read to the end
+        self._ended_since: datetime | None = None
+
+    def work(self, held: HeldLease) -> None:
+        """Read the logs that are due, and store their metrics."""
+        now = self._clock.now()
+        running = {pod.pk: pod for pod in _running_pods()}
+        self._find_ended(now)
+        logged = running | self._unread
+        self._turns = {pk: turn for pk, turn in self._turns.items() if pk in logged}
+        pods = [pod for pk, pod in logged.items() if pk not in self._turns or self._turns[pk].due_at <= now]
+        pods.sort(key=lambda pod: self._turns[pod.pk].due_at if pod.pk in self._turns else now)
+        stored = MetricsReader.objects.in_bulk([pod.pk for pod in pods])
+        pools = NodePool.objects.in_bulk({pod.pool_id for pod in pods})
+        assert_no_transaction()
+        readings: list[LogReading] = []
+        for reading in self._read_logs(pods, stored, pools, now):
+            readings.append(reading)
+            if len(readings) == PODS_PER_TRANSACTION:
+                self._write(readings, now, held)
+                readings = []
+        if readings:
+            self._write(readings, now, held)
+
+    def _find_ended(self, now: datetime) -> None:
+        since = now - LOOK_BACK if self._ended_since is None else self._ended_since - OVERLAP
+        ended = {pod.pk: pod for pod in _ended_pods(since)}
+        complete = MetricsReader.objects.filter(pod__in=list(ended), is_complete=True)
+        for pk in complete.values_list("pod_id", flat=True):
+            del ended[pk]
+        for pk in ended.keys() - self._unread.keys() & self._turns.keys():
+            self._turns[pk].due_at = now
+        self._unread |= ended
+        self._ended_since = now
+
+    def _read_logs(
+        self, pods: Iterable[LoggedPod], stored: Mapping[uuid.UUID, MetricsReader],
+        pools: Mapping[int, NodePool], now: datetime,
+    ) -> Iterator[LogReading]:  # fmt: skip
+        """Yield the readings that have to be stored, until the round has read ROUND_BYTES."""
+        total = 0
+        for pod in pods:
+            if total >= ROUND_BYTES:
+                return
+            has_ended = pod.pk in self._unread
+            offset = stored[pod.pk].offset if pod.pk in stored else 0
+            if pod.pk in self._turns:
+                offset = max(offset, self._turns[pod.pk].offset)
+            try:
+                chunk = _read_new(self._runtime_of(pools[pod.pool_id]), str(pod.pk), offset)
+            except (RuntimeFailure, LookupError, OSError) as error:
+                log.info("the log of the pod %s cannot be read now: %s", pod.pk, error)
+                self._postpone(pod.pk, offset, now, has_reports=False)
+                continue
+            total += len(chunk.data)
+            text = chunk.data if has_ended else _whole_lines(chunk.data)
+            samples = list(parse_reports(text))
+            end = chunk.offset + len(text)
+            self._postpone(pod.pk, end, now, has_reports=bool(samples) or pod.pk in stored)
+            if samples or has_ended:
+                yield LogReading(pod.pk, pod.workload_id, samples, end, has_ended)
+
+    def _postpone(self, pk: uuid.UUID, offset: int, now: datetime, *, has_reports: bool) -> None:
+        interval = timedelta(seconds=self._seconds)
+        turn = self._turns.get(pk)
+        pause = interval if has_reports or turn is None else min(turn.pause * 2, PAUSE_MAX)
+        self._turns[pk] = Turn(now + pause, pause, offset)
+
+    def _write(self, readings: list[LogReading], now: datetime, held: HeldLease) -> None:
+        write_metrics(readings, now, held)
+        for reading in readings:
+            if reading.is_complete:
+                self._unread.pop(reading.pod_id, None)
+
+
+def _running_pods() -> Iterator[LoggedPod]:
+    rows = Pod.objects.filter(state__in=LIVE_POD_STATES, started_at__isnull=False).order_by()
+    return map(LoggedPod._make, rows.values_list("pk", "workload_id", "node__pool_id"))
+
+
+def _ended_pods(since: datetime) -> Iterator[LoggedPod]:
+    rows = Allocation.objects.filter(released_at__gte=since, pod__started_at__isnull=False)
+    rows = rows.exclude(pod__state__in=LIVE_POD_STATES)
+    return map(LoggedPod._make, rows.values_list("pod_id", "pod__workload_id", "node__pool_id"))
+
+
+def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
+    """Read a log from `offset`. If more than READ_BYTES are new, read only the last ones."""
+    chunk = runtime.read_log(pod_id, offset, READ_BYTES)
+    if chunk.size - chunk.offset > READ_BYTES:
+        return runtime.read_log(pod_id, chunk.size - READ_BYTES, READ_BYTES)
+    return chunk
+
+
+def _whole_lines(data: bytes) -> bytes:
+    """Return the data without its last line if that is incomplete. Very long lines are not waited for."""
+    return data if len(data) >= READ_BYTES else data[: data.rfind(b"\n") + 1]

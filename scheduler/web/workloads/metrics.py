@@ -1,0 +1,96 @@
+"""Charts of the metrics that a workload reports, compared with those of another workload."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from berth.server.web.charts.lines import LineChart, line_chart
+from berth.server.web.numbers import NO_VALUE
+from berth.server.web.pages import Request, signed_in
+from projects.actor import Actor
+from projects.engine.metrics import Point, Series
+from projects.models import Metric, Workload
+from projects.reported_metrics import to_series, workload_metrics
+from projects.selectors import find_workload, workloads
+
+POINTS = 200
+CANDIDATES_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MetricChart:
+    """Chart of one metric, with its numbers as text. `other` is the last value of the compared workload."""
+
+    name: str
+    chart: LineChart
+    last: str
+    step: str
+    lowest: str
+    highest: str
+    other: str
+    not_finite: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}: {self.last} at step {self.step}, lowest {self.lowest}, highest {self.highest}"
+
+
+@signed_in
+@require_GET
+def charts(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Return the part of the tab that is fetched again while the workload runs."""
+    workload = find_workload(request.actor, workload_id)
+    return render(request, "scheduler/workloads/metrics_charts.html", load_metrics(request, workload))
+
+
+def load_metrics(request: Request, workload: Workload) -> dict[str, Any]:
+    rows = list(workload_metrics(workload).order_by("name"))
+    other = _compared_workload(request, workload)
+    compared = {row.name: to_series(row) for row in workload_metrics(other)} if other else {}
+    return {
+        "workload": workload,
+        "charts": [_chart(row, workload, other, compared.get(row.name)) for row in rows],
+        "reported_at": max((row.reported_at for row in rows), default=None),
+        "other": other,
+        "candidates": _candidates(request.actor, workload) if rows else [],
+        "address": reverse("workload-metric-charts", args=[workload.pk]),
+        "live": workload.ended_at is None,
+    }
+
+
+def _compared_workload(request: Request, workload: Workload) -> Workload | None:
+    try:
+        chosen = uuid.UUID(request.GET.get("with", ""))
+    except ValueError:
+        return None
+    return workloads(request.actor).filter(pk=chosen).exclude(pk=workload.pk).first()
+
+
+def _candidates(actor: Actor, workload: Workload) -> list[Workload]:
+    """Return the newest workloads of the same project, or tasks of the same array, that report metrics."""
+    rows = workloads(actor).filter(project=workload.project, metrics__isnull=False).exclude(pk=workload.pk)
+    if workload.array_id:
+        rows = rows.filter(array=workload.array_id)
+    return list(rows.distinct().order_by("-submitted_at", "-id")[:CANDIDATES_MAX])
+
+
+def _chart(row: Metric, workload: Workload, other: Workload | None, compared: Series | None) -> MetricChart:
+    series = to_series(row)
+    lines = [(workload.name, "", series.sampled(POINTS))]
+    if other is not None and compared is not None:
+        lines.append((other.name, "hue-1", compared.sampled(POINTS)))
+    return MetricChart(
+        name=row.name, chart=line_chart(lines), last=format_point(series.last),
+        step=NO_VALUE if series.last is None else f"{series.last.step}",
+        lowest=format_point(series.lowest), highest=format_point(series.highest),
+        other=format_point(compared.last if compared else None), not_finite=series.not_finite,
+    )  # fmt: skip
+
+
+def format_point(point: Point | None) -> str:
+    return NO_VALUE if point is None else f"{point.value:.6g}"

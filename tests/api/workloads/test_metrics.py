@@ -1,0 +1,65 @@
+"""Tests of metrics through REST: lists, samples, comparison and the ranking of an array's tasks."""
+
+from typing import Any
+
+from projects.models import Metric, Workload
+from projects.services import arrays
+from tests import factories as make
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+
+def test_metrics_are_listed_by_name_with_exact_extremes_and_a_sample(cast: Cast, dave: Caller) -> None:
+    workload = make.workload(cast.vision, "train")
+    make.metric(workload, "loss", *(1 / (step + 1) for step in range(300)))
+    make.metric(workload, "accuracy", 0.5)
+    path = f"workloads/{workload.pk}/metrics"
+    first = dave.get(path, limit=1).json()
+    assert [item["name"] for item in first["items"]] == ["accuracy"]
+    (loss,) = dave.get(path, cursor=first["next"], limit=1, points=10).json()["items"]
+    assert loss["last"] == loss["lowest"] == {"step": 2990, "value": 1 / 300}
+    assert loss["highest"] == {"step": 0, "value": 1.0}
+    assert (len(loss["steps"]), loss["steps"][0], loss["steps"][-1]) == (10, 0, 2990)
+    assert dave.get(path, name="loss", points=0).json()["items"][0]["steps"] == []
+    assert dave.get(path, name="none").json()["items"] == []
+    assert dave.get(path, points=501).json()["errors"][0]["path"] == "points"
+
+
+def test_comparison_contains_visible_workloads_in_the_requested_order(cast: Cast, dave: Caller) -> None:
+    ours, others = make.workload(cast.vision, "ours"), make.workload(cast.ads, "theirs")
+    second = make.workload(cast.vision, "second")
+    for workload in (ours, others, second):
+        make.metric(workload, "loss", 0.5)
+    ids = [str(workload.pk) for workload in (second, others, ours)]
+    items = dave.get("metrics", name="loss", workload=ids).json()["items"]
+    assert [(item["workload"], item["metric"]["last"]["value"]) for item in items] == [
+        ("second", 0.5), ("ours", 0.5),
+    ]  # fmt: skip
+    assert dave.get("metrics", name="loss").json()["errors"][0]["allowed"] == "1 to 20 workloads"
+
+
+def test_tasks_of_an_array_are_ranked_by_the_goal(cast: Cast, dave: Caller) -> None:
+    document = {**training("sweep", array={"tasks": 4}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    rows = list(Workload.objects.filter(array=array).order_by("array_index"))
+    make.metric(rows[0], "loss", 0.9, 0.4)
+    make.metric(rows[1], "loss", 0.9, 0.1, 0.7)
+    make.metric(rows[2], "loss", 0.2)
+    make.metric(rows[2], "accuracy", 0.2)
+    Metric.objects.create(workload=rows[3], name="loss", not_finite=1, reported_at=make.ago(minutes=1))
+    path = f"arrays/{array.pk}/metrics"
+
+    def ranked(**query: Any) -> list[tuple[int, float]]:
+        tasks: list[tuple[int, float]] = []
+        cursor: dict[str, str] = {}
+        while True:
+            answer = dave.get(path, name="loss", limit=2, **query, **cursor).json()
+            tasks += [(item["index"], item["best"]["value"]) for item in answer["items"]]
+            if answer["next"] is None:
+                return tasks
+            cursor = {"cursor": answer["next"]}
+
+    assert ranked() == [(1, 0.1), (2, 0.2), (0, 0.4)]
+    assert ranked(goal="max") == [(1, 0.9), (0, 0.9), (2, 0.2)]
+    assert dave.get(f"{path}/names").json() == {"names": ["accuracy", "loss"]}
+    assert dave.get(path).json()["errors"][0]["path"] == "name"

@@ -1,0 +1,66 @@
+"""Test metrics from programs in pods to the command line, in a running installation."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import Terminal
+from tests.journeys.installation import PATIENCE, ROOT, until
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def guide_examples(heading: str) -> list[str]:
+    section = (ROOT / "docs" / "researchers.md").read_text().partition(f"## {heading}\n")[2]
+    return section.partition("\n## ")[0].split("```")[1::2]
+
+
+def run_as_written(dave: Terminal, example: str, place: Path) -> str:
+    """Run the lines of an example in a shell, as a signed-in user."""
+    programs = place / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
+    (programs / "berth").chmod(0o755)
+    env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")} | {
+        "XDG_CONFIG_HOME": str(dave.config),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["sh", "-e", "-c", example], cwd=place, env=env, capture_output=True, text=True, check=False,
+        timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_metrics_of_the_guide_are_shown_and_name_the_best_task(
+    dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    submit, compare = guide_examples("Watch metrics")
+    run_as_written(dave, submit, tmp_path)
+    curve, tune = client.workloads.find("curve"), client.arrays.find("tune")
+    until(
+        lambda: any(metric.last and metric.last.step == 99 for metric in client.workloads.metrics(curve.id))
+    )
+    until(
+        lambda: (
+            all(
+                task.metric.last and task.metric.last.step == 99
+                for task in client.arrays.metrics(tune.id, "loss")
+            )
+            and len(list(client.arrays.metrics(tune.id, "loss"))) == 3
+        )
+    )
+    shown = run_as_written(dave, compare, tmp_path)
+    assert re.search(r"^loss +0.0917431 +99 +0.0917431 +1 +█", shown, re.MULTILINE)
+    assert "Best task: tune-2 (loss 0.0325733 at step 99)" in shown
+    assert "Best task: tune-2 (accuracy 0.297 at step 99)" in shown
+    assert re.search(r"^tune-2 +vision +0.0325733", shown, re.MULTILINE)
+    client.workloads.delete(curve.id)
+    client.arrays.delete(tune.id)

@@ -1,0 +1,101 @@
+"""Tests of parsing reports and storing a bounded number of points."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import berth
+from berth.server.web.charts.lines import line_chart
+from projects.engine.metrics import POINTS_MAX, Point, Sample, Series, parse_reports
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def reported(*lines: str) -> list[Sample]:
+    return list(parse_reports("\n".join(lines).encode()))
+
+
+def test_reported_numbers_are_parsed_from_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    berth.report(3, loss=0.5, **{"val/accuracy": True})
+    line = capsys.readouterr().out
+    assert reported("epoch 3", f"50%|####   {line}done") == [("loss", 3, 0.5), ("val/accuracy", 3, 1.0)]
+
+
+def test_report_function_needs_no_other_module(tmp_path: Path) -> None:
+    (tmp_path / "berth.py").write_text(Path(str(berth.__file__)).read_text())
+    program = (
+        "import berth, sys; berth.report(1, loss=2); print(sorted(sys.modules.keys() & {'typing', 'httpx'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = [{str(tmp_path)!r}]; {program}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == 'berth-report {"step": 1, "loss": 2.0}\n[]\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[1]", "null", '{"loss": 1}', '{"step": -1, "loss": 1}', '{"step": 1.5, "loss": 1}',
+        '{"step": true, "loss": 1}', '{"step": 1e300, "loss": 1}', '{"step": 1, "loss": "1"}',
+        '{"step": 1, "loss": null}', '{"step": 1, "loss": true}', '{"step": 1, "<b>": 1}',
+        '{"step": 1, "' + "a" * 65 + '": 1}', '{"step": 1, "loss": ' + "9" * 5000 + "}", "[" * 4000,
+        '{"step": 1, "loss": 1}' + " " * 5000, '{"step": 1, "l\\u0000": 1}',
+    ],
+)  # fmt: skip
+def test_malformed_report_is_skipped(text: str) -> None:
+    assert reported(f"berth-report {text}", 'berth-report {"step": 2, "loss": 1}') == [("loss", 2, 1.0)]
+
+
+def test_values_that_are_not_finite_are_only_counted() -> None:
+    series = Series()
+    for _, step, value in reported(
+        'berth-report {"step": 1, "loss": NaN}', 'berth-report {"step": 2, "loss": -Infinity}',
+        'berth-report {"step": 3, "loss": 1' + "0" * 400 + "}",
+    ):  # fmt: skip
+        series.add(step, value)
+    assert (series.not_finite, series.points, series.last, series.lowest) == (3, [], None, None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**53), FINITE), max_size=50), st.integers(1, 50))
+def test_any_reports_are_sampled_and_drawn_within_bounds(
+    reports: list[tuple[int, float]], count: int
+) -> None:
+    series = Series()
+    for step, value in reports:
+        series.add(step, value)
+    steps = [point.step for point in series.points]
+    assert steps == sorted(set(steps))
+    assert len(series.points) <= POINTS_MAX
+    sample = series.sampled(count)
+    assert len(sample) <= count and {point.step for point in sample} <= {step for step, _ in reports}
+    if reports:
+        assert series.last == reports[-1]
+        assert series.lowest and series.lowest.value == min(value for _, value in reports)
+        chart = line_chart([("loss", "", sample)])
+        numbers = [float(text) for text in chart.lines[0].path.replace("M", "").replace("L", "").split()]
+        assert all(math.isfinite(number) and -0.1 <= number <= 1000.1 for number in numbers)
+        assert len(chart.marks) <= 8
+
+
+def test_long_series_keeps_its_shape() -> None:
+    series = Series()
+    for step in range(100_000):
+        series.add(step, step / 1000)
+    assert POINTS_MAX / 2 <= len(series.points) <= POINTS_MAX
+    assert series.points[0] == Point(0, 0.0)
+    assert series.sampled(50)[-1] == Point(99_999, 99.999)
+    assert all(point.value == point.step / 1000 for point in series.points)
+
+
+def test_later_run_replaces_the_steps_that_it_repeats() -> None:
+    series = Series()
+    for step, value in ((1, 1.0), (2, 0.5), (3, 0.4), (2, 0.6)):
+        series.add(step, value)
+    assert series.points == [(1, 1.0), (2, 0.6), (3, 0.4)]
+    assert series.last == (2, 0.6)

@@ -1,0 +1,198 @@
+"""Tests that metrics are collected from the logs of pods exactly once, within bounds."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from berth.db import crash_points, lease
+from pools.runtimes.base import RuntimeFailure
+from projects.engine.metrics import METRICS_MAX
+from projects.models import Metric, MetricsReader, Pod, Workload
+from scheduler.reports.metrics import collector
+from scheduler.reports.metrics.collector import MetricsCollector
+from tests.scheduler.stage import Stage
+
+SECONDS = 5
+
+
+class Killed(BaseException):
+    """Simulates kill -9."""
+
+
+@pytest.fixture(autouse=True)
+def reset_crash_points() -> Iterator[None]:
+    yield
+    crash_points.set_listener(None)
+
+
+class Training:
+    """Workload with one running pod whose log the test writes."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.workload = stage.submit(roles=[{"name": "worker", "replicas": 1}])
+        stage.tick(2)
+        (self.pod,) = stage.pods(self.workload, "running")
+        self.collector = self.new_collector()
+
+    def new_collector(self, holder: str = "first") -> MetricsCollector:
+        collector = MetricsCollector(self.stage.clock, lambda pool: self.stage.runtime, SECONDS)
+        collector._holder = holder
+        return collector
+
+    def report(self, step: int, **numbers: float) -> None:
+        line = f"berth-report {json.dumps({'step': step, **numbers})}\n"
+        self.stage.runtime.write(str(self.pod.pk), line.encode())
+
+    def collect(self, seconds: float = SECONDS) -> None:
+        self.stage.clock.advance(seconds)
+        assert self.collector.run_once()
+
+    def metric(self, name: str = "loss") -> Metric:
+        return Metric.objects.get(workload=self.workload, name=name)
+
+    def points(self, name: str = "loss") -> list[tuple[int, float]]:
+        metric = self.metric(name)
+        return list(zip(metric.steps, metric.values, strict=True))
+
+
+@pytest.fixture
+def training(stage: Stage) -> Training:
+    return Training(stage)
+
+
+def test_reports_are_stored_while_the_pod_runs_and_after_it_has_ended(training: Training) -> None:
+    training.report(1, loss=0.9, accuracy=0.1)
+    training.collect()
+    training.report(2, loss=0.5)
+    training.stage.runtime.write(str(training.pod.pk), b'berth-report {"step": 3, ')
+    training.collect()
+    assert training.points() == [(1, 0.9), (2, 0.5)]
+    training.stage.runtime.write(str(training.pod.pk), b'"loss": 0.4}\n')
+    training.report(4, loss=float("nan"))
+    training.stage.finish(training.workload)
+    training.stage.tick(2)
+    training.collect()
+    metric = training.metric()
+    assert training.points() == [(1, 0.9), (2, 0.5), (3, 0.4)]
+    assert (metric.last_step, metric.min_value, metric.max_value, metric.not_finite) == (3, 0.4, 0.9, 1)
+    assert training.points("accuracy") == [(1, 0.1)]
+    assert MetricsReader.objects.get(pod=training.pod).is_complete
+
+
+def test_pod_that_ended_while_no_scheduler_ran_is_read_by_the_next(training: Training) -> None:
+    training.report(1, loss=0.9)
+    training.stage.finish(training.workload)
+    training.stage.tick(2)
+    training.stage.clock.advance(3600)
+    training.collector = training.new_collector()
+    training.collect()
+    assert training.points() == [(1, 0.9)]
+    training.collector = training.new_collector()
+    Metric.objects.all().delete()
+    training.collect()
+    assert not Metric.objects.exists(), "the log is complete, so it is not read again"
+
+
+def test_crash_neither_loses_nor_repeats_a_report(training: Training) -> None:
+    training.report(1, loss=float("nan"))
+    training.report(2, loss=0.5)
+
+    def kill(name: str) -> None:
+        if name == "metrics.stored":
+            raise Killed
+
+    crash_points.set_listener(kill)
+    with pytest.raises(Killed):
+        training.collect()
+    crash_points.set_listener(None)
+    training.collector = training.new_collector()
+    training.collect()
+    training.collector = training.new_collector()
+    training.collect()
+    assert (training.points(), training.metric().not_finite) == ([(2, 0.5)], 1)
+
+
+def test_former_leader_stores_nothing(training: Training) -> None:
+    training.report(1, loss=0.5)
+    stale = lease.acquire("metrics", "first", 0.0)
+    assert stale is not None
+    assert training.new_collector("second").run_once()
+    training.report(2, loss=0.4)
+    with pytest.raises(lease.LeadershipLost):
+        training.new_collector("first").work(stale)
+    assert training.points() == [(1, 0.5)]
+
+
+def test_log_without_reports_is_read_less_and_less_often(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read_log = training.stage.runtime.read_log
+
+    def count(pod_id: str, offset: int, limit: int) -> Any:
+        reads.append(offset)
+        return read_log(pod_id, offset, limit)
+
+    monkeypatch.setattr(training.stage.runtime, "read_log", count)
+    for _ in range(48):
+        training.collect()
+    assert 5 <= len(reads) <= 8, "4 minutes: after 5, 10, 20 and 40 s, and then once a minute"
+    training.report(1, loss=0.5)
+    training.collect(60)
+    del reads[:]
+    for _ in range(4):
+        training.collect()
+    assert len(reads) == 4, "a pod that reports is read in every round"
+
+
+def test_flood_of_output_is_skipped_up_to_its_end(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "READ_BYTES", 1000)
+    training.report(1, loss=0.9)
+    training.stage.runtime.write(str(training.pod.pk), b"x" * 5000 + b"\n")
+    training.report(2, loss=0.5)
+    training.collect()
+    assert training.points() == [(2, 0.5)]
+    training.stage.runtime.write(str(training.pod.pk), b"y" * 1000)
+    training.collect()
+    training.report(3, loss=0.4)
+    training.collect()
+    assert training.points() == [(2, 0.5), (3, 0.4)]
+
+
+def test_number_of_metrics_of_a_workload_is_limited(training: Training) -> None:
+    training.report(1, **{f"m{number}": 1.0 for number in range(40)})
+    training.collect()
+    training.report(2, **{f"n{number}": 1.0 for number in range(40)}, m1=2.0)
+    training.collect()
+    assert Metric.objects.filter(workload=training.workload).count() == METRICS_MAX
+    assert training.metric("m1").last_value == 2.0
+
+
+def test_unreadable_log_and_deleted_pod_do_not_affect_other_workloads(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = training.stage
+    other = stage.submit("other", roles=[{"name": "worker", "replicas": 1}])
+    stage.tick(2)
+    (pod,) = stage.pods(other, "running")
+    training.report(1, loss=0.5)
+    read_log = stage.runtime.read_log
+
+    def fail(pod_id: str, offset: int, limit: int) -> Any:
+        if pod_id == str(pod.pk):
+            raise RuntimeFailure("the node does not respond")
+        return read_log(pod_id, offset, limit)
+
+    monkeypatch.setattr(stage.runtime, "read_log", fail)
+    training.collect()
+    assert training.points() == [(1, 0.5)]
+    Pod.objects.filter(pk=pod.pk).delete()
+    Workload.objects.filter(pk=other.pk).update(phase="cancelled", ended_at=stage.clock.now())
+    training.report(2, loss=0.4)
+    training.collect()
+    assert training.points() == [(1, 0.5), (2, 0.4)]

@@ -1,0 +1,44 @@
+"""Tests of metrics on the workload page and the array page."""
+
+from projects.models import Workload
+from projects.services import arrays
+from tests import factories as make
+from tests.cast import Cast, training
+from tests.web.conftest import SignIn
+
+
+def test_metrics_tab_draws_each_metric_and_compares_two_workloads(cast: Cast, sign_in: SignIn) -> None:
+    workload, other = make.workload(cast.vision, "train"), make.workload(cast.vision, "baseline")
+    hidden = make.workload(cast.ads, "theirs")
+    for each, value in ((workload, 0.25), (other, 0.125), (hidden, 0.5)):
+        make.metric(each, "loss", 1.0, value)
+    client, path = sign_in("dave"), f"/workloads/{workload.pk}/metrics"
+    text = client.get(path).content.decode()
+    assert 'aria-label="loss: 0.25 at step 10, lowest 0.25, highest 1"' in text
+    assert f'<option value="{other.pk}">baseline' in text and "theirs" not in text
+    compared = client.get(f"{path}/charts", {"with": str(other.pk)}).content.decode()
+    assert 'class="line hue-1"' in compared and '<td class="num">0.125</td>' in compared
+    for invalid in ("x", str(hidden.pk)):
+        assert "hue-1" not in client.get(f"{path}/charts", {"with": invalid}).content.decode()
+    assert sign_in("grace").get(f"{path}/charts").status_code == 404
+
+
+def test_metrics_tab_without_reports_says_how_to_report(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "train")
+    text = sign_in("dave").get(f"/workloads/{workload.pk}/metrics").content.decode()
+    assert "No metrics yet" in text and "berth.report(step, loss=0.31)" in text
+
+
+def test_array_page_ranks_tasks_and_names_the_best(cast: Cast, sign_in: SignIn) -> None:
+    document = {**training("sweep", array={"tasks": 3}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    client, path = sign_in("dave"), f"/arrays/{array.pk}"
+    assert "Best task" not in client.get(path).content.decode()
+    for task in Workload.objects.filter(array=array):
+        make.metric(task, "accuracy", 0.1 * ((task.array_index or 0) + 1), 0.05)
+        make.metric(task, "loss", 1.0 + (task.array_index or 0))
+    best = client.get(path, {"metric": "loss"}).content.decode()
+    assert ">sweep-0</a>, loss 1 at step 0" in best
+    best = client.get(path, {"metric": "accuracy", "goal": "max"}).content.decode()
+    assert ">sweep-2</a>, accuracy 0.3 at step 0" in best
+    assert best.index(">sweep-2</a></th>") < best.index(">sweep-1</a></th>")
