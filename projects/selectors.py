@@ -1,10 +1,13 @@
 """Tenant-scoped queries for the objects that a user may see."""
 
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 from typing import TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db.models import Count, Model, Q, QuerySet
+from django.db.models import BooleanField, Count, ExpressionWrapper, F, Model, Q, QuerySet
 from django.db.models.expressions import CombinedExpression
 
 from berth.core.errors import NotFound
@@ -27,6 +30,7 @@ from projects.models import (
     Department,
     Event,
     Membership,
+    Phase,
     Pod,
     Project,
     ProjectSecret,
@@ -34,13 +38,14 @@ from projects.models import (
     QuotaChange,
     RoleNode,
     Schedule,
+    SecretUse,
     Subscription,
     Template,
     Workload,
     WorkloadArray,
 )
 from projects.models.tenants import Tenant
-from projects.models.workloads import LIVE_PHASES
+from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 
 R = TypeVar("R", bound=Model)
 
@@ -174,6 +179,50 @@ def secret_users(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[W
         hidden = ProjectSecret.objects.filter(name=secret.name, kind=secret.kind).values("project")
         rows = rows.filter(pools__contains=[secret.pool.name]).exclude(project__in=hidden)
     return rows.order_by("project__name", "name")
+
+
+def secret_uses(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[SecretUse]:
+    """Return the runs of visible workloads that received the secret.
+
+    `is_outdated` tells whether the run goes on although the secret has changed since.
+    """
+    rows = _visible_secret_uses(actor).filter(_uses_of(secret))
+    rows = rows.select_related("workload__project__department")
+    return rows.annotate(is_outdated=ExpressionWrapper(_is_outdated(secret), output_field=BooleanField()))
+
+
+def outdated_secret_users(
+    actor: Actor, secrets: Iterable[ProjectSecret | PoolSecret]
+) -> dict[tuple[str, str, str], int]:
+    """Return the number of visible workloads that run with an older version of each secret, if any.
+
+    The keys are the kind and the name of the owner, and the secret's name.
+    """
+    outdated = [_uses_of(secret) & _is_outdated(secret) for secret in secrets]
+    if not outdated:
+        return {}
+    rows = _visible_secret_uses(actor).filter(reduce(or_, outdated)).order_by()
+    counted = rows.values_list("owner_kind", "owner", "name").annotate(Count("workload", distinct=True))
+    return {(kind, owner, name): count for kind, owner, name, count in counted}
+
+
+def _visible_secret_uses(actor: Actor) -> QuerySet[SecretUse]:
+    rows = SecretUse.objects.all()
+    if is_platform_admin(actor):
+        return rows
+    return rows.filter(workload__project__in=visible_projects(actor))
+
+
+def _uses_of(secret: ProjectSecret | PoolSecret) -> Q:
+    if isinstance(secret, ProjectSecret):
+        return Q(owner_kind=SecretUse.Owner.PROJECT, owner=secret.project.name, name=secret.name)
+    return Q(owner_kind=SecretUse.Owner.POOL, owner=secret.pool.name, name=secret.name)
+
+
+def _is_outdated(secret: ProjectSecret | PoolSecret) -> Q:
+    """Match the uses in runs that go on, if the secret has changed or was created again since."""
+    is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
+    return is_running & (Q(version__lt=secret.version) | Q(at__lt=secret.created_at))
 
 
 def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:

@@ -55,6 +55,7 @@ class SecretResponse(ResponseModel):
     )
     registry: str | None
     username: str | None
+    version: int = Field(description="Number of contents that the secret has had since it was created.")
     created_at: datetime
     created_by: str
     updated_at: datetime
@@ -72,7 +73,7 @@ class PoolSecrets(PoolView):
 class PoolSecretDetail(PoolView):
     @operation("Get a pool's secret without its value", response=SecretResponse)
     def get(self, request: Request, name: str, secret: str) -> Response:
-        return Response(secret_response(_get_secret(self.get_pool(name), secret)))
+        return Response(secret_response(find_pool_secret(self.get_pool(name), secret)))
 
     @operation("Set a pool's secret", body=SecretBody, response=SecretResponse, also_status=201)
     def put(self, request: Request, name: str, secret: str) -> Response:
@@ -90,7 +91,7 @@ class PoolSecretDetail(PoolView):
 
     @operation("Delete a pool's secret", status=204)
     def delete(self, request: Request, name: str, secret: str) -> Response:
-        delete_pool_secret(actor=self.actor, secret=_get_secret(self.get_pool(name), secret))
+        delete_pool_secret(actor=self.actor, secret=find_pool_secret(self.get_pool(name), secret))
         return no_content()
 
 
@@ -134,7 +135,7 @@ def stored_secret_response(secret: Secret, location: str) -> Response:
     return created_response(answer, location) if location else Response(answer)
 
 
-def _get_secret(pool: NodePool, name: str) -> PoolSecret:
+def find_pool_secret(pool: NodePool, name: str) -> PoolSecret:
     secret = PoolSecret.objects.select_related("pool").filter(pool=pool, name=name).first()
     if secret is None:
         raise NotFound(f"Pool {pool.name} has no secret named {format_value(name)}.")

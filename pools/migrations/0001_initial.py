@@ -920,6 +920,7 @@ class Migration(migrations.Migration):
                 ("registry", models.CharField(blank=True, default="", max_length=255)),
                 ("username", models.CharField(blank=True, default="", max_length=255)),
                 ("sealed", models.TextField()),
+                ("version", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField()),
                 ("created_by", models.CharField(max_length=150)),
                 ("updated_at", models.DateTimeField()),

@@ -22,7 +22,7 @@ class Secret(models.Model):
     """Base class for secrets. `sealed` is the encrypted value or password, and is never shown.
 
     `registry` is a host with an optional port and path. Both `registry` and `username` are empty
-    for other kinds.
+    for other kinds. `version` counts the contents that the secret has had since it was created.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])
@@ -30,6 +30,7 @@ class Secret(models.Model):
     registry = models.CharField(max_length=255, blank=True, default="")
     username = models.CharField(max_length=255, blank=True, default="")
     sealed = models.TextField()
+    version = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
     updated_at = models.DateTimeField()

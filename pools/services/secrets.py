@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import NAME, NAME_ALLOWED, find_control_character
-from pools.joining.sealed import seal
+from pools.joining.sealed import UnsealError, seal, unseal
 from pools.models import NodePool, PoolSecret, SecretKind
 from pools.models.secret import Secret
 from pools.signals import changed
@@ -73,18 +73,21 @@ def store_secret(
 ) -> tuple[S, dict[str, str] | None]:
     """Create or replace the owner's secret without checking permissions or writing an audit entry.
 
-    Return the new secret, and the summary of the old one, if any. Raises Invalid and Conflict.
+    Each new content increments the version. Return the new secret, and the summary of the old one, if any.
+    Raises Invalid and Conflict.
     """
     _check(name, content)
     rows = model._default_manager.filter(**owner)
     place = " ".join(str(each) for each in owner.values())
-    before = rows.filter(name=name).first()
+    before = rows.select_for_update().filter(name=name).first()
     if before is None and rows.count() >= PER_OWNER_MAX:
         raise Conflict(f"{place} already has {PER_OWNER_MAX} secrets. Delete one first.")
     values = {
         "kind": content.kind, "registry": content.registry, "username": content.username,
         "sealed": seal(content.value), "updated_at": at, "updated_by": by,
     }  # fmt: skip
+    if before is not None:
+        values["version"] = before.version + (_content(before) != content)
     try:
         with transaction.atomic():
             secret, _ = model._default_manager.update_or_create(
@@ -104,10 +107,19 @@ def store_secret(
 
 def secret_summary(secret: Secret) -> dict[str, str]:
     """Return the secret's properties without its value, as recorded in the history."""
-    summary = {"secret": secret.name, "kind": str(secret.kind)}
+    summary = {"secret": secret.name, "kind": str(secret.kind), "version": str(secret.version)}
     if secret.kind == SecretKind.REGISTRY:
         summary |= {"registry": secret.registry, "username": secret.username}
     return summary
+
+
+def _content(secret: Secret) -> SecretContent | None:
+    """Return the secret's content, or None if it cannot be decrypted."""
+    try:
+        value = unseal(secret.sealed)
+    except UnsealError:
+        return None
+    return SecretContent(value, secret.registry, secret.username, secret.kind == SecretKind.SSH_KEY)
 
 
 def _check(name: str, content: SecretContent) -> None:

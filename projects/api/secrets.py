@@ -1,28 +1,55 @@
-"""REST endpoints for projects' secrets. No response contains a value."""
+"""REST endpoints for projects' secrets, and for the runs that received a secret.
+
+No response contains a value.
+"""
+
+from datetime import datetime
+from uuid import UUID
 
 from django.utils import timezone
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
-from berth.server.api.pagination import page
+from berth.server.api.pagination import NEWEST, each, filter_by, page
 from berth.server.api.requests import ListQuery, parse_query
-from berth.server.api.responses import no_content
+from berth.server.api.responses import ResponseModel, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
+from pools.api.pools import PoolView
 from pools.api.secrets import (
     BY_NAME,
     SecretBody,
     SecretResponse,
+    find_pool_secret,
     parse_secret,
     secret_response,
     secret_responses,
     stored_secret_response,
 )
+from pools.models import PoolSecret
 from projects import selectors
-from projects.models import Project, ProjectSecret
+from projects.actor import Actor
+from projects.models import ProjectSecret, SecretUse
 from projects.services.secrets import delete_project_secret, set_project_secret
+
+
+class UsesQuery(ListQuery):
+    outdated: bool | None = Field(None, description="Whether the run goes on with an older version.")
+
+
+class SecretUseResponse(ResponseModel):
+    """Run of a workload that received a version of the secret."""
+
+    workload: UUID
+    name: str
+    project: str
+    run: int
+    version: int
+    at: datetime
+    outdated: bool = Field(description="The run has not ended, and the secret has changed since.")
 
 
 class ProjectSecrets(ApiView):
@@ -58,9 +85,43 @@ class ProjectSecretDetail(ApiView):
         return no_content()
 
     def _get_secret(self, name: str, secret: str) -> ProjectSecret:
-        project: Project = selectors.find_project(self.actor, name)
-        row = ProjectSecret.objects.select_related("project__department").filter(project=project, name=secret)
-        stored = row.first()
-        if stored is None:
-            raise NotFound(f"Project {project.name} has no secret named {format_value(secret)}.")
-        return stored
+        return _find_project_secret(self.actor, name, secret)
+
+
+class ProjectSecretUses(ApiView):
+    @operation("List the runs that received a project's secret", query=UsesQuery, page=SecretUseResponse)
+    def get(self, request: Request, name: str, secret: str) -> Response:
+        return _uses_page(self.actor, request, _find_project_secret(self.actor, name, secret))
+
+
+class PoolSecretUses(PoolView):
+    @operation("List the visible runs that received a pool's secret", query=UsesQuery, page=SecretUseResponse)
+    def get(self, request: Request, name: str, secret: str) -> Response:
+        return _uses_page(self.actor, request, find_pool_secret(self.get_pool(name), secret))
+
+
+def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectSecret:
+    project = selectors.find_project(actor, project_name)
+    row = ProjectSecret.objects.select_related("project__department").filter(project=project, name=name)
+    stored = row.first()
+    if stored is None:
+        raise NotFound(f"Project {project.name} has no secret named {format_value(name)}.")
+    return stored
+
+
+def _uses_page(actor: Actor, request: Request, secret: ProjectSecret | PoolSecret) -> Response:
+    query = parse_query(request, UsesQuery)
+    rows = filter_by(selectors.secret_uses(actor, secret), is_outdated=query.outdated)
+    return Response(page(rows, query, NEWEST, each(_use_response)))
+
+
+def _use_response(use: SecretUse) -> SecretUseResponse:
+    return SecretUseResponse(
+        workload=use.workload_id,
+        name=use.workload.name,
+        project=use.workload.project.name,
+        run=use.run,
+        version=use.version,
+        at=use.at,
+        outdated=use.is_outdated,  # type: ignore[attr-defined]
+    )

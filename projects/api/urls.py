@@ -46,6 +46,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects/<str:name>/schedules/<str:schedule>/runs", schedules.ScheduleRuns.as_view()),
     path("projects/<str:name>/secrets", secrets.ProjectSecrets.as_view()),
     path("projects/<str:name>/secrets/<str:secret>", secrets.ProjectSecretDetail.as_view()),
+    path("projects/<str:name>/secrets/<str:secret>/uses", secrets.ProjectSecretUses.as_view()),
+    path("node-pools/<str:name>/secrets/<str:secret>/uses", secrets.PoolSecretUses.as_view()),
     path("projects/<str:name>/code", code.ProjectCode.as_view()),
     path("projects/<str:name>/code/tree", code.ProjectCodeTree.as_view()),
     path("projects/<str:name>/code/chunks", code.ProjectCodeChunks.as_view()),

@@ -221,6 +221,7 @@ class Migration(migrations.Migration):
                 ("registry", models.CharField(blank=True, default="", max_length=255)),
                 ("username", models.CharField(blank=True, default="", max_length=255)),
                 ("sealed", models.TextField()),
+                ("version", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField()),
                 ("created_by", models.CharField(max_length=150)),
                 ("updated_at", models.DateTimeField()),
@@ -3199,5 +3200,45 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="schedulerun",
             constraint=models.UniqueConstraint(fields=("schedule", "due_at"), name="schedule_run_once"),
+        ),
+        migrations.CreateModel(
+            name="SecretUse",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("run", models.PositiveIntegerField(help_text="Run number within the workload.")),
+                (
+                    "owner_kind",
+                    models.CharField(choices=[("project", "Project"), ("pool", "Pool")], max_length=8),
+                ),
+                ("owner", models.CharField(max_length=150)),
+                ("name", models.CharField(max_length=63)),
+                ("version", models.PositiveIntegerField()),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="secret_uses",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["owner_kind", "owner", "name", "-id"], name="uses_of_a_secret")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workload", "run", "owner_kind", "owner", "name", "version"),
+                        name="secret_use_once",
+                    )
+                ],
+            },
         ),
     ]

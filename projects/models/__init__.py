@@ -12,7 +12,7 @@ from projects.models.people import ApiToken, Identity, Membership, Role, SavedVi
 from projects.models.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
 from projects.models.schedules import Schedule, ScheduleRun
-from projects.models.secrets import ProjectSecret
+from projects.models.secrets import ProjectSecret, SecretUse
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
 from projects.models.templates import Template
@@ -67,6 +67,7 @@ __all__ = [
     "Scaling",
     "Schedule",
     "ScheduleRun",
+    "SecretUse",
     "Service",
     "Session",
     "SessionWorker",

@@ -1,10 +1,12 @@
-"""Model of project secrets."""
+"""Models of project secrets, and of the runs that received secrets."""
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from pools.models.secret import Secret
 from projects.models.tenants import Project
+from projects.models.workloads import Workload
 
 
 class ProjectSecret(Secret):
@@ -21,3 +23,34 @@ class ProjectSecret(Secret):
             ),
             models.CheckConstraint(name="project_secret_sealed", condition=~Q(sealed="")),
         ]
+
+
+class SecretUse(models.Model):
+    """Version of a secret that pods of a workload's run received, recorded before the first of them starts.
+
+    The secret is identified by its owner and name, so that the record outlives it.
+    """
+
+    class Owner(models.TextChoices):
+        PROJECT = "project"
+        POOL = "pool"
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="secret_uses")
+    run = models.PositiveIntegerField(help_text="Run number within the workload.")
+    owner_kind = models.CharField(max_length=8, choices=Owner)
+    owner = models.CharField(max_length=150)
+    name = models.CharField(max_length=63)
+    version = models.PositiveIntegerField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["owner_kind", "owner", "name", "-id"], name="uses_of_a_secret")]
+        constraints = [
+            models.UniqueConstraint(
+                name="secret_use_once", fields=["workload", "run", "owner_kind", "owner", "name", "version"]
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} in run {self.run}"

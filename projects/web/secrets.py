@@ -1,7 +1,7 @@
 """Pages that list, set and delete secrets of projects and pools. No page contains a secret's value."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from django import forms
@@ -12,14 +12,21 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.lists.tables import Column, list_rows, requested_csv
+from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from pools.models import NodePool, PoolSecret, SecretKind
 from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
 from projects.access import Action, administered_projects, may, require, visible_pools
 from projects.actor import Actor
-from projects.models import Project, ProjectSecret
-from projects.selectors import pool_secrets, project_secrets, projects, secret_users
+from projects.models import Project, ProjectSecret, SecretUse
+from projects.selectors import (
+    outdated_secret_users,
+    pool_secrets,
+    project_secrets,
+    projects,
+    secret_users,
+    secret_uses,
+)
 from projects.services.secrets import delete_project_secret, set_project_secret
 
 Owner = Project | NodePool
@@ -66,6 +73,7 @@ class RegistryForm(SecretForm):
 class SecretRow:
     row: ProjectSecret | PoolSecret
     may_change: bool
+    outdated_users: int = 0
 
     @property
     def kind(self) -> str:
@@ -82,8 +90,17 @@ SECRETS: tuple[Column[SecretRow], ...] = (
     Column("kind", "Kind", lambda each: each.row.get_kind_display()),
     Column("registry", "Registry", lambda each: each.row.registry),
     Column("username", "Username", lambda each: each.row.username, in_file=True),
+    Column("version", "Version", lambda each: each.row.version),
     Column("updated", "Updated", lambda each: each.row.updated_at),
     Column("by", "Updated by", lambda each: each.row.updated_by, in_file=True),
+)
+
+
+USES: tuple[Column[SecretUse], ...] = (
+    Column("workload", "Workload", lambda each: each.workload.handle),
+    Column("run", "Run", lambda each: each.run, number=True),
+    Column("version", "Version", lambda each: each.version, number=True),
+    Column("time", "Received", lambda each: each.at, order="id"),
 )
 
 
@@ -93,7 +110,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = list_rows(request, SECRETS, _rows(request.actor), file_name="secrets", default="name")
     if file := requested_csv(request, listing):
         return file
-    context = {"listing": listing, "secrets": listing.rows, "may_set": bool(_choices(request.actor))}
+    outdated = outdated_secret_users(request.actor, [each.row for each in listing.rows])
+    secrets = [
+        replace(each, outdated_users=outdated.get((each.kind, each.owner.name, each.row.name), 0))
+        for each in listing.rows
+    ]
+    context = {"listing": listing, "secrets": secrets, "may_set": bool(_choices(request.actor))}
     return page(request, "projects/secrets/list.html", context, inner="projects/secrets/rows.html")
 
 
@@ -123,10 +145,7 @@ def add(request: Request, kind: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
-    rows = (each for each in _rows(request.actor) if (each.kind, each.owner.name) == (kind, owner))
-    secret = next((each.row for each in rows if each.row.name == name), None)
-    if secret is None:
-        raise Http404
+    secret = _find(request.actor, kind, owner, name)
     if isinstance(secret, ProjectSecret):
         require(request.actor, Action.SET_SECRETS, secret.project)
     else:
@@ -148,6 +167,27 @@ def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
         work=[workload.handle for workload in users[:WORKLOADS_SHOWN]],
         back=reverse("secrets"),
     )
+
+
+@signed_in
+@require_GET
+def uses(request: Request, kind: str, owner: str, name: str) -> HttpResponse | StreamingHttpResponse:
+    """Show the runs that received the secret."""
+    secret = _find(request.actor, kind, owner, name)
+    rows = secret_uses(request.actor, secret)
+    listing = list_query(request, USES, rows, list, file_name=f"secret-{name}", default="-time")
+    if file := requested_csv(request, listing):
+        return file
+    context = {"listing": listing, "uses": listing.rows, "secret": secret, "kind": kind, "owner": owner}
+    return page(request, "projects/secrets/uses.html", context, inner="projects/secrets/use_rows.html")
+
+
+def _find(actor: Actor, kind: str, owner: str, name: str) -> ProjectSecret | PoolSecret:
+    rows = (each for each in _rows(actor) if (each.kind, each.owner.name) == (kind, owner))
+    secret = next((each.row for each in rows if each.row.name == name), None)
+    if secret is None:
+        raise Http404
+    return secret
 
 
 def _rows(actor: Actor) -> Iterator[SecretRow]:

@@ -37,6 +37,7 @@ def test_secret_is_created_replaced_and_deleted(cast: Cast, caller: Callable[...
         assert again.status_code == 200
         changes = {key for key, value in again.json().items() if value != replaced.json()[key]}
         assert changes == {"updated_at"}, "a repeated request changes nothing else"
+        assert [each.json()["version"] for each in (created, replaced, again)] == [1, 2, 2]
         assert caller(user)("DELETE", f"{place}/hf-token").status_code == 204
         assert caller(user)("DELETE", f"{place}/hf-token").status_code == 404
 
@@ -57,7 +58,8 @@ def test_no_response_contains_a_secret_value(cast: Cast, caller: Callable[..., C
     listed = alice.get(PROJECT).json()
     assert [item["name"] for item in listed["items"]] == ["a", "b"]
     assert set(listed["items"][0]) == {
-        "name", "kind", "registry", "username", "created_at", "created_by", "updated_at", "updated_by",
+        "name", "kind", "registry", "username", "version", "created_at", "created_by",
+        "updated_at", "updated_by",
     }  # fmt: skip
     assert not StoredResponse.objects.exists()
     assert not any(TOKEN in f"{row.before}{row.after}" for row in Audit.objects.all())

@@ -108,10 +108,12 @@ def test_history_records_each_change_without_the_value(cast: Cast) -> None:
     set_secret(cast.carol, cast.vision, "hub", TOKEN)
     delete_project_secret(actor=cast.carol, secret=first)
     entries = [(row.action, row.actor, row.before, row.after) for row in Audit.objects.order_by("id")]
-    login = {"secret": "hub", "kind": "registry", "registry": "docker.io", "username": "vision"}
+    login = {
+        "secret": "hub", "kind": "registry", "version": "1", "registry": "docker.io", "username": "vision",
+    }  # fmt: skip
     assert entries == [
         ("set_secret", "carol", None, login),
-        ("set_secret", "carol", login, {"secret": "hub", "kind": "value"}),
+        ("set_secret", "carol", login, {"secret": "hub", "kind": "value", "version": "2"}),
         ("delete_secret", "carol", login, None),
     ]
 

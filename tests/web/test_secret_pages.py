@@ -10,7 +10,7 @@ from django.utils import timezone
 from pools.joining.sealed import unseal
 from pools.models import PoolSecret
 from pools.services.secrets import SecretContent, set_pool_secret
-from projects.models import ProjectSecret
+from projects.models import ProjectSecret, SecretUse
 from projects.services import workloads
 from projects.services.secrets import set_project_secret
 from tests.cast import Cast, training
@@ -51,6 +51,24 @@ def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in: S
     assert "Delete the secret hf-token of project vision?" in confirm
     assert carol.post("/secrets/project/vision/hf-token/delete", headers=HTMX).status_code == 204
     assert not ProjectSecret.objects.exists()
+
+
+def test_secrets_page_counts_workloads_with_an_older_version(cast: Cast, sign_in: SignIn) -> None:
+    secret = set_secret(cast)
+    document = training("bert", secrets=[{"name": "hf-token", "env": "HF_TOKEN"}])
+    workload = workloads.submit(actor=cast.dave, document=document)
+    SecretUse.objects.create(
+        workload=workload, run=workload.run, owner_kind="project", owner="vision", name=secret.name, version=1
+    )
+    erin = sign_in("erin")
+    assert "older version" not in text(erin.get("/secrets"))
+    ProjectSecret.objects.update(version=2)
+    assert "1 workload still uses an older version" in text(erin.get("/secrets"))
+    page = text(erin.get("/secrets/project/vision/hf-token/uses"))
+    assert "bert" in page and "Outdated" in page
+    exported = streamed(erin.get("/secrets/project/vision/hf-token/uses?format=csv"))
+    assert b"vision/bert" in exported
+    assert sign_in("frank").get("/secrets/project/vision/hf-token/uses").status_code == 404
 
 
 def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in: SignIn) -> None:

@@ -4,7 +4,7 @@ Every pod is one rank and sees only its own devices, so its framework treats the
 node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI
@@ -15,40 +15,16 @@ from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.joining import secrets
 from pools.joining.sealed import UnsealError
 from pools.joining.server import reachable_server_for_pods
-from pools.models.secret import Secret
 from pools.providers.base import ProviderError
 from pools.runtimes.base import PodOrder
 from pools.runtimes.capabilities import runtime_capabilities
 from pools.runtimes.enclosure.levels import pod_uid
-from pools.services.environments import environment_secrets
 from projects.models import Pod, Session
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.secrets import MissingSecret, UnusableSecret, secret_values, secrets_by_name
+from projects.services.secrets import MissingSecret, UnusableSecret
 from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret
-
-
-@dataclass(slots=True)
-class SecretReader:
-    """Reader of secrets for pods that start together. It reads a project's secrets in a pool only once."""
-
-    _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)
-    _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
-
-    def declared_values(self, pod: Pod, names: Iterable[str]) -> dict[str, str]:
-        """Return the current values of a project's secrets. Raises MissingSecret or UnusableSecret."""
-        project, pool = pod.workload.project, pod.node.pool
-        key = (project.pk, pool.pk)
-        if key not in self._declared:
-            self._declared[key] = secrets_by_name(project, pool)
-        return secret_values(project, pool, names, self._declared[key])
-
-    def plugin_values(self, pod: Pod) -> Mapping[str, str]:
-        """Return the secrets of the pool's plugins by variable. Raises UnsealError."""
-        key = (pod.node.pool_id, pod.node.environment_id or "")
-        if key not in self._plugins:
-            self._plugins[key] = environment_secrets(pod.node.pool, pod.node.environment)
-        return self._plugins[key]
+from scheduler.loop.dispatch.secrets import SecretReader
 
 
 def build_pod_order(

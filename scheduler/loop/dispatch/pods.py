@@ -24,10 +24,11 @@ from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
 from scheduler.loop.dispatch.gangs import move_and_stop
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.notices import record_notices, stop_notice
-from scheduler.loop.dispatch.orders import SecretReader, awaits_address, build_pod_order
+from scheduler.loop.dispatch.orders import awaits_address, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.refused_starts import handle_refusals, was_refused_recently
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
+from scheduler.loop.dispatch.secrets import SecretReader, record_secret_uses
 from scheduler.loop.dispatch.start_messages import store_messages
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.queries import PROJECTS
@@ -103,6 +104,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
     context.sent.starts_left = any(pod.message == "" for pod in later_pods)
+    record_secret_uses(due_pods, reader, context)
     build = partial(_build_order, gangs=gangs, images=images, reader=reader, context=context)
     attempts = _start_each(due_pods, build, now, context)
     if len(attempts.failures) < len(due_pods):

@@ -8,8 +8,9 @@ import pytest
 
 from pools.joining.sealed import unseal
 from pools.models import PoolSecret
-from projects.models import ProjectSecret, Workload
-from tests.cast import Cast
+from projects.models import ProjectSecret, SecretUse, Workload
+from projects.services import workloads
+from tests.cast import Cast, training
 from tests.cli.conftest import Berth, token_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,7 +39,7 @@ def test_project_secret_is_set_from_stdin_or_files_listed_and_deleted(
 
     key = tmp_path / "key.pem"
     key.write_text(f"{TOKEN}\r\nsecond\n", newline="")
-    assert run("set", "hf-token", typed=f"{TOKEN}\n") == "Secret hf-token set.\n"
+    assert run("set", "hf-token", typed=f"{TOKEN}\n") == "Secret hf-token set (version 1).\n"
     run("set", "key", "--file", str(key))
     run("set", "hub", "--registry", "docker.io", "-u", "berth", typed=TOKEN)
     assert values() == {"hf-token": TOKEN, "key": f"{TOKEN}\r\nsecond\n", "hub": TOKEN}
@@ -46,9 +47,36 @@ def test_project_secret_is_set_from_stdin_or_files_listed_and_deleted(
     assert [(row["name"], row["kind"], row["registry"]) for row in rows] == [
         ("hf-token", "value", None), ("hub", "registry", "docker.io"), ("key", "value", None),
     ]  # fmt: skip
-    assert run("list").splitlines()[0].split() == ["NAME", "KIND", "REGISTRY", "USER", "UPDATED", "BY"]
+    heads = ["NAME", "KIND", "REGISTRY", "USER", "VERSION", "UPDATED", "BY"]
+    assert run("list").splitlines()[0].split() == heads
     assert run("delete", "key") == "key deleted\n"
     assert TOKEN not in "".join(printed)
+
+
+def test_replaced_secret_names_the_workloads_with_the_older_version(
+    berth: Berth, as_carol: dict[str, str], cast: Cast
+) -> None:
+    def run(*words: str, typed: str = "") -> str:
+        done = berth("secret", *words, typed=typed, **as_carol)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("set", "hf-token", typed=TOKEN)
+    workload = workloads.submit(
+        actor=cast.dave, document=training("bert", secrets=[{"name": "hf-token", "env": "HF_TOKEN"}])
+    )
+    Workload.objects.filter(pk=workload.pk).update(phase="running", run=1)
+    SecretUse.objects.create(
+        workload=workload, run=1, owner_kind="project", owner="vision", name="hf-token", version=1
+    )
+    assert run("uses", "hf-token", "--outdated") == ""
+    assert run("set", "hf-token", typed=f"{TOKEN}2").splitlines() == [
+        "Secret hf-token set (version 2).",
+        "Running with an older version until they start again: vision/bert",
+    ]
+    (use,) = json.loads(run("uses", "hf-token", "--outdated", "-o", "json"))
+    assert (use["name"], use["run"], use["version"], use["outdated"]) == ("bert", 1, 1, True)
+    assert run("uses", "hf-token").splitlines()[1].split()[:4] == ["vision/bert", "1", "1", "yes"]
 
 
 def test_pool_secret_is_set_by_a_platform_admin(berth: Berth, cast: Cast, as_carol: dict[str, str]) -> None:

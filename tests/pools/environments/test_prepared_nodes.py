@@ -18,7 +18,8 @@ from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.services.environments import delete_unused
 from scheduler.loop.dispatch.images import NO_IMAGE
-from scheduler.loop.dispatch.orders import SecretReader, build_pod_order
+from scheduler.loop.dispatch.orders import build_pod_order
+from scheduler.loop.dispatch.secrets import SecretReader
 from tests.pools.stage import START, SYSTEM, Stage
 
 pytestmark = pytest.mark.django_db

@@ -7,6 +7,7 @@ from berth.db import crash_points
 from pools.runtimes.base import PodOrder
 from pools.services.secrets import SecretContent
 from projects.models import Phase, ProjectSecret, Workload
+from projects.selectors import outdated_secret_users, secret_uses
 from projects.services.secrets import set_project_secret
 from tests.scheduler.crashes import Killed
 from tests.scheduler.stage import Stage
@@ -23,6 +24,22 @@ def set_token(stage: Stage, value: str) -> None:
 
 def find_order(stage: Stage, workload: Workload) -> PodOrder:
     return stage.runtime.order(str(stage.pods(workload, "starting", "running")[0].pk))
+
+
+def kill_at(stage: Stage, name: str) -> None:
+    """Run the scheduler until it dies at the crash point, and then start a new one."""
+
+    def die(point: str) -> None:
+        if point == name:
+            raise Killed(point)
+
+    crash_points.set_listener(die)
+    try:
+        with pytest.raises(Killed):
+            stage.tick(3)
+    finally:
+        crash_points.set_listener(None)
+    stage.loop = stage.new_loop()
 
 
 @pytest.fixture
@@ -46,6 +63,30 @@ def test_next_run_receives_the_changed_secret(stage: Stage, workload: Workload) 
     stage.finish(workload, exit_code=1)
     stage.tick(4, seconds=120)
     assert find_order(stage, workload).secret_env["HF_TOKEN"] == "second"
+
+
+def outdated(stage: Stage) -> list[tuple[int, int, bool]]:
+    """Return run, version and whether the run goes on with an older version, newest first."""
+    uses = secret_uses(stage.cast.dave, ProjectSecret.objects.get())
+    return [(use.run, use.version, use.is_outdated) for use in uses]  # type: ignore[attr-defined]
+
+
+def test_each_run_is_recorded_with_the_version_that_it_received(stage: Stage, workload: Workload) -> None:
+    kill_at(stage, "dispatch.secret_uses")
+    assert not stage.runtime.running(), "the use is recorded before the pod receives the secret"
+    assert outdated(stage) == [(1, 1, False)]
+    stage.tick(2)
+    set_token(stage, "second")
+    assert outdated(stage) == [(1, 1, True)]
+    secret = ProjectSecret.objects.select_related("project").get()
+    assert outdated_secret_users(stage.cast.dave, [secret]) == {("project", "vision", "token"): 1}
+    stage.finish(workload, exit_code=1)
+    stage.tick(4, seconds=120)
+    assert outdated(stage) == [(2, 2, False), (1, 1, False)]
+    ProjectSecret.objects.all().delete()
+    set_token(stage, "third")
+    assert outdated(stage) == [(2, 2, True), (1, 1, False)], "a secret that was created again has changed"
+    assert not secret_uses(stage.cast.frank, ProjectSecret.objects.get()).exists()
 
 
 def test_workload_whose_secret_was_deleted_fails_at_once_with_its_name(
@@ -80,17 +121,6 @@ def test_scheduler_killed_after_failing_a_workload_without_a_secret_loses_nothin
     stage: Stage, workload: Workload
 ) -> None:
     ProjectSecret.objects.all().delete()
-
-    def die(point: str) -> None:
-        if point == "dispatch.secrets":
-            raise Killed(point)
-
-    crash_points.set_listener(die)
-    try:
-        with pytest.raises(Killed):
-            stage.tick(3)
-    finally:
-        crash_points.set_listener(None)
-    stage.loop = stage.new_loop()
+    kill_at(stage, "dispatch.secrets")
     stage.tick(3)
     assert (stage.phase(workload), workload.reason) == (Phase.FAILED, "SecretNotFound")

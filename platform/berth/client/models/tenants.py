@@ -192,10 +192,25 @@ class Secret(Model):
     """`value`: for pods; `registry`: for pulling images; `ssh_key`: for SSH hosts."""
     registry: str | None = None
     username: str | None = None
+    version: int = 0
+    """Number of contents that the secret has had since it was created."""
     created_at: datetime
     created_by: str = ""
     updated_at: datetime
     updated_by: str = ""
+
+
+class SecretUse(Model):
+    """Run of a workload that received a version of the secret."""
+
+    workload: str = ""
+    name: str
+    project: str = ""
+    run: int = 0
+    version: int = 0
+    at: datetime
+    outdated: bool = False
+    """The run has not ended, and the secret has changed since."""
 
 
 class ShareRound(Model):

@@ -13,6 +13,7 @@ from berth.client.models.tenants import (
     QuotaGroup,
     QuotaImpact,
     Secret,
+    SecretUse,
     ShareTrace,
     StoredQuota,
 )
@@ -142,6 +143,22 @@ class Secrets(Resource):
 
     def list(self, *, project: str | None = None, pool: str | None = None) -> Iterator[Secret]:
         return self._iterate(Secret, _secrets_path(project, pool))
+
+    def uses(
+        self,
+        name: str,
+        *,
+        project: str | None = None,
+        pool: str | None = None,
+        outdated: bool | None = None,
+        limit: int | None = None,
+    ) -> Iterator[SecretUse]:
+        """Iterate over the runs that received the secret, newest first.
+
+        With `outdated=True`, only those that go on with an older version of the secret.
+        """
+        path = f"{_secrets_path(project, pool)}/{quote(name, safe='')}/uses"
+        return self._iterate(SecretUse, path, {"outdated": outdated}, limit)
 
     def set(self, name: str, value: str, *, project: str | None = None, pool: str | None = None) -> Secret:
         """Create or replace a secret that pods can use."""

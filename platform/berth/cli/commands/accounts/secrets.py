@@ -12,9 +12,13 @@ from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.text import format_short_time, format_time, safe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from berth.client import Client
+    from berth.client.models.tenants import Secret, SecretUse
 
 app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools.")
+USES_SHOWN = 20  # after a secret was set
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
 SecretProjectOption = Annotated[
     str | None,
@@ -44,6 +48,7 @@ def list_secrets(
         Column("KIND", lambda s: s.kind),
         Column("REGISTRY", lambda s: s.registry or "-", flexible=True),
         Column("USER", lambda s: s.username or "-"),
+        Column("VERSION", lambda s: str(s.version), right=True),
         Column(
             "UPDATED", lambda s: format_time(s.updated_at), brief=lambda s: format_short_time(s.updated_at)
         ),
@@ -101,7 +106,39 @@ def set_secret(
             stored = client.secrets.set(name, value, **owner)
         else:
             stored = client.secrets.set_registry(name, registry, username, value, **owner)
-    show_one(stored, output, lambda secret: print(safe(f"Secret {secret.name} set.")))
+        outdated = list(client.secrets.uses(name, outdated=True, limit=USES_SHOWN, **owner))
+    show_one(stored, output, lambda secret: _print_result(secret, outdated))
+
+
+@app.command("uses")
+def list_uses(
+    *,
+    name: SecretArgument,
+    project: SecretProjectOption = None,
+    pool: SecretPoolOption = None,
+    outdated: Annotated[
+        bool, typer.Option("--outdated", help="Only runs that go on with an older version of the secret.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the runs of workloads that received a secret, newest first.
+
+    \b
+    berth secret uses hf-token -p vision
+    berth secret uses hf-token -p vision --outdated
+    """
+    columns = [
+        Column("WORKLOAD", lambda u: f"{u.project}/{u.name}", flexible=True),
+        Column("RUN", lambda u: str(u.run), right=True),
+        Column("VERSION", lambda u: str(u.version), right=True),
+        Column("OUTDATED", lambda u: "yes" if u.outdated else "-"),
+        Column("TIME", lambda u: format_time(u.at), brief=lambda u: format_short_time(u.at)),
+    ]
+    with open_client() as client:
+        owner = _owner(client, project, pool)
+        uses = list(client.secrets.uses(name, outdated=outdated or None, limit=limit, **owner))
+    show_list(uses, columns, output, "No uses.")
 
 
 @app.command("delete")
@@ -114,6 +151,15 @@ def delete(name: SecretArgument, project: SecretProjectOption = None, pool: Secr
     with open_client() as client:
         client.secrets.delete(name, **_owner(client, project, pool))
     print(safe(f"{name} deleted"))
+
+
+def _print_result(secret: "Secret", outdated: "Sequence[SecretUse]") -> None:
+    """Print the new version, and the workloads that still run with an older one."""
+    print(safe(f"Secret {secret.name} set (version {secret.version})."))
+    if outdated:
+        names = ", ".join(dict.fromkeys(f"{use.project}/{use.name}" for use in outdated))
+        more = ", ..." if len(outdated) == USES_SHOWN else ""
+        print(safe(f"Running with an older version until they start again: {names}{more}"))
 
 
 def _owner(client: "Client", project: str | None, pool: str | None) -> dict[str, str]:
