@@ -87,7 +87,7 @@ class LazyLostWork(Mapping[int, Work]):
 
 def _seconds_at_risk(now: Value | Parameter) -> Expression:
     """Return whole seconds since the pod was bound or since its workload's last checkpoint."""
-    since = Greatest("allocations__bound_at", CHECKPOINT)  # ignores a null checkpoint
+    since = Greatest("allocations__bound_at", CHECKPOINT)  # `Greatest` ignores a null checkpoint
     elapsed = Func(now - since, template="floor(extract(epoch FROM %(expressions)s))")
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())
 

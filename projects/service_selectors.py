@@ -14,7 +14,7 @@ from projects.models.workloads import ENDED_PHASES
 
 
 def services(actor: Actor) -> QuerySet[Service]:
-    """Return visible services, annotated with their total and active engine counts."""
+    """Return visible services, annotated with their total and active inference engine counts."""
     rows = Service.objects.select_related("workload__project__department", "autoscaler")
     if not is_platform_admin(actor):
         rows = rows.filter(workload__project__in=visible_projects(actor))

@@ -36,7 +36,7 @@ class Schedule:
         """
         latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(
             hours=3
-        )  # a margin for daylight saving changes
+        )  # includes a margin for daylight saving changes
         for run in CronSim(self.expression, latest, reverse=True):
             age = now.timestamp() - run.replace(tzinfo=zone).timestamp()
             if age >= within.total_seconds():

@@ -267,7 +267,7 @@ def _transport_errors(server: str) -> Iterator[None]:
         yield
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise Unreachable(f"{server} is not responding: {error or type(error).__name__}") from error
-    except OSError as error:  # the token file
+    except OSError as error:  # the token file cannot be read
         raise Unreachable(f"the credentials for {server} cannot be read: {error}") from error
 
 

@@ -191,12 +191,12 @@ class KubernetesRuntime:
         if entry is not None and entry.ended is not None:
             return entry.ended
         if entry is None or not entry.received:
-            return PodReport(PodState.UNKNOWN)  # `start` resumes the pod
+            return PodReport(PodState.UNKNOWN)  # the next call of `start` resumes the pod
         access, path = self._entry_access(entry), _path(entry, pod_id)
         try:
             pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))
         except StillRunning:
-            return PodReport(PodState.STARTING)  # no change
+            return PodReport(PodState.STARTING)  # leaves the pod's state unchanged
         if pod is not None:
             return self._report(pod_id, pod)
         return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))

@@ -46,7 +46,7 @@ class Worker:
         self._calls: dict[str, _Call] = {}
         self._threads = 0
         self._wait_from = 0.0  # callers do not wait before this time
-        self._finished_at = 0.0  # when the last call finished
+        self._finished_at = 0.0  # time at which the last call finished
 
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
         """Run a call for a pod after earlier calls for it have finished, and return its result.

@@ -42,8 +42,8 @@ class NodePool(FastRows):
 
     class NodeConsolidation(models.TextChoices):
         NEVER = "never"  # only the autoscaler removes nodes
-        WHEN_EMPTY = "when_empty"  # also release empty nodes
-        WHEN_UNDERUTILISED = "when_underutilised"  # also release nodes whose pods fit elsewhere
+        WHEN_EMPTY = "when_empty"  # empty nodes are also released
+        WHEN_UNDERUTILISED = "when_underutilised"  # nodes whose pods fit elsewhere are also released
 
     name = models.SlugField(max_length=40, unique=True)
     provider = models.CharField(max_length=16, choices=Provider, default=Provider.LOCAL)
@@ -101,7 +101,8 @@ class NodePool(FastRows):
     )
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
-    boot_failures = models.PositiveIntegerField(default=0, editable=False)  # consecutive failed orders
+    # number of consecutive failed orders
+    boot_failures = models.PositiveIntegerField(default=0, editable=False)
     boot_error = models.TextField(blank=True, editable=False)
     boot_retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provision_outcomes = models.JSONField(

@@ -14,7 +14,7 @@ class InstanceState(StrEnum):
     QUEUED = "queued"  # in the provider's own queue: no machine boots yet, so nothing is charged
     BOOTING = "booting"
     READY = "ready"
-    STOPPED = "stopped"  # stopped by someone other than Berth: not usable as a node, but may still cost money
+    STOPPED = "stopped"  # stopped outside Berth: not usable as a node, but may still cost money
     ENDING = "ending"
     GONE = "gone"
 
@@ -110,7 +110,7 @@ UNNUMBERED = -1
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
     instances: tuple[Instance, ...]
-    message: str = ""  # why fewer instances than requested were created
+    message: str = ""  # the reason if fewer instances than requested were created
 
 
 class ProviderErrorKind(StrEnum):

@@ -112,7 +112,7 @@ class PodDir:
         """Make the shim read the stop record, if a shim is running."""
         try:
             fd = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # no pipe yet, or no reader
+        except OSError:  # the pipe does not exist yet or has no reader
             return
         try:
             os.write(fd, b"!")

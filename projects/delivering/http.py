@@ -84,5 +84,5 @@ def _enforce_deadline(raw_socket: socket.socket, seconds: float) -> Iterator[Non
 
 
 def _shut_down(socket_: socket.socket) -> None:
-    with suppress(OSError):  # already closed
+    with suppress(OSError):  # the connection is already closed
         socket_.shutdown(socket.SHUT_RDWR)

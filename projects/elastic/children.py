@@ -1,4 +1,4 @@
-"""Create and cancel the workloads of a service's engines."""
+"""Create and cancel the workloads of a service's inference engines."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ NAME_MAX = 63
 
 
 def create_engines(request: ScaleRequest, now: datetime) -> None:
-    """Create the request's engines and submit their workloads.
+    """Create the request's inference engines and submit their workloads.
 
     The caller must hold the lock on the service.
     """
@@ -40,7 +40,7 @@ def create_engines(request: ScaleRequest, now: datetime) -> None:
 
 
 def cancel_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Cancel the workload of a managed engine, so that the scheduler stops its pods."""
+    """Cancel the workload of a managed inference engine, so that the scheduler stops its pods."""
     workload = engine.workload
     if engine.origin != "managed" or workload is None or workload.phase in ENDED_PHASES:
         return
@@ -49,7 +49,7 @@ def cancel_workload(engine: InferenceEngine, now: datetime) -> None:
 
 
 def engine_document(service: Service, number: int) -> dict[str, Any]:
-    """Return the service's document, reduced to one replica of the engine role."""
+    """Return the service's document, reduced to one replica of the inference engine role."""
     base = service.workload
     settings = service_settings(base)
     role = next(role for role in _roles(base.spec) if role.get("name", "worker") == service.role)
@@ -84,7 +84,7 @@ def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> InferenceEn
 
 
 def _submit_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Submit the engine's workload. If that fails, the engine fails and the pass continues."""
+    """Submit the inference engine's workload. If that fails, the engine fails and the pass continues."""
     base = engine.service.workload
     try:
         with transaction.atomic():

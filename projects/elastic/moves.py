@@ -1,4 +1,4 @@
-"""Apply probe results to the states of engines and scale requests."""
+"""Apply probe results to the states of inference engines and scale requests."""
 
 import uuid
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from projects.engine.scaling import ENDED
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.services.inference.moves import record_observations, transition_engine, transition_request
 
-UNHEALTHY_AFTER = 3  # consecutive failed checks
+UNHEALTHY_AFTER = 3  # number of consecutive failed checks
 ROUTER_TIMEOUT = timedelta(hours=1)
 
 
@@ -76,7 +76,7 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return whether to remove the engine without waiting any longer for the router.
+    """Return whether to remove the inference engine without waiting any longer for the router.
 
     The engine is unregistered once the router is reachable again.
     """
@@ -121,7 +121,7 @@ def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: 
 
 
 def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
-    """Start removing an engine, and record the reason for the scale request."""
+    """Start removing an inference engine, and record the reason for the scale request."""
     reason = message or engine.message
     any_moved = transition_engine(
         engine, "REMOVING", now=now, ends_as=ends_as, failure=failure, message=reason, is_healthy=False
@@ -197,7 +197,7 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
 
 
 def _drain_or_remove(engine: InferenceEngine, now: datetime) -> bool:
-    """Drain the engine if it is routed, otherwise remove it. Return whether its state changed."""
+    """Drain the inference engine if it is routed, otherwise remove it. Return whether its state changed."""
     if engine.is_routed:
         return transition_engine(engine, "DRAINING", now=now, message="Rolled back.")
     return _start_removal(engine, "REMOVED", "", engine.message or "Rolled back.", now)

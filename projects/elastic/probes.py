@@ -1,4 +1,4 @@
-"""Probe engines concurrently, without changing database rows."""
+"""Probe inference engines concurrently, without changing database rows."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -35,10 +35,11 @@ PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, Error
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Result of probing an engine.
+    """Result of probing an inference engine.
 
-    `healthy` is None if health was not checked. `refusal` explains why the engine cannot join the service.
-    `unreachable` is True if no connection was possible or the engine did not respond in time.
+    `healthy` is None if health was not checked. `refusal` explains why the engine cannot join the
+    service. `unreachable` is True if no connection was possible or the engine did not respond in
+    time.
     """
 
     healthy: bool | None = None

@@ -1,4 +1,4 @@
-"""Register engines with the router and deregister them.
+"""Register inference engines with the router and deregister them.
 
 The engine's row is written before the router is called, so that after a crash the next leader knows which
 engines may be registered. All calls are idempotent.
@@ -25,7 +25,7 @@ NOT_ROUTED_STATES = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "REMOVING", "R
 
 
 def update_router(view: View, router: RouterClient | None, fence: Fence, now: datetime) -> bool:
-    """Bring the router's list of engines up to date. Return whether anything changed."""
+    """Bring the router's list of inference engines up to date. Return whether anything changed."""
     changed = False
     for engine in view.engines:
         changed |= (
@@ -37,7 +37,7 @@ def update_router(view: View, router: RouterClient | None, fence: Fence, now: da
 
 
 def find_lost_engines(view: View, router: RouterClient | None, fence: Fence) -> None:
-    """Find engines that a restarted router has lost, so that they are registered again."""
+    """Find inference engines that a restarted router has lost, so that they are registered again."""
     assert_no_transaction()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return
@@ -53,7 +53,7 @@ def find_lost_engines(view: View, router: RouterClient | None, fence: Fence) -> 
 
 
 def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
-    """Return whether the router should send requests to the engine."""
+    """Return whether the router should send requests to the inference engine."""
     current = view.service.weight_version
     is_stale = bool(current) and engine.weight_version != current
     facts = engine_facts(engine, view, NO_PROBE, has_router=True, now=now)
@@ -61,7 +61,10 @@ def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
 
 
 def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
-    """Mark a draining engine as isolated. Without a router, clients must stop using it on their own."""
+    """Mark a draining inference engine as isolated.
+
+    Without a router, clients must stop using it on their own.
+    """
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False
     with fence():

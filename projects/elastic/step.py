@@ -68,9 +68,10 @@ def _apply_probes(
     ports: Ports,
     now: datetime,
 ) -> tuple[View, bool]:
-    """Apply the probes to the current rows, which may have changed since the engines were probed.
+    """Apply the probes to the current rows, which may have changed since the inference engines were probed.
 
-    Return the rows and whether a state changed. If a state changed, the caller must load the rows again.
+    Return the rows and whether a state changed. If a state changed, the caller must load the rows
+    again.
     """
     with ports.fence():
         view = load_view(lock_service(service))

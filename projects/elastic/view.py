@@ -1,4 +1,4 @@
-"""Load a service with its settings, engines, active request and processes."""
+"""Load a service with its settings, inference engines, active request and processes."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ LIVE_PODS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Engine process, with its address or the reason it ended."""
+    """Inference engine process, with its address or the reason it ended."""
 
     process_state: ProcessState
     url: str = ""

@@ -1,8 +1,8 @@
-"""Copy weights from initial engines to added ones.
+"""Copy weights from initial inference engines to added ones.
 
-While weights are being copied, a mark in the service's row keeps trainers from changing the weights. While a
-trainer changes the weights, nothing is copied. If a process dies during a copy, the next leader clears its
-mark.
+While weights are being copied, a mark in the service's row keeps trainers from changing the
+weights. While a trainer changes the weights, nothing is copied. If a process dies during a copy,
+the next leader clears its mark.
 """
 
 import logging
@@ -26,7 +26,7 @@ COPYING = "copying"
 
 
 def update_version(view: View, fence: Fence) -> None:
-    """Set the service's weight version once all healthy initial engines report the same version."""
+    """Set the service's weight version once all healthy initial inference engines report the same version."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return
     versions = {engine.weight_version for engine in healthy_initial_engines(view.engines)}
@@ -40,7 +40,7 @@ def update_version(view: View, fence: Fence) -> None:
 
 
 def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
-    """Copy weights to the next engine that needs them. Return whether an engine needed them."""
+    """Copy weights to the next inference engine that needs them. Return whether an engine needed them."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:
@@ -118,7 +118,7 @@ def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: 
 
 
 def _resume_interrupted(engine: InferenceEngine, view: View, ports: Ports) -> None:
-    """Resume an engine that was left paused when a process died during a copy."""
+    """Resume an inference engine that was left paused when a process died during a copy."""
     assert_no_transaction()
     if engine.url:
         try:
@@ -133,7 +133,7 @@ def _resume_interrupted(engine: InferenceEngine, view: View, ports: Ports) -> No
 
 
 def _copy_from_initial(engine: InferenceEngine, view: View, adapter: EngineAdapter) -> str:
-    """Copy weights from the first healthy initial engine. Return the copied version."""
+    """Copy weights from the first healthy initial inference engine. Return the copied version."""
     seeds = healthy_initial_engines(view.engines)
     if not seeds:
         raise ServingError(ErrorKind.REFUSED, engine.url, "no initial engine is healthy")

@@ -1,4 +1,4 @@
-"""HTTP clients for engines and routers, restricted to allowed networks."""
+"""HTTP clients for inference engines and routers, restricted to allowed networks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ from projects.serving.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class ServingClients:
-    """Clients for engines and routers.
+    """Clients for inference engines and routers.
 
-    For engines given by address, `networks` are allowed in addition to public addresses. Engines on nodes of
-    Berth's own pools may have any address, including this machine's.
+    For engines given by address, `networks` are allowed in addition to public addresses. Engines on
+    nodes of Berth's own pools may have any address, including this machine's.
     """
 
     networks: tuple[str, ...]

@@ -10,7 +10,10 @@ SETTLE_SECONDS = 1.0  # seconds to wait for requests that the router sent just b
 
 
 class ProcessState(Enum):
-    """State of an engine's process according to the scheduler. External engines count as running."""
+    """State of an inference engine's process according to the scheduler.
+
+    External engines count as running.
+    """
 
     PENDING = "pending"
     RUNNING = "running"
@@ -19,11 +22,12 @@ class ProcessState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """Everything that determines the next state of an engine.
+    """Everything that determines the next state of an inference engine.
 
-    `healthy` and `connected` come from the current probe and are None if it returned no result. `isolated` is
-    the number of seconds since the router stopped sending requests, or None if it may still send them.
-    `running` is None if unknown. `in_router` is True while the engine may be registered with the router.
+    `healthy` and `connected` come from the current probe and are None if it returned no result.
+    `isolated` is the number of seconds since the router stopped sending requests, or None if it may
+    still send them. `running` is None if unknown. `in_router` is True while the engine may be
+    registered with the router.
     """
 
     state: str
@@ -59,7 +63,7 @@ class EngineMove:
 
 
 def next_state(engine: EngineFacts) -> EngineMove | None:
-    """Return the next transition, or None if the engine stays in its state."""
+    """Return the next transition, or None if the inference engine stays in its state."""
     if engine.state in ENDED:
         return None
     if engine.state == "REMOVING":
@@ -84,7 +88,7 @@ def next_state(engine: EngineFacts) -> EngineMove | None:
 
 
 def is_drained(engine: EngineFacts) -> bool:
-    """Return whether the isolated engine has no requests left or its timeout has passed."""
+    """Return whether the isolated inference engine has no requests left or its timeout has passed."""
     if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True
     if engine.isolated is None:
@@ -95,7 +99,7 @@ def is_drained(engine: EngineFacts) -> bool:
 
 
 def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
-    """Return whether the router may send requests to the engine.
+    """Return whether the router may send requests to the inference engine.
 
     Stale weights prevent this only with strict consistency.
     """
@@ -133,7 +137,10 @@ def _move_forward(engine: EngineFacts) -> EngineMove | None:
 
 
 def _fail_unreachable(engine: EngineFacts) -> EngineMove:
-    """Fail an external engine that cannot be reached. External engines must run before they are added."""
+    """Fail an external inference engine that cannot be reached.
+
+    External engines must run before they are added.
+    """
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
     return EngineMove("REMOVING", "FAILED", failure, message)

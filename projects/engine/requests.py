@@ -24,7 +24,7 @@ class EngineSummary:
 
     @property
     def timeout_failure(self) -> str:
-        """Return the failure to record if the engine times out in its current state."""
+        """Return the failure to record if the inference engine times out in its current state."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property
@@ -50,7 +50,8 @@ class RequestFacts:
 class RequestMove:
     """Next status of a scale request.
 
-    `give_up` lists engines that timed out. In a scale-out, they fail; in a scale-in, they keep serving.
+    `give_up` lists inference engines that timed out. In a scale-out, they fail; in a scale-in, they
+    keep serving.
     """
 
     to: str = ""

@@ -1,4 +1,4 @@
-"""States of engines and scale requests, and the allowed transitions between them."""
+"""States of inference engines and scale requests, and the allowed transitions between them."""
 
 from collections.abc import Mapping
 

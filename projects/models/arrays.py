@@ -12,7 +12,7 @@ from berth.db.fast_rows import FastRows
 from projects.models.tenants import NAME, Project
 
 PENDING_MAX = 100  # maximum number of released tasks of an array that are pending at the same time
-WAITING_REASON = "WaitingForEarlierTasks"  # why held tasks are pending
+WAITING_REASON = "WaitingForEarlierTasks"  # pending reason of held tasks
 WAITING_MESSAGE = "Waiting for earlier tasks of the array."
 
 

@@ -27,7 +27,7 @@ class Autoscaler(models.Model):
 
 
 class MetricsPoint(models.Model):
-    """Aggregated metrics of a service's engines at one point in time. Null means unknown."""
+    """Aggregated metrics of a service's inference engines at one point in time. Null means unknown."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()

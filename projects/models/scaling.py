@@ -24,8 +24,8 @@ class EngineState(models.TextChoices):
 
 class Origin(models.TextChoices):
     INITIAL = "initial"
-    MANAGED = "managed"  # added on GPUs that the scheduler allocated
-    EXTERNAL = "external"  # added by URL
+    MANAGED = "managed"  # runs on GPUs that the scheduler allocated
+    EXTERNAL = "external"  # runs outside Berth and was added by URL
 
 
 class Direction(models.TextChoices):
@@ -87,7 +87,7 @@ class Service(models.Model):
 
 
 class ScaleRequest(models.Model):
-    """Request for more or fewer engines. `ends_as` is the final status of a rollback."""
+    """Request for more or fewer inference engines. `ends_as` is the final status of a rollback."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="requests")

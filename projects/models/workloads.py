@@ -30,7 +30,8 @@ class Phase(models.TextChoices):
 
 ENDED_PHASES = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
 LIVE_PHASES = tuple(phase for phase in Phase if phase not in ENDED_PHASES)
-OBSERVED_PHASES = ("pending", "reserved", "starting", "running", "stopping")  # in the scheduler's snapshot
+# included in the scheduler's snapshot
+OBSERVED_PHASES = ("pending", "reserved", "starting", "running", "stopping")
 
 
 class WorkloadKind(models.TextChoices):

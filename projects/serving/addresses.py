@@ -1,4 +1,4 @@
-"""Normalize engine addresses, and reject those that Berth must not call.
+"""Normalize inference engine addresses, and reject those that Berth must not call.
 
 Users choose the URLs of engines, so a URL must not make Berth send requests to itself, to its own machine or
 to a cloud metadata service. A host name is resolved for each call, and only the checked address is called.
@@ -32,16 +32,16 @@ THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
 
 class InvalidAddress(ValueError):
-    """Raised for text that is not a valid engine address."""
+    """Raised for text that is not a valid inference engine address."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """Addresses that Berth may call as engines or routers.
+    """Addresses that Berth may call as inference engines or routers.
 
-    `networks` are allowed in addition to public addresses. This machine is allowed only if `networks` include
-    its loopback address. `own_ports` are Berth's ports on this machine. Berth never calls these ports, nor
-    link-local or metadata addresses.
+    `networks` are allowed in addition to public addresses. This machine is allowed only if
+    `networks` include its loopback address. `own_ports` are Berth's ports on this machine. Berth
+    never calls these ports, nor link-local or metadata addresses.
     """
 
     networks: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ class ErrorKind(StrEnum):
 
 
 class ServingError(Exception):
-    """Failed call to the engine or router at `address`. `kind` identifies the failure."""
+    """Failed call to the inference engine or router at `address`. `kind` identifies the failure."""
 
     def __init__(self, kind: ErrorKind, address: str, message: str) -> None:
         super().__init__(f"{address}: {message}" if address else message)
@@ -44,7 +44,7 @@ class Identity:
 
 
 def differing_parameters(one: Identity, other: Identity) -> tuple[str, ...]:
-    """Return the names of the parameters that differ between two engines, including `model`."""
+    """Return the names of the parameters that differ between two inference engines, including `model`."""
     first, second = dict(one.parameters), dict(other.parameters)
     different = [name for name in sorted(first.keys() & second.keys()) if first[name] != second[name]]
     return (*(["model"] if one.model != other.model else []), *different)
@@ -58,14 +58,14 @@ class EngineAdapter(Protocol):
 
     @property
     def syncs_weights(self) -> bool:
-        """Whether weights can be copied between serving engines.
+        """Whether weights can be copied between serving inference engines.
 
         If not, calls that change weights or pause generation raise UNSUPPORTED.
         """
         ...
 
     def health(self, engine: str) -> None:
-        """Raise ServingError if the engine cannot generate or does not respond in time."""
+        """Raise ServingError if the inference engine cannot generate or does not respond in time."""
         ...
 
     def identity(self, engine: str) -> Identity: ...
@@ -77,15 +77,15 @@ class EngineAdapter(Protocol):
     def weight_version(self, engine: str) -> str | None: ...
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        """Copy the weights of `seed` directly to the engine at `to`.
+        """Copy the weights of `seed` directly to the inference engine at `to`.
 
-        `group` is a unique name for this copy. Both engines keep serving. The weight version that `to`
-        reports does not change.
+        `group` is a unique name for this copy. Both engines keep serving. The weight version that
+        `to` reports does not change.
         """
         ...
 
     def set_weight_version(self, engine: str, version: str) -> None:
-        """Set the version that the engine reports, without aborting requests."""
+        """Set the version that the inference engine reports, without aborting requests."""
         ...
 
     def pause(self, engine: str) -> None:
@@ -99,7 +99,7 @@ class EngineAdapter(Protocol):
     def flush(self, engine: str) -> None:
         """Flush caches computed with earlier weights.
 
-        The engine may reject this while requests are running.
+        The inference engine may reject this while requests are running.
         """
         ...
 
@@ -108,13 +108,13 @@ class EngineAdapter(Protocol):
         ...
 
     def abort(self, engine: str) -> None:
-        """Abort all of the engine's requests."""
+        """Abort all of the inference engine's requests."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Engine as reported by its router.
+    """Inference engine as reported by its router.
 
     `running` is the number of requests sent through the router, or None if unknown. `model` is empty if the
     router serves only one model.
@@ -140,25 +140,25 @@ class RouterClient(Protocol):
         ...
 
     def unregister(self, engine: str) -> None:
-        """Remove the engine from the router, which then sends it no more requests."""
+        """Remove the inference engine from the router, which then sends it no more requests."""
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
-        """Stop new requests to the engine until `mark_healthy`. Running requests continue.
+        """Stop new requests to the inference engine until `mark_healthy`. Running requests continue.
 
         A router that cannot mark engines removes the engine from its list and from `workers`.
         """
         ...
 
     def mark_healthy(self, engine: str) -> None:
-        """Let the router send requests to the engine again, and register the engine if needed.
+        """Let the router send requests to the inference engine again, and register the engine if needed.
 
         The router's own health checks still apply.
         """
         ...
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return all engines of the router, ordered by address."""
+        """Return all inference engines of the router, ordered by address."""
         ...
 
     def running_requests(self, engine: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Parse an engine's Prometheus metrics."""
+"""Parse an inference engine's Prometheus metrics."""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Scrape all engines of a service concurrently."""
+"""Scrape all inference engines of a service concurrently."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ MAX_CONCURRENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Engine to scrape, with its ID, address and adapter."""
+    """Inference engine to scrape, with its ID, address and adapter."""
 
     engine: str
     address: str
@@ -23,14 +23,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample, and the error of each engine that is missing from it, by engine ID."""
+    """Sample, and the error of each inference engine that is missing from it, by engine ID."""
 
     sample: Sample
     errors: dict[str, ServingError]
 
 
 def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: float) -> Scrape:
-    """Scrape all targets. Engines that do not respond within `seconds` have no reading.
+    """Scrape all targets. Inference engines that do not respond within `seconds` have no reading.
 
     The sample's time is the time at which the requests were sent.
     """
@@ -51,7 +51,7 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
 
 
 def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
-    """Return a reading, or the error of this engine."""
+    """Return a reading, or the error of this inference engine."""
     if time.monotonic() >= deadline:
         return _timeout_error(target)
     try:

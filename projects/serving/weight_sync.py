@@ -1,7 +1,7 @@
-"""Transfer weights between engines while both serve.
+"""Transfer weights between inference engines while both serve.
 
-The caller must prevent changes to the seed's weights during the transfer. If the weights change or anything
-fails, the engine keeps serving and reporting its previous version.
+The caller must prevent changes to the seed's weights during the transfer. If the weights change or
+anything fails, the engine keeps serving and reporting its previous version.
 """
 
 import logging
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seconds: float) -> str:
-    """Copy weights and return the new version of the engine at `to`. Raises ServingError.
+    """Copy weights and return the new version of the inference engine at `to`. Raises ServingError.
 
     The engine is paused during the copy, so that its requests wait and no response mixes old and new weights.
     Then its cache is flushed. The engine is resumed even if an error occurs.
@@ -38,7 +38,7 @@ def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seco
 
 
 def _resume(adapter: EngineAdapter, to: str) -> None:
-    """Resume the engine. Retry once, because a paused engine serves no requests."""
+    """Resume the inference engine. Retry once, because a paused engine serves no requests."""
     try:
         adapter.resume(to)
     except ServingError as error:

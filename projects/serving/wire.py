@@ -1,4 +1,4 @@
-"""HTTP calls to engines and routers, limited in time and size and pinned to checked addresses."""
+"""HTTP calls to inference engines and routers, limited in time and size and pinned to checked addresses."""
 
 import http.client
 import json

@@ -26,7 +26,7 @@ async def proxy_socket(
 
     Raises NoResponse if the pod refuses, before the socket is accepted.
     """
-    await receive()  # consume websocket.connect
+    await receive()  # receive and ignore the websocket.connect message
     pod = await _connect(scope, address, headers)
     async with pod:
         await send({"type": "websocket.accept", "subprotocol": pod.subprotocol})

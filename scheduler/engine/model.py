@@ -92,7 +92,7 @@ class Pool:
     fair_share: FairShareMode = FairShareMode()
     over_quota_weights: bool = True
     topology: tuple[str, ...] = ()  # node label keys, outermost first
-    reservation_after: int | None = RESERVATION_AFTER  # None: nodes are never held
+    reservation_after: int | None = RESERVATION_AFTER  # if None, nodes are never held
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
     nodes_max: int | None = None  # None if the pool cannot add nodes at present
     nodes_ever: int | None = None  # maximum if not paused, drained or failing; None means `nodes_max`
@@ -120,7 +120,7 @@ class Node:
     pool: str
     gpus: int = 0  # number of devices
     gpu_model: str = ""
-    gpu_memory_mib: int = 0  # per device
+    gpu_memory_mib: int = 0  # requested on each device
     cpu: int = 0
     memory_mib: int = 0
     max_pods: int = 110
@@ -261,11 +261,11 @@ class Role:
     request: Request
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    gpu_models: tuple[str, ...] = ()  # empty means any
+    gpu_models: tuple[str, ...] = ()  # if empty, any model is allowed
     spread_per_node: int | None = None  # maximum number of replicas of the role per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
-    requires: tuple[str, ...] = ()  # features of the node
+    requires: tuple[str, ...] = ()  # features that the node must have
     avoided_nodes: tuple[str, ...] = ()  # names of nodes on which the workload failed
 
 
@@ -312,7 +312,7 @@ class Workload:
     name: str
     project: str
     tree: Group
-    pools: tuple[str, ...]  # in order of preference; never empty
+    pools: tuple[str, ...]  # allowed pools in order of preference; never empty
     priority: int = 50
     preemptible: bool = True
     submitted: int = 0

@@ -125,7 +125,7 @@ class Eviction:
     rule: str  # the rule that allowed the eviction, in words and numbers
     pods: tuple[tuple[str, int], ...]  # (role, index)
     whole: bool  # whether the entire gang is requeued
-    victim: tuple[QueueImpact, ...] = ()  # project first, then department
+    victim: tuple[QueueImpact, ...] = ()  # the project, then its department
     winner: tuple[QueueImpact, ...] = ()
     refused: tuple[Blocker, ...] = ()  # reasons that the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
@@ -147,7 +147,7 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     workload: str
-    blockers: tuple[Blocker, ...]  # most important first; never empty
+    blockers: tuple[Blocker, ...]  # most important reason first; never empty
     position: int | None  # 1 is the next workload in its pool; None if unschedulable and therefore not queued
     key: tuple[str, ...] = ()  # sort key that determines the position, in words
     expected_start: int | None = None  # estimated from declared runtimes; None if unknown
@@ -173,7 +173,7 @@ class UnmetShape:
     workload: str  # the first workload with this request
     role: str
     workloads: int  # number of workloads of the project with the same request
-    replicas: int  # per workload
+    replicas: int  # number of replicas per workload
     amounts: Amounts
     devices: int
     gang: bool  # whether the workload's unmet shapes must all start together

@@ -27,7 +27,7 @@ from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
-PART_SIZE = 2000  # number of workloads per step
+PART_SIZE = 2000  # number of workloads handled per step
 FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and its snapshot stored
 # pace for larger clusters, in workloads per second
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
@@ -96,7 +96,7 @@ class CycleMemory:
     snapshots: Pace = field(default_factory=lambda: Pace(SNAPSHOTS_PER_SECOND))
     explained: Pace = field(default_factory=lambda: Pace(EXPLANATIONS_PER_SECOND))
     notes: tuple[str, ...] = ()
-    idle_state: IdleState | None = None  # state of the last cycle if it had no workloads
+    idle_state: IdleState | None = None  # state of the last cycle, if that cycle had no workloads
 
 
 @dataclass(slots=True)

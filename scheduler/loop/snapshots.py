@@ -72,7 +72,7 @@ def plan_document(plan: Plan) -> Document:
 
 def _pending_document(refusals: Iterable[Refusal]) -> Document:
     """Return the queue position and reasons of each pending workload. Most workloads share their reasons."""
-    reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # by identity of the blockers
+    reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # keyed by `id()` of the blockers
     document: Document = {}
     for refusal in refusals:
         if id(refusal.blockers) not in reasons:

@@ -11,7 +11,7 @@ from typing import Protocol
 from berth.core.images import ImageReference
 
 TEXT_MAX = 500
-RunKey = tuple[uuid.UUID, int]  # workload and run
+RunKey = tuple[uuid.UUID, int]  # workload ID and run number
 
 
 class RegistryFault(StrEnum):
@@ -22,7 +22,7 @@ class RegistryFault(StrEnum):
     FORBIDDEN = "RegistryForbidden"  # Berth must not call the address
     UNREACHABLE = "RegistryUnreachable"
     TIMEOUT = "RegistryTimeout"
-    FAILED = "RegistryFailed"  # an unexpected response
+    FAILED = "RegistryFailed"  # the response was unexpected
 
 
 PERMANENT = frozenset({RegistryFault.UNAUTHORIZED, RegistryFault.NOT_FOUND, RegistryFault.FORBIDDEN})

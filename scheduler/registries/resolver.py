@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOKUPS_PER_REGISTRY = 8  # maximum number of concurrent lookups
-NAME_LOOKUPS = 32  # threads for DNS, which can hang
+NAME_LOOKUPS = 32  # number of threads for DNS lookups, which can hang
 
 
 class HttpResolver:

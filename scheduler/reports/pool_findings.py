@@ -13,7 +13,7 @@ MAX_NAMED = 3
 
 
 class Severity(StrEnum):
-    ERROR = "error"  # the pool cannot do its work
+    ERROR = "error"  # the pool cannot run workloads
     WARNING = "warning"  # part of the pool is unusable, or will be soon
     NOTE = "note"  # intended, but possibly surprising
 

@@ -26,7 +26,7 @@ class SimulationRun:
 
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
-    seconds: float  # total decision time
+    seconds: float  # total decision time of all cycles
     skipped: int = 0  # cycles skipped before the last one because nothing could change
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from berth.client.models.workloads import BatchItem
 
 DOCUMENTS_MAX = 1000
-BYTES_MAX = 8 * 2**20  # half of the server's limit
+BYTES_MAX = 8 * 2**20  # half of the server's maximum body size
 
 
 def submit_documents(client: "Client", documents: SourcedDocuments, output: Output, *, atomic: bool) -> None:

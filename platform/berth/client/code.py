@@ -180,7 +180,7 @@ def _without_ignored(root: Path, paths: Iterable[str]) -> Iterator[str]:
 
 def _ignore_spec(file: Path) -> Any:
     """Return the patterns in a file, which has the syntax of .gitignore."""
-    import pathspec  # only needed to send code
+    import pathspec  # imported on demand, because only code uploads need it
 
     try:
         lines = file.read_text("utf-8").splitlines()

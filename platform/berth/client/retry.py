@@ -10,7 +10,7 @@ class RequestFailure(Enum):
     """Kind of failure that left a request without a response."""
 
     NEVER_SENT = "never sent"  # no connection was made, so retrying is safe
-    UNANSWERED = "unanswered"  # the server may have executed it
+    UNANSWERED = "unanswered"  # the server may have executed the request
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def main(number: int) -> None:
     if not header:
         return
     session_ray.connect()
-    signal.signal(signal.SIGTERM, _ignore_signal)  # Ray installs its own handler
+    signal.signal(signal.SIGTERM, _ignore_signal)  # replaces the handler that Ray has installed
     plugins, instance = cloudpickle.loads(setup)
     entered = HookContexts(Hook.AROUND_PROCESS)
     try:

@@ -106,7 +106,8 @@ class OwnRay:
         """
         if find_spec("ray") is None:
             raise RayUnavailable("Ray is not installed on this pod's node")
-        self._directory = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # socket paths must be short
+        # a short path, because socket paths are limited
+        self._directory = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))
         (self._directory / "secret").write_text(
             hashlib.sha256(f"ray of {self.position.secret}".encode()).hexdigest()
         )

@@ -26,7 +26,7 @@ def cuml(
         if info.gpus:
             from cuml import accel
 
-            accel.install()  # cannot be undone within the process
+            accel.install()  # this cannot be undone within the process
         yield
 
     return Plugin.create("cuml").with_transform(transform).with_around_process(around_process)

@@ -10,7 +10,7 @@ from pools.providers.base import UNNUMBERED, Instance, InstanceState, Interrupti
 STATES = {
     "pending": InstanceState.BOOTING,
     "running": InstanceState.READY,
-    "stopping": InstanceState.STOPPED,  # stopped by a user; its volumes still cost money
+    "stopping": InstanceState.STOPPED,  # a user stopped the instance; its volumes still cost money
     "stopped": InstanceState.STOPPED,
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.GONE,

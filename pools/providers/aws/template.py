@@ -17,7 +17,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 
 METADATA = {
     "HttpTokens": "required",  # IMDSv2 only: a forged request cannot read the role's credentials
-    "HttpPutResponseHopLimit": 1,  # containers cannot read them either
+    "HttpPutResponseHopLimit": 1,  # containers cannot read the credentials either
     "HttpEndpoint": "enabled",
     "InstanceMetadataTags": "enabled",
 }

@@ -97,7 +97,7 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 def _own_limits() -> list[str]:
     """Return this process's resource limits, because podman's defaults may exceed them."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this value
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
     return [f"--ulimit=nofile={files[0]}:{files[1]}", f"--ulimit=nproc={processes[0]}:{processes[1]}"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-JOBS_PORT = 8265  # Ray's jobs API on heads
+JOBS_PORT = 8265  # port of Ray's jobs API on heads
 GCS_PORT = 6379  # port on heads that raylets join
-AGENT_PORT = 8365  # agent port on every node
+AGENT_PORT = 8365  # port of the agent on every node
 NODE_LABEL = "berth-node"
 _LABEL_LENGTH = 60
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 24, 38, 22
 _SECCOMP_MODE_FILTER, _INSTRUCTION_BYTES = 2, 8
-_CAPABILITIES = 64  # number above that of any capability
+_CAPABILITIES = 64  # no capability has this number or a higher one
 
 
 class Namespaces:
@@ -40,7 +40,7 @@ class Namespaces:
         self.command, self.uid, self.groups, self.errors, self.memory = command, uid, groups, errors, memory
         self.call_filter = call_filter
         self.pids: frozenset[int] = frozenset()
-        self.init = 0  # process ID of the first process inside
+        self.init = 0  # process ID of the first process inside the namespaces
         self.cause, self.directory = "", ""
         self._builder = 0
         self._input = self._info = self._ready = -1
@@ -92,7 +92,7 @@ class Namespaces:
         """Become the pod's user, without capabilities and without a way to gain any."""
         for capability in range(_CAPABILITIES):
             if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
-                break  # the kernel has no more capabilities
+                break  # the kernel has no capability with this number
         if self.uid:
             os.setgroups(self.groups)
             os.setresgid(self.uid, self.uid, self.uid)

@@ -29,7 +29,7 @@ from projects.services.sessions import calls
 
 Count = Annotated[int, Field(ge=1, le=REPLICAS_MAX)]
 Version = Annotated[Text, Field(min_length=1, max_length=20, pattern=r"^\d+\.\d+[0-9A-Za-z.+-]*$")]
-MAX_SETUP_LENGTH = 600_000  # in characters
+MAX_SETUP_LENGTH = 600_000  # maximum length of the setup in characters
 
 
 def _check_base64(text: str) -> str:

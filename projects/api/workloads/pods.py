@@ -82,7 +82,7 @@ def select_allocations(rows: QuerySet[Pod]) -> QuerySet[Pod]:
 
 
 def _serialize_pod(pod: Pod) -> PodResponse:
-    allocation = getattr(pod, "allocation", None)  # reverse relation of a scheduler model
+    allocation = getattr(pod, "allocation", None)  # reverse relation that a scheduler model defines
     return PodResponse.from_row(
         pod,
         workload=pod.workload_id,

@@ -14,10 +14,10 @@ P95 = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Scaling condition. `is_met` is None if too few engines report.
+    """Scaling condition.
 
-    `since` and `held` describe the streak up to the latest sample. `triggered` is True once the condition has
-    held for its `duration`.
+    `is_met` is None if too few inference engines report. `since` and `held` describe the streak up
+    to the latest sample. `triggered` is True once the condition has held for its `duration`.
     """
 
     name: str
@@ -140,7 +140,7 @@ def _condition_above(name: str, measure: Measure, threshold: float, config: Auto
 
 
 def _condition_below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    """Return a scale-in condition, which can be met only if all engines report."""
+    """Return a scale-in condition, which can be met only if all inference engines report."""
     is_met: bool | None = None
     if measure.reported_by_all and measure.value is not None:
         is_met = measure.value <= threshold if name == names.NO_QUEUE else measure.value < threshold

@@ -33,7 +33,7 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Number of serving engines. The `initial` engines among them are never removed."""
+    """Number of serving inference engines. The `initial` engines among them are never removed."""
 
     engines: int
     initial: int = 0
@@ -50,7 +50,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Scaling decision, with the `conditions` that led to it and the `target` number of engines."""
+    """Scaling decision, with the `conditions` that led to it and the `target` number of inference engines."""
 
     action: Action
     delta: int
@@ -198,6 +198,6 @@ def _hold_decision(fleet: Fleet, reason: str, held: HoldReason, intended: Decisi
 
 
 def _all_engines_report(evaluated: tuple[Condition, ...]) -> bool:
-    """Return whether all engines report the two metrics that every kind of engine supports."""
+    """Return whether all inference engines report the two metrics that every kind of engine supports."""
     required = [condition for condition in evaluated if condition.name in {"token_usage_low", "no_queue"}]
     return all(condition.is_met is not None for condition in required)

@@ -1,4 +1,4 @@
-"""Aggregate engine metrics into service metrics."""
+"""Aggregate inference engine metrics into service metrics."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ def sum_values(sample: Sample, pick: Pick) -> Measure:
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of all engines' observations within the samples.
+    """Return a quantile of all inference engines' observations within the samples.
 
     The value is None if there are no observations.
     """
@@ -56,8 +56,8 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
 def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
     """Return the variance of the total divided by its squared mean, or 0 if the total is always 0.
 
-    The value is None for a single sample, or if an engine is missing from a sample, which makes the totals
-    incomparable.
+    The value is None for a single sample, or if an inference engine is missing from a sample, which makes the
+    totals incomparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations since the engine started, as cumulative (upper bound, count) buckets.
+    """Observations since the inference engine started, as cumulative (upper bound, count) buckets.
 
     Bounds ascend, and the last bound is infinite.
     """
@@ -23,10 +23,10 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Metrics of one engine at one point in time. Missing or implausible values are None."""
+    """Metrics of one inference engine at one point in time. Missing or implausible values are None."""
 
     engine: str
-    token_usage: float | None = None  # from 0 to 1
+    token_usage: float | None = None  # fraction from 0 to 1
     queued: float | None = None
     running: float | None = None
     throughput: float | None = None  # tokens per second
@@ -41,7 +41,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Readings of a service at one point in time. Engines without a reading did not respond."""
+    """Readings of a service at one point in time. Inference engines without a reading did not respond."""
 
     at: float  # time in seconds
     engines: tuple[str, ...]

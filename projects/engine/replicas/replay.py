@@ -21,7 +21,7 @@ class RecordedPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedScaling:
-    """Scaling decision of a replay, with the number of engines before it."""
+    """Scaling decision of a replay, with the number of inference engines before it."""
 
     at: float
     engines: int
@@ -70,7 +70,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
 
 
 def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> float:
-    """Return the engine-hours for a number of engines that changes at these times."""
+    """Return the engine-hours for a number of inference engines that changes at these times."""
     following = [*times[1:], end]
     return (
         sum(count * (until - at) for at, until, count in zip(times, following, engines, strict=True)) / 3600
@@ -78,7 +78,7 @@ def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> 
 
 
 def _spread_metrics(point: RecordedPoint, engines: int) -> ServiceMetrics:
-    """Return the point's metrics as they would be with a different number of engines."""
+    """Return the point's metrics as they would be with a different number of inference engines."""
     reporting = round(engines * point.reporting / point.engines) if point.engines else 0
 
     def measure(name: str) -> Measure:

@@ -16,12 +16,12 @@ from projects.serving.addresses import AddressPolicy, InvalidAddress, normalize,
 
 
 def address_policy() -> AddressPolicy:
-    """Return this installation's rules for engine addresses."""
+    """Return this installation's rules for inference engine addresses."""
     return AddressPolicy(tuple(settings.BERTH_SERVICE_NETWORKS), frozenset(settings.BERTH_OWN_PORTS))
 
 
 def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
-    """Return the normalized addresses of engines to add.
+    """Return the normalized addresses of inference engines to add.
 
     Raises InvalidScaleRequest for invalid or forbidden addresses.
     """
@@ -55,7 +55,7 @@ def _refusal_reason(url: str) -> str:
     """Return why Berth must not call a literal IP address, or an empty string if it may.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
-    during the request. Other addresses are refused when Berth connects to the engine.
+    during the request. Other addresses are refused when Berth connects to the inference engine.
     """
     host = (urlsplit(url).hostname or "").strip("[]")
     try:

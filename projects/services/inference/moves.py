@@ -45,7 +45,7 @@ def transition_request(
 
 
 def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
-    """Move the engine to `to`. Return False if its state has changed since it was read."""
+    """Move the inference engine to `to`. Return False if its state has changed since it was read."""
     assert to in scaling.ENGINE_MOVES[engine.state], f"transition from {engine.state} to {to} is not allowed"
     if to in scaling.ENDED:
         columns["ended_at"] = now
@@ -71,7 +71,7 @@ def _record_failure(engine: InferenceEngine) -> None:
 
 
 def record_observations(engine: InferenceEngine, **columns: Any) -> None:
-    """Store observations about the engine without changing its state."""
+    """Store observations about the inference engine without changing its state."""
     changed_columns = {name: value for name, value in columns.items() if getattr(engine, name) != value}
     if not changed_columns:
         return
@@ -81,7 +81,7 @@ def record_observations(engine: InferenceEngine, **columns: Any) -> None:
 
 
 def _complete_scaling(request: ScaleRequest, now: datetime) -> None:
-    """Complete the autoscaler's record of this request with the actual number of engines."""
+    """Complete the autoscaler's record of this request with the actual number of inference engines."""
     live = InferenceEngine.objects.filter(service=request.service, ended_at__isnull=True)
     count = live.exclude(state__in=scaling.LEAVING).count()
     status = "ACTIVE" if request.status == "PARTIAL" else request.status

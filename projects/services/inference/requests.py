@@ -43,7 +43,10 @@ LOCKED_SERVICE = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRequest:
-    """Accepted request. `request` is None for a dry run; `engines` are the engines to be removed."""
+    """Accepted request.
+
+    `request` is None for a dry run; `engines` are the inference engines to be removed.
+    """
 
     request: ScaleRequest | None
     status: str
@@ -52,7 +55,7 @@ class AcceptedRequest:
 
 
 def lock_service(service: Service) -> Service:
-    """Lock the service's row, which serializes all changes to its engines. Raises NotFound."""
+    """Lock the service's row, which serializes all changes to its inference engines. Raises NotFound."""
     row = next(iter(LOCKED_SERVICE(service.pk)), None)
     if row is None:
         raise NotFound("This service was deleted.")

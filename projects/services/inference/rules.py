@@ -47,7 +47,7 @@ def service_settings(workload: Workload) -> ServiceSpec:
 
 
 def engine_count(service: Service) -> int:
-    """Return the number of live and starting engines, excluding those being removed."""
+    """Return the number of live and starting inference engines, excluding those being removed."""
     live = service.engines.filter(ended_at__isnull=True).exclude(state__in=scaling.LEAVING)
     return live.count()
 
@@ -152,7 +152,7 @@ def require_no_active_request(running: ScaleRequest | None) -> None:
 
 
 def new_urls(service: Service, parameters: ScaleParameters, running: ScaleRequest | None) -> list[str]:
-    """Return the requested addresses that no live or starting engine uses."""
+    """Return the requested addresses that no live or starting inference engine uses."""
     current_urls = set(service.engines.filter(ended_at__isnull=True).values_list("url", flat=True))
     if running is not None and running.direction == "scale_out":
         current_urls |= set(running.engine_urls)

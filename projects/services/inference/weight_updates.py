@@ -1,4 +1,4 @@
-"""Begin and end a trainer's weight update of a service's initial engines."""
+"""Begin and end a trainer's weight update of a service's initial inference engines."""
 
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from projects.services.inference.requests import lock_service
 
 
 def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Service:
-    """Pause weight copies and drains of the service's engines until `end`. Idempotent."""
+    """Pause weight copies and drains of the service's inference engines until `end`. Idempotent."""
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = lock_service(service)
@@ -28,7 +28,10 @@ def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Ser
 
 
 def end(*, actor: Actor, service: Service) -> Service:
-    """End the update. Added engines then copy the new weights of the initial engines. Idempotent."""
+    """End the update.
+
+    Added inference engines then copy the new weights of the initial engines. Idempotent.
+    """
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = lock_service(service)

@@ -26,7 +26,7 @@ TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget", "schedule")
 
-SubscriptionScope = User | Tenant | None  # None means the whole platform
+SubscriptionScope = User | Tenant | None  # None stands for the whole platform
 
 
 def subscribe(

@@ -91,7 +91,7 @@ def store(
 def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
     """Replace the rows of a workload's role tree."""
     RoleNode.objects.filter(workload=workload_id).delete()
-    stored: list[RoleNode] = []  # by position
+    stored: list[RoleNode] = []  # role nodes by position
     for values in _nodes(workload_id, tree):
         parent = values.pop("parent_id")
         row = RoleNode(**values, parent=None if parent is None else stored[parent])

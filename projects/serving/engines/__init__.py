@@ -9,7 +9,7 @@ KINDS = ("sglang", "openai")
 
 
 def engine_adapter(kind: str, wire: Wire) -> EngineAdapter:
-    """Return the adapter for a kind of engine. Raises KeyError if the kind is not in KINDS."""
+    """Return the adapter for a kind of inference engine. Raises KeyError if the kind is not in KINDS."""
     adapters: dict[str, type[SGLangEngines | OpenAIEngines]] = {
         SGLangEngines.kind: SGLangEngines,
         OpenAIEngines.kind: OpenAIEngines,

@@ -1,4 +1,4 @@
-"""Client for engines with an OpenAI-compatible API."""
+"""Client for inference engines with an OpenAI-compatible API."""
 
 from http import HTTPStatus
 
@@ -57,7 +57,7 @@ class OpenAIEngines:
         raise _unsupported(engine, "flush its cache")
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number from the engine's metrics, or None if the metrics do not include it."""
+        """Return the number from the inference engine's metrics, or None if the metrics do not include it."""
         try:
             metrics = parse_metrics(engine, self.metrics(engine))
         except ServingError as error:

@@ -1,7 +1,8 @@
 """Client for sglang-router.
 
-The router cannot mark engines as unhealthy, and it checks their health only once a minute. To stop new
-requests, an engine is therefore removed from the router's list. Its running requests still complete.
+The router cannot mark inference engines as unhealthy, and it checks their health only once a
+minute. To stop new requests, an engine is therefore removed from the router's list. Its running
+requests still complete.
 """
 
 import time
@@ -18,7 +19,10 @@ NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 
 
 class SGLangRouter:
-    """Client for one router. `seconds` limits how long the router may take to add or remove an engine."""
+    """Client for one router.
+
+    `seconds` limits how long the router may take to add or remove an inference engine.
+    """
 
     kind = "sglang"
 
@@ -26,7 +30,10 @@ class SGLangRouter:
         self.wire, self.address, self.seconds = wire, address, seconds
 
     def register(self, engine: str, *, model: str) -> None:
-        """Register the engine. `model` is ignored, because the router queries the engine for its model."""
+        """Register the inference engine.
+
+        `model` is ignored, because the router queries the engine for its model.
+        """
         workers_by_address = self._list_workers()
         if workers_by_address is None:
             self._add_legacy_worker(engine)
@@ -94,7 +101,7 @@ class SGLangRouter:
             time.sleep(POLL_SECONDS)
 
     def _add_legacy_worker(self, engine: str) -> None:
-        """Add an engine to an older router, which responds only when the engine is healthy."""
+        """Add an inference engine to an older router, which responds only when the engine is healthy."""
         try:
             response = self.wire.post(
                 self.address, "/add_worker", query={"url": engine}, seconds=self.seconds

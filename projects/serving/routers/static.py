@@ -35,7 +35,7 @@ Resolve = Callable[[str], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ListedEngine:
-    """Engine in the file. `server` is its checked address and port in nginx syntax."""
+    """Inference engine in the file. `server` is its checked address and port in nginx syntax."""
 
     server: str
     healthy: bool
@@ -44,8 +44,8 @@ class ListedEngine:
 class StaticRouter:
     """Router client that edits the upstream file of one service.
 
-    `resolve` returns the checked IP addresses of an engine's URL and raises ForbiddenAddress or OSError.
-    `reload` is the command to run after each change, such as `nginx -s reload`.
+    `resolve` returns the checked IP addresses of an inference engine's URL and raises ForbiddenAddress or
+    OSError. `reload` is the command to run after each change, such as `nginx -s reload`.
     """
 
     kind = "static"
@@ -75,7 +75,7 @@ class StaticRouter:
             listed[engine] = ListedEngine(self._choose_server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return the listed engines, except those whose host now resolves to other addresses."""
+        """Return the listed inference engines, except those whose host now resolves to other addresses."""
         listed = self._read_file()
         return tuple(
             Worker(url, listed[url].healthy) for url in sorted(listed) if self._is_current(url, listed)
@@ -87,7 +87,7 @@ class StaticRouter:
 
     @contextmanager
     def _transaction(self) -> Iterator[dict[str, ListedEngine]]:
-        """Lock the file and yield its engines. If they change, write the file and reload nginx."""
+        """Lock the file and yield its inference engines. If they change, write the file and reload nginx."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
@@ -110,7 +110,7 @@ class StaticRouter:
             raise ServingError(ErrorKind.UNREACHABLE, str(self.path), str(error)) from None
 
     def _read_file(self) -> dict[str, ListedEngine]:
-        """Return the listed engines by URL."""
+        """Return the listed inference engines by URL."""
         try:
             lines = self.path.read_text().splitlines()
         except FileNotFoundError:
@@ -123,7 +123,7 @@ class StaticRouter:
         }
 
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
-        """Return the engine's server, preferably the listed one if it is still valid.
+        """Return the inference engine's server, preferably the listed one if it is still valid.
 
         Raises ServingError.
         """
@@ -146,7 +146,7 @@ class StaticRouter:
             return True  # the listed address was checked before, and no newer one is known
 
     def _resolve_listed(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
-        """Return the engine with a resolved address, because older releases wrote host names."""
+        """Return the inference engine with a resolved address, because older releases wrote host names."""
         try:
             return replace(listed[engine], server=self._choose_server(engine, listed))
         except ServingError:

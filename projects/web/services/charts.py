@@ -1,4 +1,4 @@
-"""Charts of a service's metrics: engine count, cache usage, queue and latency."""
+"""Charts of a service's metrics: inference engine count, cache usage, queue and latency."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +80,8 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    Only reporting engines count. If no engine reports, return the threshold for all engines.
+    Only reporting inference engines count. If no engine reports, return the threshold for all
+    engines.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 

@@ -63,7 +63,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Show the engines to remove, using a dry run, then request the scale-in."""
+    """Show the inference engines to remove, using a dry run, then request the scale-in."""
     row = _service(request, service)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = ScaleInForm(request.POST or None, initial=initial, auto_id="scale_%s")

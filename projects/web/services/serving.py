@@ -1,4 +1,4 @@
-"""State of a service in words: how many engines serve, and why the others do not."""
+"""State of a service in words: how many inference engines serve, and why the others do not."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ServingStatus:
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
-    """Return the status of an engine. A failing check takes precedence over the state it delays."""
+    """Return the status of an inference engine. A failing check takes precedence over the state it delays."""
     title = to_words(engine.state)
     match engine.state:
         case "ACTIVE" if engine.is_healthy:
@@ -54,7 +54,7 @@ def engine_status(engine: InferenceEngine) -> EngineStatus:
 
 
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
-    """Return the status of a service from its current engines."""
+    """Return the status of a service from its current inference engines."""
     if workload.phase in ENDED_PHASES:
         return ServingStatus(to_words(workload.phase), "", "The service has ended.")
     statuses = [engine_status(engine) for engine in engines]

@@ -53,7 +53,7 @@ class Logs(ApiView):
             return HttpResponse(chunk.data, TEXT, headers=_headers(log, chunk))
         follow = _follow if isinstance(request._request, ASGIRequest) else _follow_in_thread
         headers = {**_headers(log, chunk), "X-Accel-Buffering": "no"}
-        for name in ("X-Next-Offset", "X-Complete"):  # unknown until the stream ends
+        for name in ("X-Next-Offset", "X-Complete"):  # these values are unknown until the stream ends
             del headers[name]
         return StreamingHttpResponse(follow(log, chunk), content_type=TEXT, headers=headers)
 

@@ -72,7 +72,7 @@ def _is_capacity_free(board: Board, pod: Pod) -> bool:
     nodes, i = board.nodes, board.nodes.index[pod.node]
     leaving_pods = nodes.leaving.get(i)
     if not nodes.ready[i] or nodes.pods[i] < 0 or any(nodes.devices[i][device] < 0 for device in pod.devices):
-        return False  # overallocated: another pod uses the capacity
+        return False  # another pod already uses the reserved capacity
     return leaving_pods is None or (
         nodes.cpu[i] >= leaving_pods.cpu
         and nodes.memory[i] >= leaving_pods.memory

@@ -45,7 +45,7 @@ class BoardRole:
         self.project = project  # empty if no node of the pool is reserved for a project
         self.ignores_limits = False  # whether placement is based on requests instead of limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
-        self.least_milli = least_milli  # share on the largest device
+        self.least_milli = least_milli  # share of each device in thousandths, on the largest device
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
@@ -110,7 +110,7 @@ class ReplicaRequest:
 
     part: BoardRole
     count: int
-    scopes: tuple[Scope, ...] = ()  # outermost first
+    scopes: tuple[Scope, ...] = ()  # constraints, outermost first
 
 
 Arrangement = tuple[ReplicaRequest, ...]  # one way to complete a gang or to scale it up

@@ -33,7 +33,7 @@ class QueueKey(NamedTuple):
     exceeds_share: bool  # whether the workload would exceed the share, which a starved queue may do once
     relative_usage: float  # decayed usage relative to the weighted share, if history counts
     over_share: bool
-    dominant_share: float  # share including the next workload
+    dominant_share: float  # dominant share including the next workload
     dominant_share_now: float
 
     def sentences(self, name: str) -> tuple[str, ...]:
@@ -117,7 +117,8 @@ class QueueAccount:
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
         self.version = 0  # incremented with every change of the allocation
-        self.sibling_cache: dict[Hashable, Any] = {}  # shared by siblings, cleared when an allocation changes
+        # cache shared by siblings, cleared when an allocation changes
+        self.sibling_cache: dict[Hashable, Any] = {}
         self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count
         # By resource: whether the department's projects take turns directly with other departments.
         self.divided: Sequence[bool] = NOT_DIVIDED

@@ -20,7 +20,7 @@ Obstacle = tuple[Reason, Numbers]
 NodeCounts = tuple[tuple[Node, int], ...]  # an example node of each size, with the number of such nodes
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
-_NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # same names as in `request_and_capacity`
+_NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # must match the names in `request_and_capacity`
 
 
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
@@ -246,7 +246,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
         _, requested, most = short
         if closest is None or most / requested > closest[0]:
             closest = most / requested, {"level": level, **_shortage_numbers(*short)}
-    if closest is None:  # no node has the label
+    if closest is None:  # no node has the label, so there are no domains
         replicas = sum(need.count for need in needs)
         closest = 0.0, {"level": level, **_shortage_numbers("replicas", replicas, 0)}
     return Reason.EXCEEDS_DOMAIN, closest[1]

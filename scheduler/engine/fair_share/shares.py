@@ -27,7 +27,7 @@ class Claim:
     usage: Fraction
     granted: int = 0
     rounded_up: int = 0  # part of `granted` that results from rounding up
-    rounded_off: int = 0  # amount by which another rounding up would increase it
+    rounded_off: int = 0  # amount that rounding up once more would add to `granted`
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -256,7 +256,7 @@ def _distribute(
 
     start = left
     unmet = [claim for claim in claims if need(claim) > 0]
-    if notes is None and sum(map(need, unmet)) <= left:  # every claim can be met
+    if notes is None and sum(map(need, unmet)) <= left:  # fast path: every claim can be met
         for claim in unmet:
             left -= need(claim)
             claim.granted += need(claim)

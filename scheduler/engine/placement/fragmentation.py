@@ -123,7 +123,7 @@ class Fragmentation:
         elif not len(losses) or losses[first := int(losses.argmin())] == NO_FIT:
             return
         else:
-            yield first, int(kind.device[first])  # the caller usually needs no other node
+            yield first, int(kind.device[first])  # most callers stop after the first node
             chosen = np.arange(len(losses))
         for i in chosen[np.argsort(losses[chosen], kind="stable")]:
             if losses[i] == NO_FIT:

@@ -23,7 +23,8 @@ class _QueueTotals:
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
     # Protected by a minimum runtime; not included in `total`.
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
-    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # also not included in `total`
+    # amounts of non-preemptible workloads; not included in `total`
+    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of this
     # Freed in addition to `total`, because nodes are charged by limits and queues by requests.

@@ -20,8 +20,8 @@ MAX_PRICED_VICTIMS = 10_000  # maximum number of victims priced, summed over all
 # limit for small boards; larger boards allow fewer sets, because each attempt may move all pods
 MAX_TRIED_SETS = 48
 MIN_TRIED_SETS = 2
-MAX_PODS = 4000  # total over all sets that are tried
-MAX_PROPOSALS = 24  # move proposals per victim set
+MAX_PODS = 4000  # maximum number of pods, summed over all sets that are tried
+MAX_PROPOSALS = 24  # maximum number of move proposals per victim set
 
 
 def evict_and_move(
@@ -61,7 +61,7 @@ def _could_fit(board: Board, arrangement: Arrangement) -> bool:
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]
-        if not gpus or need.part.request.gpu_memory_mib:  # the share depends on the device's memory
+        if not gpus or need.part.request.gpu_memory_mib:  # a request for GPU memory has no fixed share
             continue
         for i, on_node in enumerate(board.on_node):
             if not nodes.ready[i] or (need.part.mask is not None and not need.part.mask[i]):
@@ -114,6 +114,6 @@ def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Out
         if policy.is_fair_outcome({side for side in sides if side is not None}):
             outcome.evicted = list(selection.selected)
             return outcome
-        break  # fairness depends only on the victims
+        break  # fairness depends only on the victims, so other moves would not help
     board.rewind(start)
     return None

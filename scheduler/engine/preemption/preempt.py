@@ -80,7 +80,7 @@ def _all_refused(
     refusals: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
     for group in candidates:
-        gang = group.gangs[group.at]  # still pending, because nothing has changed
+        gang = group.gangs[group.at]  # this gang is still pending, because nothing has changed
         obstacle = policy_obstacle(board, gang, policy_type, needs_share)
         if obstacle is None:
             return False

@@ -7,7 +7,7 @@ from berth.core.amounts import MILLI
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 
 _ORDER = {kind: number for number, kind in enumerate(ChangeKind)}
-MAX_RUNGS = 64  # per ladder
+MAX_RUNGS = 64  # maximum number of rungs per ladder
 _ROUND = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
 PARTS = 8  # an amount changes by at most an eighth of itself per rung
 

@@ -22,7 +22,7 @@ Stage = Callable[[PendingCase], Iterator[Ladder]]
 
 # Order of changes. Within a stage, the smallest amount comes first, then the first name.
 STAGES: tuple[Stage, ...] = (
-    # the owner of the workload
+    # changes that the owner of the workload can make
     own_changes.own_wait_end,
     own_changes.preemptible,
     own_changes.other_pools,
@@ -31,16 +31,16 @@ STAGES: tuple[Stage, ...] = (
     own_changes.shorter_max_runtime,
     own_workload_end,
     own_changes.higher_priority,
-    # admins of the department or the platform
+    # changes that admins of the department or the platform can make
     queue_changes.higher_limits,
     queue_changes.higher_quotas,
     pool_changes.minimum_runtime_end,
     pool_changes.open_nodes,
     pool_changes.consolidation,
     pool_changes.new_nodes,
-    # other tenants
+    # changes that affect other tenants
     other_workload_end,
-    # a reduction so large that the workload becomes a different one
+    # reductions so large that they change the nature of the workload
     lower_requests.less_than_half,
 )
 
@@ -48,7 +48,7 @@ STAGES: tuple[Stage, ...] = (
 class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
     NO_CHANGE = "no_change"  # no single change starts the workload
-    UNDECIDED = "undecided"  # no change was found within the limit on runs
+    UNDECIDED = "undecided"  # no change was found before the maximum number of runs
     NOT_NEEDED = "not_needed"  # the workload is not pending, or the next cycle places it anyway
 
 
@@ -66,7 +66,7 @@ class SmallestChange:
     outcome: Outcome
     change: Change | None = None
     effects: Effects = Effects()
-    runs: int = 0  # runs of the engine
+    runs: int = 0  # number of engine runs
 
 
 def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> SmallestChange:

@@ -42,10 +42,10 @@ class NewRows:
     """Rows that a commit inserts and updates. The number of statements that write them is constant."""
 
     now: datetime
-    moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # by workload
+    moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # keyed by workload
     events: list[Event] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
-    stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # pods by reason
+    stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # stopped pods by reason
     reserved: set[uuid.UUID] = field(default_factory=set)  # workloads whose old reservations are replaced
     reservations: list[Reservation] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)

@@ -126,7 +126,7 @@ def apply_gang_verdicts(workloads: Sequence[Workload], now: datetime, specs: Spe
         if not verdicts:
             return
         _apply_verdicts(verdicts, now)
-        gangs = [gang for gang, _ in verdicts]  # the other gangs no longer change
+        gangs = [gang for gang, _ in verdicts]  # gangs without a verdict no longer change
 
 
 def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=2), timedelta(seconds=60)
 RESULT_COLUMNS = ["digest", "resolved_at", "attempts", "retry_at", "error"]
 
-Credentials = dict[tuple[int, int], str | UnusableSecret]  # auth.json by project and pool
+Credentials = dict[tuple[int, int], str | UnusableSecret]  # auth.json, or the error, by project and pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ def _end_state(pod: PodRow, report: PodReport) -> str:
 
 def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any]:
     started_at = pod.started_at or report.started_at
-    ended_at = min(report.ended_at or now, now)  # the node's clock may differ
+    ended_at = min(report.ended_at or now, now)  # the node's clock may be ahead
     return {
         "started_at": started_at,
         "ended_at": ended_at if started_at is None else max(started_at, ended_at),

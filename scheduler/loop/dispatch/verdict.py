@@ -20,7 +20,7 @@ KINDS = {
     WORKSPACE_FULL: kinds.WORKSPACE_FULL,
     IMAGE_PULL_FAILED: kinds.IMAGE_PULL,
 }
-RESTARTING = "Restarting"  # reason of a run that a retry rule restarts
+RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restarts
 NO_RULES = RetryFacts()
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
@@ -167,7 +167,7 @@ def _idle_verdict(gang: GangFacts) -> Verdict | None:
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
     if not has_minimum(gang.tree, gang.pods, COUNTED_STATES):
-        return None  # lost replicas must be replaced first
+        return None  # idle replicas keep running until lost replicas are replaced
     completion = _completion_verdict(gang)
     if completion.to != "completed":
         return completion

@@ -63,7 +63,7 @@ class LiveWorkloads:
     _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
-    _pods: Mapping[uuid.UUID, Sequence[PodRow]] = field(default_factory=dict)  # by workload
+    _pods: Mapping[uuid.UUID, Sequence[PodRow]] = field(default_factory=dict)  # keyed by workload
     _nodes: Mapping[int, str] = field(default_factory=dict)  # names by ID
     _shared: object = None  # values that all entries depend on
     _ids: list[int] = field(default_factory=list)  # IDs of all entries, sorted

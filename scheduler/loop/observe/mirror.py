@@ -112,7 +112,7 @@ class WorkloadMirror:
         for _, _, _, is_live, *columns in answer:
             row = WorkloadRow._make(columns)
             if row.pk is None:
-                break  # nothing has changed
+                break  # no row has changed
             if is_live and self.rows.get(row.pk) != row:
                 self.rows[row.pk] = row
             elif is_live or self.rows.pop(row.pk, None) is None:

@@ -69,7 +69,7 @@ class SpecCache:
     def __init__(self) -> None:
         # (number of edits, parsed document) by workload ID
         self._specs: dict[uuid.UUID, tuple[int, ParsedSpec]] = {}
-        self._templates: dict[str, ParsedSpec] = {}  # by document without its name
+        self._templates: dict[str, ParsedSpec] = {}  # keyed by the document without its name
 
     def get(self, workload: Workload) -> ParsedSpec:
         edits, spec = self._specs.get(workload.pk, (None, None))

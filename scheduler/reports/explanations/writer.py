@@ -53,7 +53,7 @@ UPDATE_WORKLOADS = """
      WHERE workload.id = written.id AND workload.phase IN ('pending', 'reserved') AND NOT workload.held
 """
 
-QueueProgress = tuple[int, int, str]  # queue position, expected start and its reason
+QueueProgress = tuple[int, int, str]  # queue position, expected start and the reason for it
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
 State = tuple[Reasons, int, QueueProgress]  # reasons, a hash of the rest of the explanation, and progress
@@ -89,7 +89,7 @@ class ExplanationWriter:
     def __init__(self) -> None:
         self._written: dict[uuid.UUID, State] = {}
         self._unwritten: Sequence[Change] = ()
-        self._turns: dict[uuid.UUID, int] = {}  # cycle of each workload's last turn
+        self._turns: dict[uuid.UUID, int] = {}  # cycle in which each workload last had its turn
         self._cycles = 0
 
     @property

@@ -22,7 +22,7 @@ class QueueLength:
 
     workloads: int
     gpu_milli: int
-    held_tasks: int  # array tasks that wait for earlier tasks
+    held_tasks: int  # number of array tasks that wait for earlier tasks
     unschedulable: int
 
 

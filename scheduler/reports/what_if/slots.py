@@ -9,7 +9,7 @@ from berth.core.errors import RateLimited
 from projects.models import Project
 
 MAX_DRY_RUNS = 3  # maximum per project, because one dry run may keep a core busy for seconds
-RETRY_AFTER = 2  # number of seconds after which a client may retry
+RETRY_AFTER = 2  # seconds after which a client may retry
 LOCK_CLASS = 0x62647279  # first key of the advisory locks; the second key combines project and slot
 
 

@@ -39,7 +39,7 @@ class Account:
     """A project's allocation, and for how long a job of each size would have fit into its quota."""
 
     quota: float | None
-    gpus: float = 0.0  # allocated now
+    gpus: float = 0.0  # currently allocated amount
     pending: int = 0
     sizes: list[float] = field(default_factory=list)
     # number of seconds during which a job of each size would have fit

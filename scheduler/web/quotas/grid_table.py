@@ -20,7 +20,7 @@ from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
 from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, cell_text
 
-Values = Mapping[str, Any]  # values by database column
+Values = Mapping[str, Any]  # quota values by database column
 
 
 @dataclass(frozen=True, slots=True)

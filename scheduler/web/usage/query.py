@@ -32,7 +32,7 @@ class UsageQuery:
     by: Dimension
     only: dict[Dimension, str]
     request: UsageRequest
-    search: str  # words that a row's names must contain
+    search: str  # words that must occur in a row's names
 
     def matching_rows(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
         words = self.search.lower().split()
@@ -51,7 +51,7 @@ def parse_usage_query(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> U
     words["only"] = {str(key): name for key, name in only.items()}
     try:
         usage_query = usage_request(now, step=step, **words)
-    except Invalid:  # too many rows at this step
+    except Invalid:  # the period has too many rows at this step
         step, chosen = SPANS[span][1], None
         usage_query = usage_request(now, step=step, **words)
     search = parameters.get("search", "").replace("\x00", "")[:100].strip()

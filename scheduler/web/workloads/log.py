@@ -25,11 +25,11 @@ TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
 MAX_HITS, CONTEXT_LINES = 30, 2
 SEQUENCES = re.compile(
-    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements
-    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and device strings
+    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # escape sequences for colours and cursor movements
+    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # escape sequences for titles, links and device strings
     rb"|\x1b[ -/]*[0-~]?"
 )
-# including bidirectional control characters, which could disguise a line
+# includes bidirectional control characters, which could disguise a line
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

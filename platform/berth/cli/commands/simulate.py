@@ -62,7 +62,7 @@ def simulate(
     print(text)
 
 
-PolicyName = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # shown in the help text
+PolicyName = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # the help text lists these names
 PROGRESS_INTERVAL = 100  # events between updates of the progress bar
 
 

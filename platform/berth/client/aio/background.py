@@ -46,7 +46,8 @@ class Background:
     async def wait(self, version: int, seconds: float) -> None:
         """Wait until `notify` is called after `version`, for at most `seconds`."""
         if self.version == version:
-            with contextlib.suppress(asyncio.TimeoutError):  # not the built-in TimeoutError on Python 3.10
+            # on Python 3.10, this differs from the built-in TimeoutError
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), seconds)
 
     def _wake(self) -> None:

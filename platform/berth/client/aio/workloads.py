@@ -46,7 +46,8 @@ class AsyncWorkloads(AsyncResource):
         see `client.code.upload`.
         """
         if code is not None:
-            from berth.client.aio.code import AsyncCode  # only needed to send code
+            # imported on demand, because only code uploads need it
+            from berth.client.aio.code import AsyncCode
 
             project = str(document.get("project") or "")
             section = await AsyncCode(self._transport).upload(code, project=project)

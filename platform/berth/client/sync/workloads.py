@@ -47,7 +47,8 @@ class Workloads(Resource):
         see `client.code.upload`.
         """
         if code is not None:
-            from berth.client.sync.code import Code  # only needed to send code
+            # imported on demand, because only code uploads need it
+            from berth.client.sync.code import Code
 
             project = str(document.get("project") or "")
             section = Code(self._transport).upload(code, project=project)

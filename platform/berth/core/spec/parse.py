@@ -62,7 +62,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
     for _ in range(most):
         next_level: list[object] = []
         for value in level:
-            if type(value) in SCALARS:  # much faster than the checks below
+            if type(value) in SCALARS:  # this check is much faster than those below
                 continue
             if isinstance(value, Mapping):
                 next_level.extend(value.values())

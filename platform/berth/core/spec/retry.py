@@ -87,7 +87,7 @@ def _code(kind: int | str) -> int | str:
 
 def check_retry(rules: Sequence[RetryRule], roles: Sequence[RoleSpec]) -> Iterator[Problem]:
     """Yield rules that can never match, and settings that cannot have an effect."""
-    seen: dict[int | str, str] = {}  # path by failure
+    seen: dict[int | str, str] = {}  # document path of each failure
     for number, rule in enumerate(rules):
         path = f"retry[{number}]"
         yield from _check_order(path, rule, seen)

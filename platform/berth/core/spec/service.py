@@ -11,7 +11,7 @@ TimeoutSeconds = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
 
 class RouterSpec(Document):
-    """Router that distributes requests to the engines.
+    """Router that distributes requests to the inference engines.
 
     For a `static` router, Berth writes the engine addresses to a file.
     """

@@ -93,7 +93,8 @@ class WorkloadSpec(Document):
     deadline: Moment | None = None
     idle_timeout: Annotated[Seconds, Field(ge=1)] | None = None
     preemption_delay: Seconds | None = None
-    stale_gang_grace: Annotated[Duration, Field(ge=-(10**9), le=10**9)] | None = None  # negative: disabled
+    # a negative value disables it
+    stale_gang_grace: Annotated[Duration, Field(ge=-(10**9), le=10**9)] | None = None
     grace_period_seconds: Annotated[Duration, Field(ge=0, le=GRACE_MAX)] = GRACE_DEFAULT
     preemption: PreemptionNotice | None = None
     after: Dependencies = ()

@@ -82,7 +82,7 @@ class Counter:
     """Counter of one client in one time window."""
 
     key: str
-    seconds: int  # window length
+    seconds: int  # length of the time window
     ends_in: int
 
     def add(self, amount: int = 1) -> tuple[int, int]:
@@ -91,7 +91,7 @@ class Counter:
         return cache.incr(self.key, amount), self.ends_in
 
     def subtract(self) -> None:
-        with suppress(ValueError):  # the count has expired
+        with suppress(ValueError):  # the cached count has expired
             cache.decr(self.key)
 
     def value(self) -> int:

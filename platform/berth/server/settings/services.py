@@ -54,7 +54,7 @@ if not BERTH_CODE_STORE.startswith(("/", "s3://")):
 BERTH_CODE_S3_ENDPOINT = env.str("BERTH_CODE_S3_ENDPOINT", default="")
 BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum size of the files of one submission
 BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of these files
-BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # stored for one project
+BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # maximum stored code per project
 
 # Single sign-on with OpenID Connect; disabled without an issuer
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")
@@ -78,8 +78,9 @@ BERTH_METRICS_SECONDS = env.int("BERTH_METRICS_SECONDS", default=5)  # 0 disable
 
 # Retention in days
 BERTH_KEEP_DAYS = {
-    "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # after expiry or revocation
-    "code": env.int("BERTH_KEEP_CODE", default=30),  # after the last workload that uses it has ended
+    "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # days after a token expired or was revoked
+    # days after the last workload that uses the code has ended
+    "code": env.int("BERTH_KEEP_CODE", default=30),
     "deliveries": env.int("BERTH_KEEP_DELIVERIES", default=90),
     "cycles": env.int("BERTH_KEEP_CYCLES", default=30),
     "utilization by minute": env.int("BERTH_KEEP_UTILIZATION_MINUTES", default=1),

@@ -19,7 +19,7 @@ from pathlib import Path
 from berth.server.up.forks import MESSAGE_MAX, READY
 from berth.tied import end_with_parent
 
-FILES_MAX = 3  # for the process ID, the log and a web process's listening socket
+FILES_MAX = 3  # maximum files per request: process ID, log and a web process's socket
 PR_SET_NAME = 15
 # All modules that the programs would otherwise import when they start.
 MODULES = (
@@ -114,7 +114,7 @@ def _set_title(title: str) -> None:
     start, end = int(fields[45]), int(fields[46])  # memory range of the command line
     text = title.encode()[: end - start - 1]
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
-    ctypes.CDLL(None).prctl(PR_SET_NAME, text, 0, 0, 0)  # truncated by the kernel
+    ctypes.CDLL(None).prctl(PR_SET_NAME, text, 0, 0, 0)  # the kernel truncates the name
 
 
 if __name__ == "__main__":

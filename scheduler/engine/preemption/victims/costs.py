@@ -17,7 +17,7 @@ from scheduler.engine.preemption.victims.units import Victim
 
 # Stage of the victim queue, cost of clearing the node (regardless of queues), the node, and its victims.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
-Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the name of the victim queue
+Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # offers by name of the victim queue
 
 
 @dataclass(slots=True)
