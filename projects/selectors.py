@@ -184,7 +184,7 @@ def secret_users(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[W
 def secret_uses(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[SecretUse]:
     """Return the runs of visible workloads that received the secret.
 
-    `is_outdated` tells whether the run goes on although the secret has changed since.
+    `is_outdated` is True if the run has not ended and the secret has changed since.
     """
     rows = _visible_secret_uses(actor).filter(_uses_of(secret))
     rows = rows.select_related("workload__project__department")
@@ -194,7 +194,7 @@ def secret_uses(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[Se
 def outdated_secret_users(
     actor: Actor, secrets: Iterable[ProjectSecret | PoolSecret]
 ) -> dict[tuple[str, str, str], int]:
-    """Return the number of visible workloads that run with an older version of each secret, if any.
+    """Return, for each secret, the number of visible workloads that run with an older version.
 
     The keys are the kind and the name of the owner, and the secret's name.
     """
@@ -220,7 +220,7 @@ def _uses_of(secret: ProjectSecret | PoolSecret) -> Q:
 
 
 def _is_outdated(secret: ProjectSecret | PoolSecret) -> Q:
-    """Match the uses in runs that go on, if the secret has changed or was created again since."""
+    """Match uses in live runs whose secret has since been changed or created again."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | Q(at__lt=secret.created_at))
 

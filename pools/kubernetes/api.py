@@ -84,8 +84,7 @@ class Api:
                 base_url=base_url, headers=headers, timeout=TIMEOUT, trust_env=False,
                 verify=tls, proxy=connection.proxy or None,
                 auth=_TokenFile(connection.token_file) if connection.token_file else None,
-                # If the limit on idle connections were lower, httpcore could close a connection that a thread
-                # is about to use.
+                # With a lower limit on idle connections, httpcore could close one that a thread will use.
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
             )  # fmt: skip
 

@@ -21,8 +21,8 @@ PROJECT_LABEL, WORKLOAD_LABEL = "berth.dev/project", "berth.dev/workload"
 INSTANCE_ANNOTATION = "berth.dev/instance"
 NAME_MAX = 63
 WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
-# NVIDIA's container runtime makes these devices available to the container. For a pod with devices, the
-# cluster's device plugin sets the variable. Images may set it to "all".
+# NVIDIA's container runtime makes these devices available to the container. Images may set it to "all".
+# For a pod with devices, the cluster's device plugin sets the variable.
 VISIBLE_DEVICES, NO_DEVICES = "NVIDIA_VISIBLE_DEVICES", "void"
 PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")

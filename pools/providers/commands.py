@@ -64,8 +64,7 @@ class LocalCommands:
                 message = f"{arguments[0]} did not end within {seconds:g} s on {self.place}"
                 raise ProviderError(ProviderErrorKind.TIMEOUT, message) from None
             finally:
-                # A program started by a shell would keep the pipes open, and this process would
-                # wait for them.
+                # A program started by a shell would keep the pipes open and block this process.
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
         return CommandResult(

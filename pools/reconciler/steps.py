@@ -22,7 +22,7 @@ def take_step(
 ) -> bool:
     """Check without a lock whether a step is due, and take the step. Return whether rows changed.
 
-    `nodes` are the pool's nodes that have not ended, as last read.
+    `nodes` are the pool's nodes that had not ended when they were last read.
     """
     due = would_autoscale(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):

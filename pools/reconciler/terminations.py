@@ -17,7 +17,7 @@ FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isn
 def terminate_finished(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
     """End lost and drained nodes and terminate their instances. Return whether there were any.
 
-    `nodes` are the pool's nodes that have not ended, as last read.
+    `nodes` are the pool's nodes that had not ended when they were last read.
 
     Rows are written first. If an instance is not terminated, it no longer has a node, so the next listing
     triggers another attempt.

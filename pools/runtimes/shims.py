@@ -81,8 +81,8 @@ class ShimStarter:
         try:
             if self._server is None:
                 self._server = ShimServer(self._root)
-                # The server and its shims refer to each other, so deleting this object does not delete the
-                # server.
+                # The server and its shims refer to each other.
+                # Deleting this object would therefore not delete the server.
                 weakref.finalize(self, self._server.end_process)
             return self._server.fork(str(directory), anchor)
         except (OSError, ServerFailed):

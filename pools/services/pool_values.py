@@ -168,7 +168,7 @@ def _is_taint(taint: object) -> bool:
 
 
 def _image_policy_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if the pool would accept no workloads at all."""
+    """Yield a problem if the pool would not accept any workload."""
     mode, requires_images = (
         read_policy(pool.image_policy).mode,
         runtime_capabilities(pool.runtime).requires_images,

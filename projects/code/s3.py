@@ -19,7 +19,7 @@ MISSING = ("NoSuchKey", "404")
 
 
 class S3Store:
-    """Store whose chunks are objects under a prefix. S3 stores an object as a whole or not at all."""
+    """Store whose chunks are objects under a prefix. S3 stores each object atomically."""
 
     def __init__(self, bucket: str, prefix: str, *, endpoint: str = "") -> None:
         self._bucket, self._prefix = bucket, f"{prefix.strip('/')}/".lstrip("/")

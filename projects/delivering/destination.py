@@ -19,8 +19,8 @@ FORBIDDEN_NETWORKS = tuple(
         "fec0::/10",
     )
 )  # fmt: skip
-# IPv6 networks whose addresses contain an IPv4 address in the last 32 bits. Gateways or the operating system
-# translate these addresses to IPv4.
+# IPv6 networks whose addresses contain an IPv4 address in the last 32 bits.
+# Gateways or the operating system translate these addresses to IPv4.
 IPV4_EMBEDDING_NETWORKS = tuple(
     ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96")
 )

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-METRICS_MAX = 50  # metrics per workload
-POINTS_MAX = 500  # stored points per metric
+METRICS_MAX = 50  # maximum number of metrics per workload
+POINTS_MAX = 500  # maximum number of stored points per metric
 STEP_MAX = 2**53
-LINE_MAX = 4096  # bytes of a report in a log
+LINE_MAX = 4096  # maximum bytes of a report in a log
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
-_MARK = b"berth-report "  # printed by berth.report
+_MARK = b"berth-report "  # prefix that `berth.report` prints
 
 
 class Sample(NamedTuple):
@@ -89,7 +89,7 @@ class Series:
 
 
 def parse_reports(text: bytes) -> Iterator[Sample]:
-    """Yield the metrics that a log reports. Anything malformed is skipped."""
+    """Yield the metrics reported in a log. Malformed reports are skipped."""
     start = text.find(_MARK)
     while start >= 0:
         start += len(_MARK)
@@ -123,7 +123,7 @@ def _integer(value: Any) -> int | None:
 def _float(value: float) -> float:
     try:
         return float(value)
-    except OverflowError:  # an integer that is too large
+    except OverflowError:  # the integer is too large for a float
         return math.inf
 
 

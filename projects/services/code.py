@@ -156,7 +156,7 @@ def describe_code(workload: Workload) -> WorkloadCode | None:
     section = workload.spec.get("code") if isinstance(workload.spec, dict) else None
     if section is None:
         return None
-    if "code" not in workload._state.fields_cache:  # do not load the list of files
+    if "code" not in workload._state.fields_cache:  # avoid loading the list of files
         stored = CodeTree.objects.filter(pk=workload.code_id or 0)
         workload.code = stored.defer("files", "chunks").first()
     tree = workload.code

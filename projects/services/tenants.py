@@ -18,8 +18,8 @@ from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
-# Only platform admins may set fields that affect other departments. A department must not raise its own rank
-# or extend the time before its borrowed resources may be reclaimed.
+# Only platform admins may set fields that affect other departments.
+# A department must not raise its own rank or delay the reclaim of its borrowed resources.
 DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
 
 

@@ -33,8 +33,7 @@ from projects.visits.sockets import proxy_socket
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
-# A visit can end without a permission change, for example when its run ends, so open connections are
-# rechecked at this interval.
+# Interval for rechecking open connections. A visit can end without a permission change.
 RECHECK_SECONDS = 30.0
 WATCH_DELAY_SECONDS = 0.5  # most responses complete within this time
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})

@@ -24,7 +24,7 @@ class SentCommands:
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
     failed: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last failed start of each pod
     refused: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last refused start of each pod
-    # by workload: time of the first refusal, and number of releases after repeated refusals
+    # time of the first refusal, and number of releases after repeated refusals, by workload
     refused_since: dict[uuid.UUID, datetime] = field(default_factory=dict)
     releases: dict[uuid.UUID, int] = field(default_factory=dict)
     starts_left: bool = False  # whether the last tick left some starts for the next one

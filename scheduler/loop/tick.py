@@ -67,7 +67,7 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
-CLEAN_UP_SECONDS = 0.005  # a round of clean-up sweeps pods until this time has passed
+CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
 # maximum per tick, so that no tick takes long; the next tick decides about the other workloads
 MAX_BUNDLES = 100
 

@@ -18,7 +18,7 @@ from scheduler.loop.context import always_leads
 
 log = logging.getLogger(__name__)
 
-LEASE_INTERVALS = 3  # duration of the lease, in intervals of the thread
+LEASE_INTERVALS = 3  # duration of the lease, as a multiple of the thread's interval
 
 
 class LeasedThread:

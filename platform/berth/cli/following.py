@@ -83,7 +83,7 @@ def _print_attempt(
             time.sleep(PAUSE_SECONDS * losses)
 
 
-LINE_MAX = 1 << 20  # in bytes; longer lines are matched in parts
+LINE_MAX = 1 << 20  # maximum bytes per line; longer lines are matched in parts
 SEQUENCE_MAX = 4096  # maximum bytes of an incomplete sequence at the end
 COLOUR = rb"\x1b\[[0-9;:]*m"
 CONTROL_SEQUENCES = re.compile(

@@ -12,7 +12,7 @@ from pools.plugins.parameters import Parameter
 
 Scalar = str | int | float | bool
 Settings = Annotated[dict[str, Scalar], Parameter("Settings, named as in Accelerate's config file")]
-# Settings whose variable has a different name.
+# Settings whose environment variable has a different name.
 FSDP = {"TRANSFORMER_LAYER_CLS_TO_WRAP": "TRANSFORMER_CLS_TO_WRAP"}
 DEEPSPEED = {
     "GRADIENT_ACCUMULATION_STEPS": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",

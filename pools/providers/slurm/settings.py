@@ -25,7 +25,7 @@ SHORTEST_NOTICE = 60
 LONGEST_NOTICE = 65535  # Slurm can send a signal at most this many seconds before a job ends
 DURATION_ALLOWED = "seconds, or a duration such as 24h or 1h30m"
 # Options that Berth sets from the pool, or that would break the link between a job and its node.
-# With some of them, sbatch succeeds without submitting a job.
+# With some of these options, sbatch succeeds without submitting a job.
 RESERVED_OPTIONS = (
     "account", "array", "batch", "chdir", "clusters", "comment", "constraint",
     "cpus-per-task", "dependency", "error",

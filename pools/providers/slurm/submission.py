@@ -17,9 +17,10 @@ from pools.providers.slurm.settings import SlurmSettings
 
 LOG_DAYS = 7
 ABANDONED_MINUTES = 60
-# The script prints the ID of each submitted job, or fails. Files that no job will read are deleted: the
-# pool's own files after an hour, for example those of a killed submission, and other pools' files, which may
-# belong to another cluster, after a week. Files of live jobs are touched so that they are kept.
+# The script prints the ID of each submitted job, or fails. It deletes files that no job will read.
+# The pool's own files are deleted after an hour, for example those of a killed submission.
+# Other pools' files may belong to another cluster, so they are deleted after a week.
+# Files of live jobs are touched so that they are kept.
 _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}
@@ -91,8 +92,7 @@ def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
 def job_options(settings: SlurmSettings, order: ProvisionOrder) -> list[str]:
     """Return the sbatch options for each job of an order."""
     shape = order.shape
-    # Jobs with the same name run one after the other, so that a job that was submitted twice
-    # starts only once.
+    # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
     return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
             "--nodes=1", "--ntasks=1", f"--cpus-per-task={math.ceil(shape.cpu_milli / 1000)}",
             f"--mem={shape.memory_mib}M", f"--signal=B:USR1@{settings.notice_seconds}", "--chdir=/",

@@ -226,7 +226,7 @@ async def _write(process: Any, stdin: bytes) -> None:
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
     """Return the host key algorithms to offer, those of the pinned key first.
 
-    The others are offered too, so that a changed key can be detected.
+    The other algorithms are also offered, so that a changed key can be detected.
     """
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 

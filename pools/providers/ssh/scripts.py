@@ -8,7 +8,7 @@ from typing import Any
 
 PYTHON_MIN = (3, 9)
 REQUIRED_PROGRAMS = ("base64", "curl", "tar")
-# One line per fact. Without root or passwordless sudo, agents are not detected.
+# Prints one line per property. Detecting agents requires root or passwordless sudo.
 PROBE = """LC_ALL=C
 export LC_ALL
 if [ "$(id -u)" = 0 ]; then as=; echo root=root

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-# Lists of additional directories, separated by colons: one read-only for all pods, the other writable by all
-# pods.
+# Colon-separated lists of additional directories: read-only for all pods, and writable by all pods.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits in documents are ignored
 SECCOMP_VARIABLE = "BERTH_SECCOMP"  # "off": enclosed pods may make any system call

@@ -12,8 +12,7 @@ from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgr
 from pools.runtimes.shim.records import Record
 
 MIB = 1024 * 1024
-# maximum number of processes and threads per pod, so that a fork bomb cannot fill the process
-# table
+# maximum number of processes and threads per pod, as protection against fork bombs
 PROCESSES_MAX = 16_384
 DISK_SECONDS = 30.0  # seconds between measurements of the disk space that a pod uses
 _PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}

@@ -55,8 +55,8 @@ class RayRuntime:
         self._has_loaded_nodes = False
         self._adopted: set[str] = set()
         self._last: dict[str, PodReport] = {}
-        # Agents and Ray heads serve plain HTTP inside the pool's network, so there are no certificates to
-        # verify, and loading the trust store would only cost time. Each request carries the cluster's secret.
+        # Agents and Ray heads serve plain HTTP inside the pool's network, so no certificates are loaded.
+        # Each request carries the cluster's secret.
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")

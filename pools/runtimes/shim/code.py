@@ -30,7 +30,7 @@ _RETRY, _FAILED, _PROGRESS = "retry", "failed", "progress"
 
 
 class Download:
-    """Download of one pod's code. `cause` is set if the pod was stopped meanwhile."""
+    """Download of one pod's code. `cause` is set if the pod was stopped during the download."""
 
     def __init__(self, directory: str, order: dict[str, str], secret: str, interrupts: Interrupts) -> None:
         self._directory, self._order, self._secret = directory, order, secret
@@ -119,7 +119,7 @@ class _Failure(Exception):
 
 
 class _Body:
-    """The response as a file, which counts what it has read and reports the progress."""
+    """The response as a file that counts the bytes read and reports the progress."""
 
     def __init__(self, response: HTTPResponse, output: int) -> None:
         self._response, self._output = response, output

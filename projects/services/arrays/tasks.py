@@ -37,8 +37,7 @@ def store_tasks(
             raise _name_taken_error(array, next(task for task in chunk if task.pk not in stored))
         last = chunk[-1]
     if last is not None:
-        # The new tasks need no announcement: no page shows them yet, and lists refresh after any project
-        # change.
+        # Nothing is announced: no page shows the new tasks yet, and lists refresh after project changes.
         announce.workload_changed(last)
 
 

@@ -29,9 +29,9 @@ EVENT_COLUMNS = _names(Event, "id", "at")
 AUDIT_COLUMNS = _names(Audit, "id", "at")
 AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "memory_mib")
 
-# A row is skipped, with everything that belongs to it, if a live workload or an active array of the project
-# has its name. `parent_id` holds the parent's position until the roles have IDs. Finding the parents with a
-# join would compare all roles with each other, because the planner does not know their number.
+# A row is skipped if its name belongs to a live workload or an active array of the project.
+# `parent_id` holds the parent's position until the roles have IDs.
+# A join to find the parents would compare all roles with each other.
 INSERT = f"""
 WITH stored AS (
     INSERT INTO projects_workload ({_quote_columns(WORKLOAD_COLUMNS)})
@@ -76,8 +76,7 @@ def store(
     A workload is skipped, with its event and its audit entry, if a live workload or an active array of its
     project has its name. Call this in the transaction that has locked the projects.
     """
-    # Sort the rows, so that two requests that store the same names wait for each other instead of
-    # deadlocking.
+    # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
         to_json(_values(rows, WORKLOAD_COLUMNS)).decode(),

@@ -59,7 +59,7 @@ def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
 def _ranked_task(row: Metric, goal: Goal, place: int) -> RankedTask:
     series = to_series(row)
     best, last = (series.lowest if goal == "min" else series.highest), series.last
-    assert best is not None and last is not None  # tasks without a finite value are not ranked
+    assert best is not None and last is not None  # the ranking omits tasks without a finite value
     return RankedTask(
         row.workload, f"{best.value:.6g}", best.step, f"{last.value:.6g}", last.step,
         f"hue-{place}" if place < LINES_MAX else "",

@@ -37,7 +37,7 @@ MAX_ROWS = 20
 class ServiceRow:
     """Row of the service list: a service, its status and active request, and its latest metrics."""
 
-    service: Any  # annotated with the counts of active engines and of all engines
+    service: Any  # annotated with the number of active engines and the total number of engines
     serving: ServingStatus
     request: ScaleRequest | None
     metrics: Mapping[str, Any]

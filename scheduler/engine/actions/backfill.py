@@ -132,8 +132,7 @@ class _HoldSearch:
         nodes, kind = board.nodes, main_resource(gang.requested)
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
-        # Amounts of the main resource that are free after the ends so far: on each node, and in
-        # total on the nodes where a replica may fit.
+        # Free amounts of the main resource after the ends so far, on each node and in total.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()

@@ -172,7 +172,7 @@ class QueueAccount:
         return result
 
     def _make_sort_key(self, requested: tuple[int, int, int]) -> QueueKey:
-        # One loop over the resources, because this runs for every placed workload.
+        # Use a single loop over the resources, because this code runs for every placed workload.
         over_quota = over_deserved = over_share = False
         saturation = saturation_now = 0.0
         for kind in KINDS:

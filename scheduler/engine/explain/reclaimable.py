@@ -183,9 +183,8 @@ def _count_units(
         elif not (may_protect and policy.is_protected(gang)):
             free[parts] += 1
         else:
-            # Extra replicas are not protected, so they are counted as free on their own. Without
-            # protection, they would be evicted together with the gang, so that unit is counted
-            # there.
+            # Unprotected extra replicas count as free on their own.
+            # Without protection, they would be evicted with the gang, so the gang is counted there.
             if extras:
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1

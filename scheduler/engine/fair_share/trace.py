@@ -45,7 +45,7 @@ class Round:
     A remainder round grants the units left over from rounding down, in the order of its offers.
     """
 
-    phase: str  # quota | over_quota | remainder
+    phase: str  # one of quota, over_quota and remainder
     within: str  # quota | over_quota: the phase that a remainder belongs to
     rank: int
     left: int  # amount left at the start of the round

@@ -49,8 +49,8 @@ def resolve_outcome(
     # Restore the costliest victims first, so that they stay where evicting them is unnecessary.
     for gang, pods, victims in group_victims(selection):
         mark = board.mark()
-        # Extra replicas cannot stay if their gang stops. The gang's core was selected last, so this loop
-        # handles it first.
+        # Extra replicas cannot stay if their gang stops.
+        # The gang's core was selected last, so this loop handles it first.
         moved = None if gang in stopped else restorer.restore(gang, pods)
         if (
             moved is None

@@ -101,7 +101,8 @@ class LockedRows:
     allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]
     served: ServedProjects  # updated with every accepted bundle
-    ranks: dict[uuid.UUID, dict[tuple[str, int], int]]  # by workload and replica, updated with every new pod
+    # keyed by workload and replica, updated with every new pod
+    ranks: dict[uuid.UUID, dict[tuple[str, int], int]]
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
         """Return the ID of a replica's pod, or None if the pod can no longer be stopped."""

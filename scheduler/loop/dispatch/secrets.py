@@ -1,4 +1,4 @@
-"""Read the secrets of pods that start, and record who receives which version."""
+"""Read the secrets of starting pods, and record which runs receive which version."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -87,8 +87,7 @@ class WorkloadMirror:
     rows: dict[uuid.UUID, WorkloadRow] = field(default_factory=dict)
     _horizon: int | None = None  # None if everything must be read again
     _server: datetime | None = None  # start time of the database server
-    # connection of the last read; a new one may follow a crash after which transaction IDs are
-    # reused
+    # connection of the last read; after a crash, a new connection may see reused transaction IDs
     _connection: object = None
     _read_at: float = 0.0  # monotonic time of the last read
 

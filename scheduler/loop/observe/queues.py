@@ -141,7 +141,7 @@ def _build_queue(
     )
 
 
-Key = tuple[str, int]  # ("department" | "project", ID)
+Key = tuple[str, int]  # kind of owner ("department" or "project") and its ID
 
 
 def _entitlements(

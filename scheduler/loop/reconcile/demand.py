@@ -47,8 +47,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
             reserved_load.has_reservations and name in view.below_threshold
         ):  # the current nodes do not suffice
             queued = max(queued, 1)
-        # Use the higher value: `allocated` includes stopping pods, and `placed` counts pods at their CPU
-        # and memory limits.
+        # Use the higher value: `allocated` includes stopping pods, and `placed` counts pod limits.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.placed))
         changed += report_pressure(
             pool.pk,

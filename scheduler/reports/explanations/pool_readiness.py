@@ -19,7 +19,7 @@ class PoolReadiness:
     pool: str
     ready: int
     needed: int
-    stop_reason: str = ""  # clause stating why the pool gets no more nodes
+    stop_reason: str = ""  # reason that the pool gets no more nodes, as a clause
 
     def __str__(self) -> str:
         if self.stop_reason and self.ready < self.needed:

@@ -21,9 +21,9 @@ from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-# Maximum number of updates per cycle for workloads that are pending for the same reasons as before. Half of
-# them are for the first workloads in the queue. The others take turns, and each is updated within MAX_TURNS
-# cycles, even if that takes more updates.
+# Maximum number of updates per cycle for workloads whose pending reasons have not changed.
+# Half of the updates are for the first workloads in the queue. The others take turns.
+# Each of the others is updated within MAX_TURNS cycles, even if that takes more updates.
 MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 

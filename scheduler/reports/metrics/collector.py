@@ -22,12 +22,12 @@ from scheduler.reports.metrics.storage import LogReading, write_metrics
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 2**20  # maximum that is read from one log at a time; a larger backlog is skipped
-ROUND_BYTES = 16 * 2**20  # maximum of one round over all logs
+READ_BYTES = 2**20  # maximum bytes read from one log at a time; a larger backlog is skipped
+ROUND_BYTES = 16 * 2**20  # maximum bytes read per round from all logs
 PODS_PER_TRANSACTION = 50
-PAUSE_MAX = timedelta(seconds=60)  # between two readings of a log without reports
+PAUSE_MAX = timedelta(seconds=60)  # maximum pause between two readings of a log without reports
 OVERLAP = timedelta(minutes=1)
-LOOK_BACK = timedelta(days=1)  # a new leader completes pods that ended in this period
+LOOK_BACK = timedelta(days=1)  # a new leader reads the logs of pods that ended in this period
 
 
 class LoggedPod(NamedTuple):
@@ -97,7 +97,7 @@ class MetricsCollector(LeasedThread):
         self, pods: Iterable[LoggedPod], stored: Mapping[uuid.UUID, MetricsReader],
         pools: Mapping[int, NodePool], now: datetime,
     ) -> Iterator[LogReading]:  # fmt: skip
-        """Yield the readings that have to be stored, until the round has read ROUND_BYTES."""
+        """Yield the readings to store, until the round has read ROUND_BYTES."""
         total = 0
         for pod in pods:
             if total >= ROUND_BYTES:
@@ -153,5 +153,5 @@ def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
 
 
 def _whole_lines(data: bytes) -> bytes:
-    """Return the data without its last line if that is incomplete. Very long lines are not waited for."""
+    """Return the data without an incomplete last line, unless that line is very long."""
     return data if len(data) >= READ_BYTES else data[: data.rfind(b"\n") + 1]

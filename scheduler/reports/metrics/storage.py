@@ -49,7 +49,7 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
 
 
 def _merge(readings: Sequence[LogReading]) -> SeriesByKey:
-    """Return the changed series. A workload's metrics beyond METRICS_MAX are ignored."""
+    """Return the changed series. A workload's metrics in excess of METRICS_MAX are ignored."""
     samples: dict[uuid.UUID, list[Sample]] = defaultdict(list)
     for reading in readings:
         samples[reading.workload_id] += reading.samples

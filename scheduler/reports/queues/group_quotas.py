@@ -11,7 +11,7 @@ from scheduler.models import QueueStatus
 Owner = tuple[int | None, int | None]  # department ID or project ID; the other is None
 Key = tuple[int, Owner]  # pool ID and owner
 Bound = tuple[int | None, int | None, int | None]
-AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # by group and owner
+AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # allocated amounts by group and owner
 ZERO = (0, 0, 0)
 
 

@@ -38,7 +38,7 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class HiddenCounts:
-    """How many changes affect workloads and queues that the user may not see."""
+    """Numbers of changes to workloads and queues that the user may not see."""
 
     shares: int = 0
     starts: int = 0

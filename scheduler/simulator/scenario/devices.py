@@ -6,8 +6,8 @@ from berth.core.amounts import MILLI
 from berth.core.problems import Problem
 from scheduler.engine.model import Node, PodState, Request, Strategy
 
-# Reservations may overlap with pods in these states. Stopping pods end before a reserved pod starts, and
-# stuck pods may never end.
+# Reservations may overlap with pods in these states.
+# Stopping pods end before a reserved pod starts, and stuck pods may never end.
 RESERVABLE_STATES = (PodState.STOPPING, PodState.STUCK)
 ALLOCATED_STATES = (PodState.RUNNING, PodState.STARTING, *RESERVABLE_STATES)
 

@@ -11,7 +11,7 @@ from berth.core.spec.roles import Document
 from berth.core.spec.texts import FREE_NAME_MAX, NAME, validate_name
 
 DEPENDENCIES_MAX = 256
-OLD_KEY = "depends_on"  # key of the list of names that preceded `after`
+OLD_KEY = "depends_on"  # former key, which `after` has replaced
 DependencyState = Literal["completed", "failed", "any"]
 
 

@@ -15,8 +15,7 @@ from berth.core.priorities import DEFAULT, HIGHEST, LOWEST, PRIORITIES
 from berth.core.problems import Problem
 
 CORES_MAX, DEVICES_MAX, MEMORY_MAX_MIB = 100_000, 1024, 2**30
-# Minimum limits. A Python program with a few modules needs about 10 MiB to start, and the kernel cannot
-# enforce less than a hundredth of a core.
+# Minimum limits. Python needs about 10 MiB to start, and the kernel enforces at least a hundredth of a core.
 MEMORY_LIMIT_MIN_MIB, CPU_LIMIT_MIN = 16, 0.01
 MIB = 2**20
 QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})", re.ASCII)

@@ -74,7 +74,8 @@ BERTH_IDLE_GPU_MINUTES = env.int(
 )  # minimum idle time before a GPU is reported as idle
 
 # Metrics that programs report in their logs
-BERTH_METRICS_SECONDS = env.int("BERTH_METRICS_SECONDS", default=5)  # 0 disables the collection
+# seconds between two collections; 0 disables them
+BERTH_METRICS_SECONDS = env.int("BERTH_METRICS_SECONDS", default=5)
 
 # Retention in days
 BERTH_KEEP_DAYS = {

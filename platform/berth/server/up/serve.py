@@ -34,8 +34,7 @@ def main() -> None:
 
 def serve(listening: socket.socket) -> None:
     """Serve HTTP and WebSockets on a socket that the supervisor opened and other processes may share."""
-    # asyncio accepts as many connections at a time as the backlog allows, so the first process would
-    # accept all of them.
+    # asyncio accepts as many connections at once as the backlog allows, so the backlog is small.
     SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
 
 

@@ -24,8 +24,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self' {socket}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# The admin site's interface (Alpine.js) evaluates expressions in its own templates, which also set colours,
-# widths and heights. The policy still blocks inline scripts.
+# The admin site's interface (Alpine.js) evaluates expressions and sets styles in its own templates.
+# The policy still blocks inline scripts.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -35,8 +35,7 @@ DOCS_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-# The documentation site's theme sets its base address and colours in inline scripts and styles. The site
-# consists of static files built from this repository.
+# The documentation's theme uses inline scripts and styles. Its files are built from this repository.
 SITE_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; form-action 'self'; "

@@ -26,7 +26,7 @@ RESTART_DELAY_SECONDS = 1.0
 # after this time, a node without pods ends, and is replaced or starts from scratch
 RESTART_SECONDS_MAX = 600.0
 ADOPT_VARIABLE = "BERTH_RAY_PROCESS"
-# The head detects a dead node after about 5 s and a hanging node after 30 s, instead of Ray's 15 s and 60 s.
+# The head detects a dead node after 5 s (Ray's default: 15 s) and a hanging node after 30 s (60 s).
 # With much shorter timeouts, a machine that is merely busy would lose all its pods.
 _HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "5000",
@@ -38,8 +38,8 @@ _HEALTH_CHECKS = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
-# Disable unauthenticated listeners on all addresses. Two listeners cannot be switched off, but an invalid
-# port keeps them from starting.
+# Disable unauthenticated listeners on all addresses.
+# Two listeners cannot be switched off, but an invalid port keeps them from starting.
 _NO_OPEN_PORTS = {
     "RAY_enable_metrics_collection": "false",
     "DASHBOARD_METRIC_PORT": "-1",

@@ -51,8 +51,7 @@ class Reclaim(PreemptionPolicy):
         self.turns = TurnTaking(board, gang, requested)
         # Results of `queue_prefix`, with the version of the victim queue that they are valid for.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
-        # Whether a proposal was rejected for exceeding the department's share, and whether the retry is
-        # limited to that share.
+        # whether a proposal exceeded the department's share, and whether the retry is limited to it
         self._exceeded_share = self._capped_at_share = False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
@@ -340,7 +339,7 @@ class Consolidate(PreemptionPolicy):
         return self.deserved
 
     def _min_runtime(self, account: QueueAccount) -> int:
-        """Return the longer of both minimum runtimes, because a move interrupts workloads too."""
+        """Return the longer of both minimum runtimes, because a move also interrupts workloads."""
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
         return max(inside, super()._min_runtime(account))

@@ -10,7 +10,7 @@ from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.text import format_short_time, format_time, safe
 
-ATTEMPT_SECONDS = 20.0  # how long to wait; Berth abandons a webhook that does not respond within 10 seconds
+ATTEMPT_SECONDS = 20.0  # seconds to wait; a webhook must respond within 10 seconds
 
 app = typer.Typer(no_args_is_help=True, help="Manage notification subscriptions and show their deliveries.")
 
