@@ -1,7 +1,8 @@
 """Tests for tenant isolation by endpoint and role."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import pytest
@@ -71,18 +72,36 @@ VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
+Case = tuple[str, str, Any, Any, str]
+
+
 @pytest.mark.parametrize("case", MATRIX, ids=lambda case: f"{case[0]} {case[1]}")
-def test_endpoint_returns_the_expected_status_for_each_role(
-    scene: Scene, db: None, case: tuple[str, str, Any, Any, str]
+def test_endpoint_returns_the_expected_status_at_each_boundary_between_roles(
+    scene: Scene, db: None, case: Case
 ) -> None:
+    """`make test-heavy` also calls the endpoint as the users between two users with the same status."""
+    expected = case[4].split()
+    neighbors = zip([None, *expected], expected, [*expected[1:], None], strict=False)
+    boundaries = [len(set(near)) > 1 for near in neighbors]
+    assert_statuses(scene, case, list(compress(USERS, boundaries)))
+
+
+@pytest.mark.heavy
+def test_every_endpoint_returns_the_expected_status_for_each_role(scene: Scene, db: None) -> None:
+    for case in MATRIX:
+        assert_statuses(scene, case, USERS)
+
+
+def assert_statuses(scene: Scene, case: Case, users: Sequence[str]) -> None:
     method, path, body, headers, answers = case
-    statuses = []
-    for name in USERS:
+    expected = dict(zip(USERS, answers.split(), strict=True))
+    statuses = {}
+    for name in users:
         with transaction.atomic():
             answer = scene.callers[name](method, path.format(**scene.named), body, headers=headers)
             transaction.set_rollback(True)  # undo the request for the next user
-        statuses.append(str(answer.status_code))
-    assert dict(zip(USERS, statuses, strict=True)) == dict(zip(USERS, answers.split(), strict=True))
+        statuses[name] = str(answer.status_code)
+    assert statuses == {name: expected[name] for name in users}, f"{method} {path}"
 
 
 @pytest.mark.parametrize(("path", "_what", "name_of", "expected"), VISIBLE, ids=[case[0] for case in VISIBLE])

@@ -129,6 +129,7 @@ def test_page_polls_if_the_websocket_is_unavailable(opened: Open, scene: Scene) 
         expect(page.get_by_role("link", name="polled")).to_be_visible(timeout=10_000)
 
 
+@pytest.mark.heavy
 def test_list_filters_are_in_the_url_and_survive_a_reload(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
@@ -151,6 +152,7 @@ def test_list_filters_are_in_the_url_and_survive_a_reload(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/")

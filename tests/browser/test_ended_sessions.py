@@ -56,6 +56,7 @@ def test_submission_can_be_completed_after_signing_in_again(opened: Open, scene:
         expect(page.get_by_label("Name", exact=True)).to_have_value("my-training")
 
 
+@pytest.mark.heavy
 def test_expired_session_shows_a_notice_without_leaving_the_page(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
@@ -140,6 +141,7 @@ def test_input_of_a_dialog_form_is_restored_on_a_full_page(opened: Open, scene: 
         expect(page.get_by_label("Expires after")).to_have_value("30")
 
 
+@pytest.mark.heavy
 def test_draft_is_not_restored_for_another_user_and_contains_no_secrets(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/notifications/new")

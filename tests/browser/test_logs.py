@@ -115,6 +115,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_log_fills_the_screen_until_escape(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "first\n")
     with opened("dave") as (page, faults):

@@ -26,6 +26,7 @@ def cluster_url() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "options",
     [

@@ -68,6 +68,7 @@ def test_port_opened_from_the_workload_page_is_isolated_from_berth(
         assert not [fault for fault in faults if "lab" in fault]
 
 
+@pytest.mark.heavy
 def test_port_link_cannot_be_reused_by_another_browser(
     browser: Browser, address: str, scene: Scene, interactive_workload: Workload
 ) -> None:

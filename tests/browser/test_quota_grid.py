@@ -79,6 +79,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
     assert QuotaChange.objects.first() is not None
 
 
+@pytest.mark.heavy
 def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Scene) -> None:
     """Unlike setting 0 GPUs, deleting a quota deletes its limit, weight and rank. A revert restores them."""
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
@@ -213,6 +214,7 @@ def test_cell_range_is_pasted_from_and_copied_to_a_spreadsheet(opened: Open, sce
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: Scene) -> None:
     """Both start from the same values; the second admin sees both values of each conflicting cell."""
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
@@ -322,6 +324,7 @@ def test_rows_load_while_scrolling_and_a_filter_keeps_the_draft(opened: Open, sc
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_grid_has_one_tab_stop_and_is_accessible(opened: Open, scene: Scene) -> None:
     make.quota(scene.projects["ads"], scene.pools["local"], 1)
     for scheme in ("light", "dark"):

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from projects.models import Autoscaler, Service
@@ -39,6 +40,7 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
     assert settings["scale_out_policy"]["token_usage_threshold"] == 0.6
 
 
+@pytest.mark.heavy
 def test_new_service_form_shows_service_fields(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/services")

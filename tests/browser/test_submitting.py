@@ -124,6 +124,7 @@ def test_late_responses_do_not_disturb_typing(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_error_links_to_its_line_and_the_first_invalid_field_is_focused(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
@@ -144,6 +145,7 @@ def test_error_links_to_its_line_and_the_first_invalid_field_is_focused(opened: 
         assert accessibility_faults(page) == []
 
 
+@pytest.mark.heavy
 def test_button_of_an_invalid_name_fills_in_a_valid_name(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")

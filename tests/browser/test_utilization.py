@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from scheduler.models import PodUtilization
@@ -31,6 +32,7 @@ def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/nodes/train-0")
@@ -43,6 +45,7 @@ def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -> None:
     with opened("grace") as (page, _):
         page.goto("/workloads")
@@ -52,6 +55,7 @@ def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -
         expect(page.get_by_text("GPUs idle.")).to_be_visible()
 
 
+@pytest.mark.heavy
 def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/nodes/train-0")

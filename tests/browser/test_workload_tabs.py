@@ -13,6 +13,7 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 
 
+@pytest.mark.heavy
 def test_log_of_a_running_workload_is_one_click_away_and_above_the_fold(
     opened: Open, scene: Scene, home: Path
 ) -> None:

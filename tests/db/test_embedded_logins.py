@@ -175,6 +175,7 @@ def test_database_cluster_from_an_older_release_is_restricted_in_place(
                 connection.execute(change)
 
 
+@pytest.mark.heavy
 def test_interrupted_upgrade_is_retried_at_the_next_start(
     older_cluster: EmbeddedCluster, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +237,7 @@ def prepare_and_kill(pattern: str, cluster: EmbeddedCluster) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.heavy
 def test_first_start_is_retried_after_a_crash(new_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(".postgres.new-*/PG_VERSION", new_cluster)
     with run_server(new_cluster, log=place / "log"):
@@ -243,6 +245,7 @@ def test_first_start_is_retried_after_a_crash(new_cluster: EmbeddedCluster, plac
     assert not list(place.glob(".postgres.new-*"))
 
 
+@pytest.mark.heavy
 def test_upgrade_is_retried_after_a_crash(older_cluster: EmbeddedCluster, place: Path) -> None:
     prepare_and_kill(f"{older_cluster.data.name}/postmaster.pid", older_cluster)
     with run_server(older_cluster, log=place / "log"):

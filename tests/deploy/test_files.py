@@ -89,6 +89,7 @@ def test_nginx_accepts_both_configurations(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.heavy
 def test_health_probes_are_not_redirected_to_https(tmp_path: Path) -> None:
     code = (
         "import django; django.setup(); from django.test import Client; client = Client();"

@@ -41,10 +41,12 @@ def installed_by(environment: dict[str, str], target: Path) -> str:
     return (target / "tiny-1.0.dist-info/INSTALLER").read_text().strip()
 
 
+@pytest.mark.heavy
 def test_uv_installs_from_the_folder_configured_for_pip(environment: dict[str, str], tmp_path: Path) -> None:
     assert installed_by(environment, tmp_path / "target") == "uv"
 
 
+@pytest.mark.heavy
 def test_pip_environment_variable_overrides_the_pip_configuration_file(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

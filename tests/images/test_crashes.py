@@ -69,6 +69,7 @@ def test_pod_ends_when_its_first_process_is_killed(stage: ImageStage, busybox: s
     assert traces(stage) == []
 
 
+@pytest.mark.heavy
 def test_killed_shim_and_conmon_leave_no_container_behind(stage: ImageStage, busybox: str) -> None:
     start_long(stage, busybox)
     for pid in (stage.find_pid("conmon", "p-1"), stage.shim("p-1")):
@@ -124,6 +125,7 @@ def test_pod_is_resumed_if_its_shim_was_killed_while_creating_the_container(
     assert traces(stage) == []
 
 
+@pytest.mark.heavy
 def test_podman_killed_during_container_creation_is_reported_as_a_start_failure(
     stage: ImageStage, busybox: str
 ) -> None:

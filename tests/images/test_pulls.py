@@ -230,6 +230,7 @@ def test_pull_progress_includes_the_layer_and_the_size_in_megabytes(tmp_path: Pa
 # --- the size of the storage
 
 
+@pytest.mark.heavy
 def test_least_recently_used_image_is_removed_first(stage: ImageStage, registry: Registry) -> None:
     images = [push_image(registry, f"cache-{number}", size=1 << 20) for number in range(4)]
     digests = [image.rpartition(":")[2] for image in images]
@@ -258,6 +259,7 @@ def has_container(stage: ImageStage, pod_id: str) -> bool:
     return (stage.root / "pods" / pod_id / "container").exists()
 
 
+@pytest.mark.heavy
 def test_image_missing_from_storage_is_pulled_again(stage: ImageStage, registry: Registry) -> None:
     image = push_image(registry, "lost")
     assert stage.run("p-1", image, "true").exit_code == 0

@@ -1,4 +1,4 @@
-"""Installations for the journeys: one per module, and one that all journeys share."""
+"""Installations for the journeys: one that most journeys share, and one per module."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -37,21 +37,23 @@ def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def installing(prepared_home: Path, directory_of_pods: Path) -> InstallContext:
-    """Run an installation with the demo organization for the duration of a block.
-
-    Its pods see the programs of the tests, and share directories with the tests.
-    """
-    paths = {
+def pod_paths(directory_of_pods: Path) -> dict[str, str]:
+    """Return settings that let pods see the programs of the tests, and share directories with the tests."""
+    return {
         "BERTH_POD_PATHS": str(ROOT / "tests"),
         "BERTH_POD_WRITABLE_PATHS": str(directory_of_pods),
     }
+
+
+@pytest.fixture(scope="session")
+def installing(prepared_home: Path, pod_paths: dict[str, str]) -> InstallContext:
+    """Run an installation with the demo organization for the duration of a block."""
 
     @contextmanager
     def install(port: int = 0, **settings: str) -> Iterator[Installation]:
         with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
             prepared.copy_directory(prepared_home, Path(place) / "home")
-            installation = Installation(Path(place) / "home", port, settings=paths | settings)
+            installation = Installation(Path(place) / "home", port, settings=pod_paths | settings)
             try:
                 installation.start("--demo")
                 yield installation
@@ -85,10 +87,21 @@ def workspaces() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="package")
-def shared_berth(installing: InstallContext, workspaces: Path) -> Iterator[Installation]:
-    """Run an installation shared by all journeys that end their own workloads and change no quotas."""
-    with installing(BERTH_WORKSPACE_ROOT=str(workspaces)) as installation:
-        yield installation
+def shared_berth(pod_paths: dict[str, str], workspaces: Path) -> Iterator[Installation]:
+    """Run an installation from its first start, shared by all journeys that end their own workloads.
+
+    They change no quotas. The tests in test_up.py come last and stop the installation.
+    The home directory is outside pytest's directory, which the database user cannot enter.
+    """
+    settings = {"BERTH_WORKSPACE_ROOT": str(workspaces), "BERTH_WEB_PROCESSES": "2"}
+    with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
+        installation = Installation(Path(place) / "home", settings=pod_paths | settings)
+        installation.names["web-2"] = "berth: web-2 "
+        try:
+            installation.start("--demo")
+            yield installation
+        finally:
+            installation.clear()
 
 
 @pytest.fixture(scope="package")

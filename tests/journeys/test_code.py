@@ -112,6 +112,7 @@ def test_no_code_option_ignores_the_code_directory_in_a_document(
     dave.berth("delete", "file")
 
 
+@pytest.mark.heavy
 def test_upload_on_a_terminal_shows_its_progress(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.bin").write_bytes(os.urandom(2_000_000))
@@ -123,6 +124,7 @@ def test_upload_on_a_terminal_shows_its_progress(dave_on_shared_berth: Terminal,
     dave_on_shared_berth.berth("delete", "progress")
 
 
+@pytest.mark.heavy
 def test_all_tasks_of_an_array_run_the_same_code(dave_on_shared_berth: Terminal, checkout: Path) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
     dave.berth("submit", "-n", "sweep", "-p", "vision", "--gpu", "0", "--array", "0-1", "--code",
@@ -151,6 +153,7 @@ def test_rejected_files_are_named_before_anything_is_sent(
     assert list((shared_berth.home / "code").rglob("*.new")) == []
 
 
+@pytest.mark.heavy
 def test_downloaded_archive_contains_the_files_that_were_sent(
     dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:

@@ -52,6 +52,7 @@ def test_documented_example_restarts_until_it_completes(
     dave_on_shared_berth.berth("delete", "flaky")
 
 
+@pytest.mark.heavy
 def test_retry_rules_apply_to_signals_and_time_limits(dave_on_shared_berth: Terminal) -> None:
     client = dave_on_shared_berth.client()
     command = "case $BERTH_RUN in 1) kill -SEGV $$;; 2) exec sleep 600;; *) echo third;; esac"
@@ -62,6 +63,7 @@ def test_retry_rules_apply_to_signals_and_time_limits(dave_on_shared_berth: Term
     client.workloads.delete(workload.id)
 
 
+@pytest.mark.heavy
 def test_retry_rule_applies_to_a_lost_pod(shared_berth: Installation, dave_on_shared_berth: Terminal) -> None:
     """The pod's shim is killed, as if its node had lost it."""
     client = dave_on_shared_berth.client()

@@ -6,9 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +15,7 @@ import psycopg
 import pytest
 
 from berth.db.embedded import EmbeddedCluster
-from tests.journeys.command import Terminal, sign_in
+from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, Visitor, until
 
 # Saves its work on SIGTERM, as a trainer does.
@@ -27,32 +25,15 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
-    """Return an installation shared by all tests in this file. Its data persists between starts.
-
-    The home directory is outside pytest's directory, which the database user cannot enter.
-    """
-    with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
-        installation = Installation(
-            Path(place) / "home", settings={"BERTH_DECLARED_GPUS": "8", "BERTH_WEB_PROCESSES": "2"}
-        )
-        installation.names["web-2"] = "berth: web-2 "
-        installation.start("--demo")
-        yield installation
-        installation.clear()
+def berth(shared_berth: Installation) -> Installation:
+    """Return the installation that other journeys have used. Its data persists between starts."""
+    return shared_berth
 
 
 @pytest.fixture(scope="module")
-def dave(berth: Installation) -> Terminal:
-    """Sign in as a member of one project."""
-    berth.running()
-    return sign_in(berth, "dave", berth.home.parent / "dave")
-
-
-@pytest.fixture(scope="module")
-def _pods(dave: Terminal) -> None:
+def _pods(dave_on_shared_berth: Terminal) -> None:
     """Start two pods of a workload that runs until a stop request, even if Berth restarts."""
-    dave.berth(
+    dave_on_shared_berth.berth(
         "submit", "-n", "work", "-p", "vision", "--replicas", "2", "--gpu", "1", "--cpu", "0.1",
         "--memory", "64", "--grace", "20s", "--", "sh", "-c", SAVE_ON_SIGTERM,
     )  # fmt: skip
@@ -76,14 +57,6 @@ def test_first_start_prints_its_address_and_the_admin_can_sign_in(berth: Install
     assert status == 200
     assert "/admin/logout/" in page
     assert ("Warning: " in berth.output) == (shutil.which("bwrap") is None), "pods are isolated"
-
-
-def test_workload_without_gpus_starts_in_a_pool_that_has_no_nodes(dave: Terminal) -> None:
-    assert not dave.json("node", "list")
-    dave.berth("submit", "-n", "no-gpu", "--gpu", "0", "--shell", "echo done")
-    client = dave.client()
-    until(lambda: client.workloads.find("no-gpu").phase == "completed", 300)
-    assert len(dave.json("node", "list")) == 1
 
 
 def test_metrics_require_the_token_in_the_home_directory(berth: Installation) -> None:
@@ -121,9 +94,9 @@ def test_no_process_connects_as_a_database_superuser(berth: Installation) -> Non
     [
         "web",
         pytest.param("web-2", marks=pytest.mark.heavy),
-        "database",
+        pytest.param("database", marks=pytest.mark.heavy),
         "scheduler",
-        "preload",
+        pytest.param("preload", marks=pytest.mark.heavy),
         pytest.param("tasks", marks=pytest.mark.heavy),  # the next test kills it too
         pytest.param("services", marks=pytest.mark.heavy),
     ],
@@ -211,6 +184,7 @@ def test_second_start_in_a_home_directory_names_the_running_process(berth: Insta
     assert Visitor(address).get("/admin/login/")[0] == 200
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("_pods")
 def test_killed_supervisor_leaves_no_process_and_the_data_survives(berth: Installation) -> None:
     """A request sent during the next start waits until Berth is ready."""

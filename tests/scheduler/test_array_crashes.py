@@ -9,12 +9,20 @@ from berth.db import crash_points
 from projects.models import ArrayState, Audit, Delivery, Event, Phase, Subscription, Workload, WorkloadArray
 from projects.services import arrays
 from tests.cast import training
+from tests.samples import sample
 from tests.scheduler.crashes import CrashingScheduler, Killed
 from tests.scheduler.stage import Stage
 from tests.scheduler.test_arrays import ACTIVE_PHASES, ONE_CPU, counts, end, submit_array
 
-POINTS = ("arrays.before_end", "arrays.done")
-OTHER_POINTS = ("reports.written", "reports.done", "commit.bound", "commit.done", "dispatch.started")
+POINTS = ("arrays.done",)
+OTHER_POINTS = (
+    "arrays.before_end",
+    "reports.written",
+    "reports.done",
+    "commit.bound",
+    "commit.done",
+    "dispatch.started",
+)
 MAX_RUNNING = 3
 
 
@@ -52,12 +60,15 @@ def rows() -> list[Any]:
 
 @pytest.mark.parametrize(
     ("change", "point"),
-    [
-        ("submit", "array.stored"),
-        ("cancel", "array.cancelled"),
-        ("retry", "array.superseded"),
-        ("retry", "array.stored"),
-    ],
+    sample(
+        [
+            ("submit", "array.stored"),
+            ("cancel", "array.cancelled"),
+            ("retry", "array.superseded"),
+            ("retry", "array.stored"),
+        ],
+        2,
+    ),
 )
 def test_crash_during_an_array_change_leaves_no_partial_state(stage: Stage, change: str, point: str) -> None:
     dave = stage.cast.dave

@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from berth.core.spec.addresses import Channel
 from projects.models import ArrayState, Delivery, Phase, Pod, Subscription, Workload, WorkloadArray
 from projects.models.arrays import PENDING_MAX, WAITING_REASON
@@ -83,6 +85,7 @@ def test_scheduler_sees_only_released_tasks(stage: Stage) -> None:
     assert counts(array) == {"held": 900, "pending": 100}
 
 
+@pytest.mark.heavy
 def test_large_array_fills_a_large_cluster_without_waiting_for_tasks_to_end(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 190})

@@ -126,6 +126,7 @@ def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedul
     assert not Allocation.objects.filter(released_at__isnull=True).exists()
 
 
+@pytest.mark.heavy
 def test_scheduler_scales_a_pool_up_and_survives_the_loss_of_its_database_connections(
     cast: Cast, schedulers: Schedulers
 ) -> None:

@@ -24,6 +24,7 @@ from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.limits import end_overdue
 from scheduler.models import Eviction, Reservation
 from scheduler.registries.base import RegistryError, RegistryFault
+from tests.samples import sample
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import (
     ONE_CPU,
@@ -75,6 +76,7 @@ def assert_constant(step: Callable[[int], Counts]) -> None:
     assert_same({size: step(size) for size in SIZES})
 
 
+@pytest.mark.heavy
 def test_statement_count_for_checkpoints_warnings_and_limits_does_not_grow_with_workloads(
     stage: Stage,
 ) -> None:
@@ -158,14 +160,17 @@ def test_statement_count_for_reservations_does_not_grow_with_workloads(stage: St
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {
-            "kind": "service",
-            "roles": [{"name": "engine", "replicas": 1, "cpu": 1}],
-            "service": {"role": "engine", "engine": "openai", "model_name": "chat"},
-        },
-        {"kind": "interactive", "ports": [{"name": "http"}]},
-    ],
+    sample(
+        [
+            {
+                "kind": "service",
+                "roles": [{"name": "engine", "replicas": 1, "cpu": 1}],
+                "service": {"role": "engine", "engine": "openai", "model_name": "chat"},
+            },
+            {"kind": "interactive", "ports": [{"name": "http"}]},
+        ],
+        1,
+    ),
 )
 def test_statement_count_for_addresses_and_start_failures_does_not_grow_with_workloads(
     stage: Stage, changes: dict[str, Any]
@@ -250,6 +255,7 @@ def test_statement_count_does_not_grow_with_unschedulable_workloads(stage: Stage
     assert_constant(run)
 
 
+@pytest.mark.heavy
 def test_statement_count_for_images_does_not_grow_with_workloads(stage: Stage, runs_images: None) -> None:
     def run(size: int) -> Counts:
         counts: Counts = {}

@@ -111,6 +111,7 @@ def test_autoscaler_endpoints_report_status_conditions_and_health_without_side_e
     assert Autoscaler.objects.values().get(service=service) == before
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-94")
 def test_disabled_autoscaler_does_not_scale(stage: ServiceStage, dave: Caller) -> None:
     service = autoscaled_service(stage)

@@ -87,6 +87,7 @@ def test_external_engine_that_crashes_after_connecting_fails_quickly(stage: Serv
     assert (stage.reload(request).status, stage.reload(request).failure) == ("FAILED", "health")
 
 
+@pytest.mark.heavy
 def test_briefly_unreachable_external_engine_does_not_fail(stage: ServiceStage) -> None:
     service = stage.serve()
     request = stage.scale_out(service, urls=(LIVE_ENGINE,))
@@ -96,6 +97,7 @@ def test_briefly_unreachable_external_engine_does_not_fail(stage: ServiceStage) 
     assert stage.finish(request).status == "ACTIVE"
 
 
+@pytest.mark.heavy
 def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> None:
     """The engine returns 503 for longer than Berth retries an unreachable engine."""
     service = stage.serve()

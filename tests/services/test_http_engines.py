@@ -175,6 +175,7 @@ def test_restarted_router_gets_all_active_engines(transactional_db: None, tmp_pa
             assert http_stage.registered_urls() == {engine.url for engine in http_stage.live(service)}
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-64")
 def test_autoscaler_reads_engine_metrics_over_http(http_stage: HttpStage) -> None:
     at_once = {"condition_duration_secs": 0, "queue_depth_per_engine": 1}

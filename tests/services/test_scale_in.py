@@ -149,6 +149,7 @@ def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
     assert not stage.stage.runtime.running()
 
 
+@pytest.mark.heavy
 def test_service_ends_even_if_its_router_stays_unreachable(stage: ServiceStage) -> None:
     service = stage.serve()
     stage.router.always("unregister", Fail(message="it is gone"))

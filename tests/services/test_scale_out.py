@@ -47,6 +47,7 @@ def test_partial_scale_out_keeps_the_active_engines(stage: ServiceStage) -> None
     stage.assert_no_orphans()
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-12", "RLX-38")
 def test_engine_that_exits_while_starting_fails_the_request(stage: ServiceStage) -> None:
     service = stage.serve()
@@ -101,6 +102,7 @@ def test_scale_out_can_be_cancelled_in_every_status_before_active(stage: Service
     stage.assert_no_orphans()
 
 
+@pytest.mark.heavy
 def test_engine_that_loses_its_node_restarts_and_is_routed_again(
     stage: ServiceStage,
 ) -> None:

@@ -120,6 +120,7 @@ def test_autoscaler_form_shows_errors_next_to_their_fields(
     assert set(errors) == {"max_engines", "scale_in_policy__token_usage_threshold"}
 
 
+@pytest.mark.heavy
 def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:

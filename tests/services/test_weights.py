@@ -25,6 +25,7 @@ def test_added_engine_is_registered_and_receives_the_weights(stage: ServiceStage
     assert ("copy_weights", added) in calls
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-31", "RLX-37")
 def test_strict_consistency_registers_engines_only_after_the_weight_copy(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True, weight_consistency="strict")

@@ -41,6 +41,7 @@ def kinds(socket: ClientConnection, last_kind: str, seconds: float = 20) -> list
     return received
 
 
+@pytest.mark.heavy
 def test_both_processes_send_updates_after_losing_the_database_connection(
     transactional_db: None, addresses: list[str]
 ) -> None:

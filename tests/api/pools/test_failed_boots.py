@@ -24,6 +24,7 @@ from tests.cast import Cast
 from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Account, ec2_account, subnets
 from tests.pools.aws.ec2_proxy import Fault
 from tests.pools.stage import START
+from tests.samples import sample
 
 pytestmark = pytest.mark.django_db
 PATH = "node-pools/cloud"
@@ -159,7 +160,7 @@ def test_terminated_machine_that_never_joined_counts_as_a_failed_boot(cloud: Ec2
     assert "instance is gone" in cloud.answer["last_error"]
 
 
-@pytest.mark.parametrize("is_noticed", [True, False])
+@pytest.mark.parametrize("is_noticed", sample([True, False], 1))
 def test_spot_interruption_during_a_boot_is_not_counted_as_failed(cloud: Ec2Pool, is_noticed: bool) -> None:
     cloud.create("spot", boot_failure_limit=1, nodes=1, boot_timeout=900)
     cloud.run(30)
@@ -179,6 +180,7 @@ def test_spot_interruption_during_a_boot_is_not_counted_as_failed(cloud: Ec2Pool
     assert interruption["reason"] == f"{expected} this spot instance"
 
 
+@pytest.mark.heavy
 def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning_stops(
     cloud: Ec2Pool, cast: Cast
 ) -> None:
@@ -192,6 +194,7 @@ def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning
     assert sent == [("ops@example.org", False), ("ops@example.org", True)]
 
 
+@pytest.mark.heavy
 def test_pool_that_stopped_provisioning_does_not_scale_up_and_shows_the_reason_until_it_is_retried(
     cloud: Ec2Pool, bob: Caller, cast: Cast
 ) -> None:

@@ -11,6 +11,7 @@ from projects.services import workloads
 from scheduler.models import Allocation
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
+from tests.samples import sample
 
 
 @pytest.fixture
@@ -226,12 +227,15 @@ def test_node_is_cordoned_drained_uncordoned_and_terminated(alice: Caller, bob: 
 @pytest.mark.shows("SKY-02", "SKY-10", "SKY-11", "SKY-19")
 @pytest.mark.parametrize(
     ("nodes", "stored"),
-    [
-        (4, (4, None, None)),
-        ({"min": 8, "desired": 4}, (8, 4, None)),
-        ([2, 16], (2, None, 16)),
-        ({"min": 4, "desired": 2, "max": 16}, (4, 2, 16)),
-    ],
+    sample(
+        [
+            (4, (4, None, None)),
+            ({"min": 8, "desired": 4}, (8, 4, None)),
+            ([2, 16], (2, None, 16)),
+            ({"min": 4, "desired": 2, "max": 16}, (4, 2, 16)),
+        ],
+        2,
+    ),
 )
 def test_nodes_field_accepts_four_notations(
     alice: Caller, nodes: object, stored: tuple[int | None, ...]

@@ -16,6 +16,7 @@ from tests.api.conftest import Caller
 from tests.fakes.clock import FixedClock
 from tests.fakes.provider import FakeProvider
 from tests.fakes.runtime import FakeRuntime
+from tests.samples import sample
 from tests.scheduler.stage import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,7 +64,7 @@ def drains() -> list[str]:
 
 
 @pytest.mark.shows("SKY-15", "SKY-17", "SKY-21", "SKY-32", "SKY-33")
-@pytest.mark.parametrize("boot_seconds", [0, 150])
+@pytest.mark.parametrize("boot_seconds", sample([0, 150], 1))
 def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Caller, boot_seconds: int) -> None:
     create(alice, {"min": 1, "desired": 4, "max": 4})
     cluster = Cluster(FakeProvider(boots_immediately=boot_seconds == 0))
@@ -78,6 +79,7 @@ def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Calle
     assert ScalingEvent.objects.filter(kind="autoscale").latest("pk").reason.startswith("idle for ")
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("SKY-21", "SKY-33")
 def test_manually_added_nodes_do_not_count_as_idle_before_they_are_ready(alice: Caller) -> None:
     """The pool has been idle for 200 s, and its machines take longer to boot than the cooldown."""

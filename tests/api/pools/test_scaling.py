@@ -14,6 +14,7 @@ from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.fakes.provider import FakeProvider
+from tests.samples import sample
 
 
 @pytest.fixture
@@ -111,12 +112,15 @@ def test_error_names_the_invalid_disruption_budget(
 
 @pytest.mark.parametrize(
     ("changes", "staying"),
-    [
-        ({"nodes_max": 2}, 2),
-        ({"nodes": [0, 2]}, 2),
-        ({"nodes": 2}, 2),
-        ({"expires_at": "2026-01-01T00:00:00Z"}, 0),
-    ],
+    sample(
+        [
+            ({"nodes_max": 2}, 2),
+            ({"nodes": [0, 2]}, 2),
+            ({"nodes": 2}, 2),
+            ({"expires_at": "2026-01-01T00:00:00Z"}, 0),
+        ],
+        2,
+    ),
 )
 def test_lower_maximum_previews_and_drains_the_excess_nodes(
     cast: Cast, alice: Caller, nodes: list[Node], changes: dict[str, object], staying: int

@@ -9,6 +9,7 @@ from tests.api.conftest import Caller
 from tests.api.pools.test_pool_sizes import Cluster, create
 from tests.cast import training
 from tests.fakes.provider import FakeProvider
+from tests.samples import sample
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,16 +38,19 @@ def get_explanation(caller: Caller, workload_id: str) -> dict[str, Any]:
 @pytest.mark.shows("RAI-53")
 @pytest.mark.parametrize(
     ("role", "sentence"),
-    [
-        (
-            {"replicas": 10_000, "gpu": 0},
-            "Requests 10000 pods, more than the pool provides at its maximum size (220 pods)",
-        ),
-        (
-            {"replicas": 5, "gpu": 1},
-            "Requests 5 GPUs, more than the pool provides at its maximum size (4 GPUs)",
-        ),
-    ],
+    sample(
+        [
+            (
+                {"replicas": 10_000, "gpu": 0},
+                "Requests 10000 pods, more than the pool provides at its maximum size (220 pods)",
+            ),
+            (
+                {"replicas": 5, "gpu": 1},
+                "Requests 5 GPUs, more than the pool provides at its maximum size (4 GPUs)",
+            ),
+        ],
+        1,
+    ),
 )
 def test_unschedulable_workload_does_not_block_others_in_the_same_cycle(
     cluster: Cluster, dave: Caller, role: dict[str, object], sentence: str

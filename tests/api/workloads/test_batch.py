@@ -162,6 +162,7 @@ def test_batch_contains_one_to_a_thousand_documents(dave: Caller, items: Any) ->
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "items")
 
 
+@pytest.mark.heavy
 def test_only_json_batches_may_exceed_the_default_body_size(dave: Caller) -> None:
     padding = {"env": {f"V{n}": "x" * 1000 for n in range(40)}}
     large = documents(numbered(100), **padding)

@@ -22,15 +22,10 @@ def test_login_page_has_no_serious_accessibility_violation(opened: Open) -> None
         assert accessibility_faults(page) == []
 
 
-@pytest.mark.parametrize(
-    "dialogs",
-    [pytest.param(DIALOGS[:2], id="sample"), pytest.param(DIALOGS[2:], id="others", marks=pytest.mark.heavy)],
-)
-def test_dialogs_have_no_serious_accessibility_violation(
-    opened: Open, dialogs: tuple[tuple[str, str], ...]
-) -> None:
+@pytest.mark.heavy
+def test_dialogs_have_no_serious_accessibility_violation(opened: Open) -> None:
     with opened("ada") as (page, _):
-        for path, name in dialogs:
+        for path, name in DIALOGS:
             open_settled(page, path)
             page.get_by_role("link", name=name).first.click()
             page.wait_for_selector("dialog[open]")

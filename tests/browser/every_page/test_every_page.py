@@ -5,7 +5,7 @@ import pytest
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW, open_settled
-from tests.browser.every_page.pages import FORMS, SAMPLE, all_paths, sampled_paths
+from tests.browser.every_page.pages import FORMS, all_paths, sampled_paths
 from tests.browser.every_page.walk import MOST_SCRIPT_BYTES, Visit, Walk, inspect, inspect_dark, visit
 
 pytestmark = pytest.mark.timeout(600)  # seconds; the first test to run visits all sampled pages
@@ -23,7 +23,7 @@ def walk(walks: list[Walk], transactional_db: None, request: pytest.FixtureReque
         opened, scene = request.getfixturevalue("opened"), request.getfixturevalue("scene")
         # Without animations, the menu is in its final position as soon as the page is as narrow as a phone.
         with opened("ada", reduced_motion="reduce") as (page, faults):
-            pages = [inspect(page, path, closely=path in SAMPLE) for path in sampled_paths(scene)]
+            pages = [inspect(page, path) for path in sampled_paths(scene)]
         walks.append(Walk(pages, faults))
     return walks[0]
 
@@ -74,8 +74,8 @@ def test_tables_of_sampled_pages_are_sortable_and_exportable_and_their_charts_ha
 @pytest.mark.heavy
 def test_every_page_loads_without_errors_and_is_accessible(opened: Open, scene: Scene) -> None:
     with opened("ada", reduced_motion="reduce") as (page, faults):
-        pages = [inspect(page, path, closely=True) for path in all_paths(scene)]
-        forms = [inspect(page, path, closely=True) for path in FORMS]
+        pages = [inspect(page, path) for path in all_paths(scene)]
+        forms = [inspect(page, path) for path in FORMS]
     for visited in pages:
         assert_in_order(visited)
     assert {visited.path for visited in forms if visited.status != 200} == set()
@@ -116,6 +116,7 @@ ADMIN_PAGES = (
 )  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_admin_site_works_under_its_content_security_policy(opened: Open, scene: Scene) -> None:
     assert scene.eviction is not None
     with opened("ada") as (page, faults):

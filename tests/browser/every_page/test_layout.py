@@ -8,6 +8,7 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW, WIDE, open_settled
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "viewport",
     [pytest.param(WIDE, id="desk", marks=pytest.mark.heavy), pytest.param(NARROW, id="phone")],

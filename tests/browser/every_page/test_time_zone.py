@@ -40,6 +40,7 @@ def test_page_without_a_known_time_zone_shows_utc(opened: Open) -> None:
             expect(page.locator("body")).to_contain_text(text)
 
 
+@pytest.mark.heavy
 def test_expiry_entered_in_the_quota_grid_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
     due = tomorrow_at_nine()
     with opened("ada") as (page, faults):

@@ -73,15 +73,10 @@ def visit(page: Page, path: str) -> Visit:
     )
 
 
-def inspect(page: Page, path: str, *, closely: bool) -> Visit:
-    """Load the page and check its tables and charts.
-
-    With `closely`, also check its accessibility and, in both widths, its layout.
-    """
+def inspect(page: Page, path: str) -> Visit:
+    """Load the page and check its tables, charts, accessibility and, in both widths, its layout."""
     open_page = visit(page, path)
     open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
-    if not closely:
-        return open_page
     open_page.violations = accessibility_faults(page)
     open_page.layout = [f"wide: {fault}" for fault in layout_faults(page)]
     page.set_viewport_size(NARROW)

@@ -86,6 +86,7 @@ def test_output_of_functions_is_in_the_workload_log(session: Session, client: Cl
     until(lambda: b"printed on a node" in client.workloads.log(session.id, pod="worker-1").data)
 
 
+@pytest.mark.heavy
 def test_joblib_runs_on_the_nodes(session: Session) -> None:
     def square(x: int) -> tuple[int, int]:
         return x * x, int(os.environ["RANK"])
@@ -96,6 +97,7 @@ def test_joblib_runs_on_the_nodes(session: Session) -> None:
     assert {node for _, node in results} == {0, 1}
 
 
+@pytest.mark.heavy
 def test_joblib_error_is_raised_and_the_session_continues(session: Session) -> None:
     def fails(x: int) -> int:
         return 1 // x
@@ -148,12 +150,14 @@ def test_call_whose_process_dies_is_retried_and_fails_after_three_attempts(
     assert session.submit(node).result(60) in (0, 1)
 
 
+@pytest.mark.heavy
 def test_cancelled_future_does_not_affect_the_session(session: Session) -> None:
     futures = [session.submit(node) for _ in range(20)]
     assert futures[-1].cancel()
     assert {future.result(60) for future in futures[:-1]} == {0, 1}
 
 
+@pytest.mark.heavy
 def test_async_client_runs_calls_broadcasts_and_joblib(dave_on_shared_berth: Terminal) -> None:
     async def use() -> list[Any]:
         from berth.client.config import load_settings

@@ -101,6 +101,7 @@ def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(
     assert {"before provision", "after provision", "before a commit", "after a commit"} <= places
 
 
+@pytest.mark.heavy
 @shows("SKY-61", "SKY-62")
 def test_launch_beyond_the_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Account) -> None:
     stage = ec2_stage(place)
@@ -171,6 +172,7 @@ def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Account) -
     assert len(place.proxy.launched["on-demand"]) == 2
 
 
+@pytest.mark.heavy
 def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     stage.resize(1)

@@ -17,6 +17,7 @@ from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
 from tests.pools.aws.ec2_account import REGION, TWO_GPUS, USER_DATA, Ec2Account, ec2_account, order, subnets
 from tests.pools.aws.ec2_model import violations
 from tests.pools.aws.ec2_proxy import Fault
+from tests.samples import sample
 
 Kind = ProviderErrorKind
 
@@ -69,7 +70,7 @@ def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Account) -> None:
 
 @pytest.mark.parametrize(
     ("purchase", "tags_requests"),
-    [("on_demand", [False]), ("spot", [True]), ("spot_then_on_demand", [True, False])],
+    sample([("on_demand", [False]), ("spot", [True]), ("spot_then_on_demand", [True, False])], 2),
 )
 def test_only_spot_launches_tag_spot_requests(
     place: Ec2Account, purchase: str, tags_requests: list[bool]
@@ -111,6 +112,7 @@ def test_machines_are_tagged_with_installation_and_pool(place: Ec2Account) -> No
     }.items()  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_listing_reads_all_pages(place: Ec2Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "PAGE", 5)
     provider = place.provider()
@@ -133,13 +135,16 @@ def test_other_installations_in_the_account_are_ignored(place: Ec2Account) -> No
 
 @pytest.mark.parametrize(
     ("purchase", "spot", "launched"),
-    [
-        ("on_demand", None, {"spot": 0, "on-demand": 3}),
-        ("spot", 2, {"spot": 2, "on-demand": 0}),
-        ("spot_then_on_demand", None, {"spot": 3, "on-demand": 0}),
-        ("spot_then_on_demand", 1, {"spot": 1, "on-demand": 2}),
-        ("spot_then_on_demand", 0, {"spot": 0, "on-demand": 3}),
-    ],
+    sample(
+        [
+            ("on_demand", None, {"spot": 0, "on-demand": 3}),
+            ("spot", 2, {"spot": 2, "on-demand": 0}),
+            ("spot_then_on_demand", None, {"spot": 3, "on-demand": 0}),
+            ("spot_then_on_demand", 1, {"spot": 1, "on-demand": 2}),
+            ("spot_then_on_demand", 0, {"spot": 0, "on-demand": 3}),
+        ],
+        2,
+    ),
 )
 def test_instance_lifecycle_matches_the_pool_setting(
     place: Ec2Account, purchase: str, spot: int | None, launched: dict[str, int]
@@ -153,14 +158,17 @@ def test_instance_lifecycle_matches_the_pool_setting(
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [
-        ("InsufficientInstanceCapacity", Kind.CAPACITY),
-        ("VcpuLimitExceeded", Kind.QUOTA),
-        ("MaxSpotInstanceCountExceeded", Kind.QUOTA),
-        ("UnauthorizedOperation", Kind.CREDENTIALS),
-        ("InvalidSubnetID.NotFound", Kind.SETTINGS),
-        ("AnUnknownErrorCode", Kind.CAPACITY),  # EC2 has responded, so the outcome is certain
-    ],
+    sample(
+        [
+            ("InsufficientInstanceCapacity", Kind.CAPACITY),
+            ("VcpuLimitExceeded", Kind.QUOTA),
+            ("MaxSpotInstanceCountExceeded", Kind.QUOTA),
+            ("UnauthorizedOperation", Kind.CREDENTIALS),
+            ("InvalidSubnetID.NotFound", Kind.SETTINGS),
+            ("AnUnknownErrorCode", Kind.CAPACITY),  # EC2 has responded, so the outcome is certain
+        ],
+        2,
+    ),
 )
 def test_launch_failures_are_classified(place: Ec2Account, code: str, kind: Kind) -> None:
     place.proxy.capacity["on-demand"], place.proxy.short_of = 0, code
@@ -171,14 +179,17 @@ def test_launch_failures_are_classified(place: Ec2Account, code: str, kind: Kind
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [
-        ("RequestLimitExceeded", Kind.THROTTLED),
-        ("ExpiredToken", Kind.CREDENTIALS),
-        ("AuthFailure", Kind.CREDENTIALS),
-        ("InstanceLimitExceeded", Kind.QUOTA),
-        ("InvalidAMIID.NotFound", Kind.SETTINGS),
-        ("InternalError", Kind.BROKEN),
-    ],
+    sample(
+        [
+            ("RequestLimitExceeded", Kind.THROTTLED),
+            ("ExpiredToken", Kind.CREDENTIALS),
+            ("AuthFailure", Kind.CREDENTIALS),
+            ("InstanceLimitExceeded", Kind.QUOTA),
+            ("InvalidAMIID.NotFound", Kind.SETTINGS),
+            ("InternalError", Kind.BROKEN),
+        ],
+        2,
+    ),
 )
 def test_failed_launch_is_not_retried_and_is_classified(place: Ec2Account, code: str, kind: Kind) -> None:
     place.proxy.next("CreateFleet", Fault(code))

@@ -12,6 +12,7 @@ from tests import factories
 from tests.cast import make_cast
 from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import poll_until
+from tests.samples import sample
 from tests.scheduler.stage import Stage
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,7 +39,7 @@ def stage(k8s: FakeKubernetesStage) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize("has_address", [True, False])
+@pytest.mark.parametrize("has_address", sample([True, False], 1))
 def test_gang_starts_completely_although_its_first_pod_ends_immediately(
     stage: Stage, k8s: FakeKubernetesStage, has_address: bool
 ) -> None:

@@ -122,7 +122,7 @@ EVENTS = st.one_of(
 class RandomFaultTests(TestCase):
     """After random events and a quiet period, the pool has its desired nodes and no leaked instances."""
 
-    @settings(max_examples=10, deadline=None)
+    @settings(max_examples=4, deadline=None)
     @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))
     def test_random_events_do_not_leak_instances(
         self, at_once: bool, events: list[tuple[str, object]]

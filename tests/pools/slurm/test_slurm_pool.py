@@ -181,6 +181,7 @@ def test_job_without_a_node_is_cancelled_after_the_grace_period(slurm: FakeSlurm
     assert len(slurm.queue()) == 3
 
 
+@pytest.mark.heavy
 def test_duplicate_job_of_an_order_is_cancelled(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)
@@ -204,6 +205,7 @@ def test_allocation_shorter_than_the_notice_period_counts_as_a_failed_boot(slurm
     assert "the time limit of Slurm job 1 is 5m, which leaves no time for work" in stage.pool.boot_error
 
 
+@pytest.mark.heavy
 def test_allocation_that_ends_before_its_node_has_booted_counts_as_a_failed_boot(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)

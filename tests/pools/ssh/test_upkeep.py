@@ -50,6 +50,7 @@ def test_installed_agents_join_and_are_completely_uninstalled(
     assert stage.agent_pids() == []
 
 
+@pytest.mark.heavy
 def test_lost_agent_is_restarted_and_keeps_its_node(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_host_without_a_pinned_key_shows_its_fingerprint(
     assert server.log.count("Accepted publickey") == logins
 
 
+@pytest.mark.heavy
 def test_hanging_host_does_not_delay_other_hosts(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
     with silent_server("127.0.0.3") as port:
         hangs = {**host_entry(server, "hangs", tmp_path), "address": "127.0.0.3", "port": port}
@@ -132,6 +134,7 @@ def test_host_problems_are_reported_with_the_reason(
     )
 
 
+@pytest.mark.heavy
 def test_agent_of_another_installation_is_left_unchanged(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
@@ -160,6 +163,7 @@ def test_agents_behind_a_bastion_are_installed_and_uninstalled(
     assert not (tmp_path / "box-1/berth-machine").exists()
 
 
+@pytest.mark.heavy
 def test_changed_variables_are_applied_without_a_new_registration(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:

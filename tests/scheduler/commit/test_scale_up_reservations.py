@@ -9,6 +9,7 @@ from pools.models import Node
 from projects.models import Phase, Pod, Workload
 from projects.services.workloads import control
 from scheduler.models import Eviction, Reservation
+from tests.samples import sample
 from tests.scheduler.stage import Stage
 
 ELASTIC = [{"name": "worker", "min": 2, "max": 3, "gpu": 1}]
@@ -62,7 +63,7 @@ def reserve_scale_up(stage: Stage, **changes: Any) -> Workload:
     return workload
 
 
-@pytest.mark.parametrize("end", [cancelled, suspended, overdue, drained, failed, node_lost])
+@pytest.mark.parametrize("end", sample([cancelled, suspended, overdue, drained, failed, node_lost], 2))
 def test_scale_up_reservation_ends_with_the_run(stage: Stage, end: Callable[[Stage, Workload], None]) -> None:
     workload = reserve_scale_up(stage, max_runtime=900)
     end(stage, workload)

@@ -33,12 +33,8 @@ POINTS = (
     "cycle.before_end",
     "cycle.done",
 )
-# After pods are bound, started and stopped. Crashes at the other points are heavy.
-AFTER_WRITES = {
-    "commit.bound",
-    "dispatch.started",
-    "dispatch.stopped",
-}
+# After pods are started. Crashes at the other points are heavy.
+AFTER_WRITES = {"dispatch.started"}
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
 
 

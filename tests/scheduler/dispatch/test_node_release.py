@@ -132,6 +132,7 @@ def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
     assert stage.on(a) == [0]
 
 
+@pytest.mark.heavy
 def test_when_empty_policy_moves_no_workloads(stage: PoolStage) -> None:
     _, b, _ = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_empty")

@@ -14,6 +14,7 @@ from pools.providers.base import Interruption
 from pools.services import interrupt_node
 from projects.models import Event, Phase, Pod, Workload
 from projects.services.workloads import control
+from tests.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 
@@ -71,7 +72,7 @@ def test_suspended_workload_receives_the_signal_and_cancellation_ends_the_lead(s
     assert stage.phase(workload) == Phase.CANCELLED
 
 
-@pytest.mark.parametrize("ending", ["cancelled", "failed"])
+@pytest.mark.parametrize("ending", sample(["cancelled", "failed"], 1))
 def test_other_stop_reasons_send_no_signal(stage: Stage, ending: str) -> None:
     workload = running(stage)
     if ending == "cancelled":
@@ -116,7 +117,7 @@ def test_pool_on_kubernetes_cannot_send_the_signal(stage: Stage) -> None:
     assert "its runtime cannot send a signal before SIGTERM" in problem.message
 
 
-@pytest.mark.parametrize("point", ["dispatch.stopped", "dispatch.noticed", "dispatch.before_stop"])
+@pytest.mark.parametrize("point", sample(["dispatch.stopped", "dispatch.noticed", "dispatch.before_stop"], 1))
 def test_signal_is_recorded_once_after_a_crash(stage: Stage, point: str) -> None:
     life = CrashingScheduler(stage, point)
     low = stage.submit("low", preemption=NOTICE, roles=WHOLE, priority=10)

@@ -76,7 +76,7 @@ def test_cycles_of_every_scenario_replay_identically(path: Path) -> None:
 
 
 @settings(
-    max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters())
 def test_cycles_of_random_clusters_replay_identically(document: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ def test_cycles_of_random_clusters_replay_identically(document: dict[str, Any]) 
 
 
 @settings(
-    max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters(time_based=True))
 def test_stored_snapshot_is_restored_unchanged(document: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def test_stored_snapshot_is_restored_unchanged(document: dict[str, Any]) -> None
 
 
 @settings(
-    max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters(), chance=st.randoms(use_true_random=False))
 def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], chance: Random) -> None:

@@ -39,6 +39,7 @@ def next_page(text: str) -> str:
     return "/node-pools/fleet" + link.split("#", 1)[0].replace("&amp;", "&")
 
 
+@pytest.mark.heavy
 def test_nodes_are_filtered_by_name_and_state(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
     by_name = alice.get("/node-pools/fleet?find=LEET-11").content.decode()

@@ -298,6 +298,7 @@ def test_malformed_draft_is_rejected(cast: Cast, spot: NodePool, sign_in: SignIn
     assert answer.json()["faults"]
 
 
+@pytest.mark.heavy
 def test_large_grid_is_loaded_in_batches(cast: Cast, sign_in: SignIn) -> None:
     pools = [cast.pool, *(make.pool(f"pool-{n}") for n in range(4))]
     tops = Department.objects.bulk_create(Department(name=f"top-{n:02}") for n in range(20))

@@ -1,11 +1,14 @@
 """Tests for the quota page of one pool."""
 
+import pytest
+
 from projects.models import Project
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
 
+@pytest.mark.heavy
 def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: SignIn) -> None:
     Project.objects.bulk_create(Project(name=f"many-{n}", department=cast.product) for n in range(1000))
     make.quota(cast.vision, cast.pool, 2)
