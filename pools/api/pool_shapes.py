@@ -14,9 +14,10 @@ from berth.core.spec.texts import Text
 from berth.server.api.requests import Body
 from berth.server.api.responses import Amounts, ResponseModel, from_milli
 from pools.api.default_limits import DefaultLimitsResponse, DefaultLimitsValues
+from pools.api.idle_rules import IdleRuleResponse, IdleRuleValues
+from pools.api.image_policies import ImagePolicyResponse, ImagePolicyValues
 from pools.costs import current_price
 from pools.engine.budgets import DisruptionReason
-from pools.engine.image_policy import MODES, PATTERN_MAX, PATTERNS_MAX, read_policy
 from pools.engine.node_spec import FIELDS
 from pools.engine.pod_limits import DefaultLimits
 from pools.kubernetes.settings import Kubeconfig
@@ -151,28 +152,6 @@ Budgets = Annotated[
         }
     ),
 ]
-# The policy rules validate this value and report the invalid field: image_policy.patterns[0].
-ImagePolicyValues = Annotated[
-    Any,
-    Field(
-        description="Container images of workloads in this pool. Mode `allow` (default): workloads with and "
-        "without an image; `require`: only workloads with an image; `forbid`: only workloads without. With "
-        "patterns, an image must match one of them: `ghcr.io/org/*`, or `ghcr.io/org/train:v*` with a tag."
-    ),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": {
-                "mode": {"enum": list(MODES)},
-                "patterns": {
-                    "type": "array", "maxItems": PATTERNS_MAX,
-                    "items": {"type": "string", "minLength": 1, "maxLength": PATTERN_MAX},
-                },
-            },
-            "additionalProperties": False,
-        }
-    ),
-]  # fmt: skip
 IN_THOUSANDTHS = {"cpu": "cpu_milli", "cpu_load_limit": "cpu_load_limit"}
 
 
@@ -222,6 +201,7 @@ class PoolValues(Body):
     plugins: Plugins = ()
     environment: EnvironmentValues = {}
     image_policy: ImagePolicyValues = {}
+    idle_rule: IdleRuleValues = None
     node_placement: PlacementChoice = "auto"
     device_placement: PlacementChoice = "auto"
     reclaim_min_runtime: Count = 0
@@ -265,16 +245,6 @@ class PluginResponse(ResponseModel):
 
 
 LevelChoice = Literal["users", "namespaces", "none"]
-
-
-class ImagePolicyResponse(ResponseModel):
-    mode: Literal["allow", "require", "forbid"]
-    patterns: list[str] = Field(description="Patterns of accepted images; empty: all.")
-
-    @classmethod
-    def from_policy(cls, stored: Mapping[str, Any]) -> "ImagePolicyResponse":
-        policy = read_policy(stored)
-        return cls.model_validate({"mode": policy.mode, "patterns": list(policy.patterns)})
 
 
 class NodePoolResponse(ResponseModel):
@@ -339,6 +309,7 @@ class NodePoolResponse(ResponseModel):
         description="Digest of the environment of new nodes; null if there is none."
     )
     image_policy: ImagePolicyResponse
+    idle_rule: IdleRuleResponse | None
     current_price: float | None = Field(
         description="Price per GPU-hour in effect: the pool's own or, if unset, the list price."
     )
@@ -383,6 +354,7 @@ def to_pool_response(
         provider_settings=pool.provider_settings if is_admin else None,
         environment_digest=pool.built_environment_id,
         image_policy=ImagePolicyResponse.from_policy(pool.image_policy),
+        idle_rule=IdleRuleResponse.from_rule(pool.idle_rule),
         current_price=None if (price := current_price(pool)) is None else float(price),
     )
 

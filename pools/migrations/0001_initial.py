@@ -255,6 +255,15 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "idle_rule",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text='Rule for workloads with idle GPUs, for example {"below": 5, "after": 3600, '
+                        '"action": "suspend", "grace": 1800, "warmup": 600}; empty for none.',
+                    ),
+                ),
+                (
                     "node_placement",
                     models.CharField(
                         choices=[

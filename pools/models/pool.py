@@ -152,6 +152,13 @@ class NodePool(FastRows):
         '["ghcr.io/org/*"]}. Modes: allow (default), require and forbid.',
     )
 
+    idle_rule = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='Rule for workloads with idle GPUs, for example {"below": 5, "after": 3600, "action": '
+        '"suspend", "grace": 1800, "warmup": 600}; empty for none.',
+    )
+
     quota_group = models.ForeignKey(
         "pools.QuotaGroup", on_delete=models.PROTECT, null=True, related_name="pools", editable=False
     )

@@ -11,6 +11,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from berth.core.errors import Invalid
+from berth.core.idle_rule import normalize_rule
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
@@ -56,6 +57,8 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
     if "image_policy" in fields:
         fields["image_policy"] = normalize_policy(fields["image_policy"])
+    if "idle_rule" in fields:
+        fields["idle_rule"] = normalize_rule(fields["idle_rule"])
     if "default_limits" in fields:
         fields["default_limits"] = normalize_default_limits(fields["default_limits"])
     for name, value in fields.items():

@@ -16,6 +16,7 @@ from pools.runtimes.capabilities import KUBERNETES
 from pools.services.machines import MAX_MACHINES
 from pools.services.offered import offered_choices
 from pools.web import environment_fields, provider_fields
+from pools.web.idle_rule_field import IdleRuleField
 from pools.web.pool_sections import pool_sections, provider_choices
 
 # form fields for the default limits, with their keys
@@ -156,6 +157,10 @@ class PoolForm(Form):
         label="Accepted images",
         example="ghcr.io/org/*",
         help_text="Patterns, one per line. Leave empty for all images.",
+    )
+    idle_rule = IdleRuleField(
+        help_text="Rule for workloads with idle GPUs, for example "
+        "below=5%,after=1h,action=suspend,grace=30m. Leave empty for no rule."
     )
     reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
     preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)

@@ -60,8 +60,8 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
             is_folded=True,
         ),
         Section(
-            "Scheduling", ("node_placement", "reclaim_min_runtime", "preempt_min_runtime"),
-            "Placement and minimum runtimes before an eviction.", is_folded=True,
+            "Scheduling", ("node_placement", "reclaim_min_runtime", "preempt_min_runtime", "idle_rule"),
+            "Placement, minimum runtimes before an eviction, and idle GPUs.", is_folded=True,
         ),
         Section(
             "Limits",

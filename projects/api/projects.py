@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -12,6 +13,7 @@ from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_q
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
+from pools.api.idle_rules import IdleRuleResponse, IdleRuleValues
 from projects import selectors
 from projects.api.departments import TenantChanges
 from projects.api.lookups import resolve_department
@@ -32,6 +34,9 @@ class ProjectResponse(ResponseModel):
     rank: int
     reclaim_min_runtime: int | None
     preempt_min_runtime: int | None
+    idle_rule: IdleRuleResponse | None = Field(
+        description="Rule for idle GPUs that replaces those of the pools; null for none."
+    )
     created_at: datetime
 
 
@@ -42,6 +47,13 @@ class NewProject(Body):
     rank: int = 0
     reclaim_min_runtime: int | None = None
     preempt_min_runtime: int | None = None
+    idle_rule: IdleRuleValues = None
+
+
+class ProjectChanges(TenantChanges):
+    """Changes to a project. Omitted fields stay unchanged."""
+
+    idle_rule: IdleRuleValues = None
 
 
 class Projects(ApiView):
@@ -70,10 +82,10 @@ class ProjectDetail(ApiView):
     def get(self, request: Request, name: str) -> Response:
         return Response(serialize_project(selectors.find_project(self.actor, name)))
 
-    @operation("Update a project", body=TenantChanges, response=ProjectResponse)
+    @operation("Update a project", body=ProjectChanges, response=ProjectResponse)
     def patch(self, request: Request, name: str) -> Response:
         project = selectors.find_project(self.actor, name)
-        changes = parse_body(request, TenantChanges).explicit_values()
+        changes = parse_body(request, ProjectChanges).explicit_values()
         return Response(
             serialize_project(tenants.edit_project(actor=self.actor, project=project, changes=changes))
         )
@@ -85,4 +97,8 @@ class ProjectDetail(ApiView):
 
 
 def serialize_project(project: Project) -> ProjectResponse:
-    return ProjectResponse.from_row(project, department=project.department.name)
+    return ProjectResponse.from_row(
+        project,
+        department=project.department.name,
+        idle_rule=IdleRuleResponse.from_rule(project.idle_rule),
+    )

@@ -23,6 +23,8 @@ def subject(content: dict[str, Any]) -> str:
         return f"{content['project']}/{content['workload']} has been pending for {content['minutes']} minutes"
     if event == "idle":
         name = f"{content['project']}/{content['workload']}"
+        if content.get("reason") == "IdleGpus":
+            return f"{name} was suspended because its GPUs were idle"
         return f"The GPUs of {name} have been idle for {content['minutes']} minutes"
     if "array" in content:
         return f"The array {content['project']}/{content['array']} {verb(event)}"

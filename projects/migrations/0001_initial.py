@@ -165,6 +165,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "idle_rule",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Rule for idle GPUs that replaces the pool's; empty for none.",
+                    ),
+                ),
+                (
                     "created_at",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(), editable=False
@@ -3240,5 +3248,26 @@ class Migration(migrations.Migration):
                     )
                 ],
             },
+        ),
+        migrations.CreateModel(
+            name="IdleWarning",
+            fields=[
+                (
+                    "workload",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="idle_warning",
+                        serialize=False,
+                        to="projects.workload",
+                    ),
+                ),
+                ("run", models.PositiveIntegerField()),
+                ("since", models.DateTimeField(help_text="Time since which all GPUs have been idle.")),
+                ("at", models.DateTimeField(help_text="Time of the warning.")),
+                ("suspend_at", models.DateTimeField(help_text="Empty if the rule only warns.", null=True)),
+                ("rule", models.JSONField(help_text="Rule at the time of the warning.")),
+                ("message", models.TextField()),
+            ],
         ),
     ]

@@ -6,6 +6,7 @@ from projects.models.budgets import Budget, BudgetWarning
 from projects.models.code import CodeChunk, CodeTree
 from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
+from projects.models.idle import IdleWarning
 from projects.models.images import RunImage
 from projects.models.metrics import Metric, MetricsReader
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
@@ -42,6 +43,7 @@ __all__ = [
     "Department",
     "Event",
     "Identity",
+    "IdleWarning",
     "InferenceEngine",
     "Leftover",
     "Membership",

@@ -52,6 +52,9 @@ class Project(FastRows):
     preempt_min_runtime = models.PositiveIntegerField(
         null=True, blank=True, help_text="In seconds. Leave empty to use the department's value."
     )
+    idle_rule = models.JSONField(
+        default=dict, blank=True, help_text="Rule for idle GPUs that replaces the pool's; empty for none."
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:

@@ -8,6 +8,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Model, ProtectedError
 
 from berth.core.errors import Conflict, Invalid, NotFound
+from berth.core.idle_rule import normalize_rule
 from berth.core.problems import Problem, format_value
 from berth.db.references import checked_references
 from projects.access import Action, require
@@ -18,14 +19,17 @@ from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
+PROJECT_EDITABLE = (*EDITABLE, "idle_rule")
 # Only platform admins may set fields that affect other departments.
 # A department must not raise its own rank or delay the reclaim of its borrowed resources.
-DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
+# A project's idle rule replaces those of the pools.
+DEPARTMENT_RESERVED = ("rank", "reclaim_min_runtime")
+PROJECT_RESERVED = ("reclaim_min_runtime", "idle_rule")
 
 
 def create_department(*, actor: Actor, name: str, **values: Any) -> Department:
     require(actor, Action.ADMINISTER)
-    department = Department(name=name, **_editable_values(values))
+    department = Department(name=name, **_editable_values(values, EDITABLE))
     with transaction.atomic():
         _save_tenant(department)
         audit.write_entry(
@@ -48,8 +52,9 @@ def delete_department(*, actor: Actor, department: Department) -> None:
 
 def create_project(*, actor: Actor, department: Department, name: str, **values: Any) -> Project:
     require(actor, Action.EDIT, department)
+    values = _editable_values(values, PROJECT_EDITABLE)
     _require_admin_for(actor, Project(), values, PROJECT_RESERVED)
-    project = Project(department=department, name=name, **_editable_values(values))
+    project = Project(department=department, name=name, **values)
     with checked_references(f"The department {department.name}"):
         _save_tenant(project)
         audit.write_entry(actor, "create", project, after=_tenant_values(project), project=project)
@@ -59,6 +64,7 @@ def create_project(*, actor: Actor, department: Department, name: str, **values:
 
 def edit_project(*, actor: Actor, project: Project, changes: Mapping[str, Any]) -> Project:
     require(actor, Action.EDIT, project)
+    changes = _editable_values(changes, PROJECT_EDITABLE)
     _require_admin_for(actor, project, changes, PROJECT_RESERVED)
     return _edit_tenant(actor, project, changes)
 
@@ -79,7 +85,7 @@ def _edit_tenant(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
         if locked is None:
             raise NotFound(f"{obj} has been deleted.")
         before = _tenant_values(locked)
-        for field, value in _editable_values(changes).items():
+        for field, value in _editable_values(changes, _editable_fields(locked)).items():
             setattr(locked, field, value)
         _save_tenant(locked)
         old, new = audit.changed_values(before, _tenant_values(locked))
@@ -103,13 +109,19 @@ def _delete_tenant(actor: Actor, obj: Tenant, message: str) -> None:
         raise Conflict(message) from None
 
 
-def _editable_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(values) - set(EDITABLE))
+def _editable_values(values: Mapping[str, Any], editable: tuple[str, ...]) -> dict[str, Any]:
+    unknown = sorted(set(values) - set(editable))
     if unknown:
         raise Invalid(
-            [Problem(key, "cannot be set", format_value(values[key]), ", ".join(EDITABLE)) for key in unknown]
+            [Problem(key, "cannot be set", format_value(values[key]), ", ".join(editable)) for key in unknown]
         )
+    if "idle_rule" in values:
+        return {**values, "idle_rule": normalize_rule(values["idle_rule"])}
     return dict(values)
+
+
+def _editable_fields(obj: Tenant) -> tuple[str, ...]:
+    return PROJECT_EDITABLE if isinstance(obj, Project) else EDITABLE
 
 
 def _save_tenant(obj: Model) -> None:
@@ -135,4 +147,4 @@ def _save_tenant(obj: Model) -> None:
 
 
 def _tenant_values(obj: Tenant) -> dict[str, Any]:
-    return {"name": obj.name, **{field: getattr(obj, field) for field in EDITABLE}}
+    return {"name": obj.name, **{field: getattr(obj, field) for field in _editable_fields(obj)}}

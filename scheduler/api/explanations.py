@@ -44,6 +44,9 @@ class ExplanationResponse(ResponseModel):
         description="When a workload with `burst_after` may use its last pool, and the price there; empty if "
         "it may use all of its pools."
     )
+    idle: str = Field(
+        description="Warning about idle GPUs, or the rules that apply; empty if there is neither."
+    )
     blockers: list[BlockerResponse]
     queue: dict[str, Any] = Field(
         description="Queue statuses of the project and its department. `how` explains each resource's share."

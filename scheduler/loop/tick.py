@@ -57,6 +57,7 @@ from scheduler.loop.dispatch.sweep import sweep
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.loop.queries import POOLS
 from scheduler.loop.reconcile.demand import report_demand, report_empty_drains
+from scheduler.loop.reconcile.idle_rules import IDLE_RULES_INTERVAL, apply_idle_rules
 from scheduler.loop.reconcile.release_nodes import NodeReleases
 from scheduler.schedules import sync_schedules
 
@@ -84,6 +85,7 @@ class Loop:
     releases: NodeReleases = field(default_factory=NodeReleases)
     swept_at: datetime | None = None
     checkpoints_at: datetime | None = None
+    idle_rules_at: datetime | None = None
     _timer: CycleTimer = field(init=False)
     _runs: list[CycleRun] = field(default_factory=list)  # unrecorded cycles, and the newest cycle
     _notes: list[str] = field(default_factory=list)
@@ -208,6 +210,7 @@ class Loop:
         now = self.clock.now()
         self._record_checkpoints(now)
         yield bool(self._try("time limits", lambda: end_overdue(now, self.context, self.idle)))
+        yield self._apply_idle_rules(now)
         if self._has_draining_nodes():
             yield bool(self._try("drains", lambda: evict_from_overdue_drains(now, self.context)))
         yield from self._record_cycles()
@@ -246,6 +249,12 @@ class Loop:
         if self.checkpoints_at is None or now - self.checkpoints_at >= CHECK_INTERVAL:
             self.checkpoints_at = now
             self._try("checkpoints", lambda: record_checkpoints(self.context))
+
+    def _apply_idle_rules(self, now: datetime) -> bool:
+        if self.idle_rules_at is not None and now - self.idle_rules_at < IDLE_RULES_INTERVAL:
+            return False
+        self.idle_rules_at = now
+        return bool(self._try("idle rules", lambda: apply_idle_rules(now, self.context)))
 
     def _has_draining_nodes(self) -> bool:
         """Return whether the newest view has draining nodes. New drains wake the scheduler."""

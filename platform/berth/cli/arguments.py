@@ -104,6 +104,15 @@ PoolOption = Annotated[str | None, typer.Option(help="Node pool.", autocompletio
 ProjectOption = Annotated[
     str | None, typer.Option("--project", "-p", help="Project.", autocompletion=project_names)
 ]
+IdleRuleOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY=VALUE,..",
+        help="Rule for workloads with idle GPUs: below=5%,after=1h,action=suspend,grace=30m,warmup=10m. "
+        "Actions: warn, suspend, none. '' removes the rule.",
+        show_default=False,
+    ),
+]
 DepartmentOption = Annotated[str | None, typer.Option(help="Department.", autocompletion=department_names)]
 OwnerArgument = Annotated[
     str,

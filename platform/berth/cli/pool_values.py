@@ -8,9 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from berth.cli.arguments import IdleRuleOption
 from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Output, OutputOption
-from berth.cli.quantities import parse_key_values, parse_number, parse_number_or_text
+from berth.cli.quantities import (
+    parse_idle_rule,
+    parse_key_values,
+    parse_number,
+    parse_number_or_text,
+)
 from berth.cli.ssh_hosts import read_ssh_values
 
 NODES_ALLOWED = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
@@ -128,6 +134,7 @@ class PoolValues:
             "whose mode is allow unless --image-policy is set.",
         ),
     ] = None
+    idle_rule: IdleRuleOption = None
     default_limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -167,6 +174,7 @@ class PoolValues:
             "plugins": parse_plugins(self.plugin or ()) or None,
             "node_consolidation": self.node_consolidation,
             "image_policy": self._image_policy(),
+            "idle_rule": None if self.idle_rule is None else parse_idle_rule(self.idle_rule),
             "workspace_limit_mib": None if self.workspace_limit is None
             else _parse_memory(self.workspace_limit, "--workspace-limit"),
             "default_limits": None if self.default_limit is None else _parse_limits(self.default_limit),

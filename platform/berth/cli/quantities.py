@@ -76,6 +76,14 @@ def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
     return values
 
 
+def parse_idle_rule(text: str) -> dict[str, str]:
+    """Parse a rule such as "below=5%,after=1h". An empty text removes the rule.
+
+    The server validates the keys and values.
+    """
+    return parse_key_values("--idle-rule", text.split(",")) if text.strip() else {}
+
+
 def parse_secret(option: str, key: str, entry: str) -> dict[str, str]:
     """Parse NAME=VARIABLE or NAME=FILE. `key` is `env` or `file`. Raises BadInput if it is malformed."""
     name, _, target = entry.partition("=")

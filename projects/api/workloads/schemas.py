@@ -15,6 +15,7 @@ from pydantic import Field, RootModel
 
 from berth.server.api.responses import DecimalText, ProblemResponse, ResponseModel, from_milli
 from projects.costs import workload_cost, workload_costs
+from projects.idle_rules import idle_status
 from projects.models import Pod, PodState, RoleNode, Workload
 from projects.services.code import describe_code
 from projects.services.workloads import Edit, Submission
@@ -43,6 +44,16 @@ class CostResponse(ResponseModel):
         description="Cost of all runs so far, at the price that applied in each hour."
     )
     currency: str
+
+
+class IdleResponse(ResponseModel):
+    """Rules for idle GPUs that apply to the workload, and the current warning."""
+
+    sentence: str = Field(description="The warning, or the rules while there is none.")
+    rules: list[str] = Field(description='Rules in the notation of the command line, such as "below=5%,...".')
+    idle_since: datetime | None = Field(description="Null without a warning.")
+    warned_at: datetime | None
+    suspend_at: datetime | None = Field(description="Null if the workload will not be suspended.")
 
 
 class ArrayTaskResponse(ResponseModel):
@@ -115,6 +126,9 @@ class WorkloadDetailResponse(WorkloadResponse):
     code: WorkloadCodeResponse | None = Field(description="Null for a workload without code.")
     avoided_nodes: list[str] = Field(description="Nodes on which retry rules do not restart the workload.")
     version: int = Field(description="Version for If-Match. Scheduling decisions and edits change it.")
+    idle: IdleResponse | None = Field(
+        description="Null if no rule for idle GPUs applies, and in responses to submissions."
+    )
     images: list[RunImageResponse] = Field(
         description=f"Container images of the last {RUNS_SHOWN} runs, newest first; empty without an image."
     )
@@ -217,7 +231,7 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     """Serialize a workload with its parsed document."""
     row = _read_row(workload)
     return WorkloadDetailResponse.from_row(
-        row, images=_run_images(row), code=_code(row), **_workload_values(row, _cost(row))
+        row, images=_run_images(row), code=_code(row), idle=_idle(row), **_workload_values(row, _cost(row))
     )
 
 
@@ -227,6 +241,7 @@ def serialize_edit(edit: Edit) -> EditResponse:
         row,
         images=_run_images(row),
         code=_code(row),
+        idle=_idle(row),
         changes=[DocumentChangeResponse(**asdict(change)) for change in edit.changes],
         increases=edit.increases,
         warnings=edit.warnings,
@@ -247,7 +262,12 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     row.pods_running = 0
     row.pods_maximum = submitted.replicas_max
     return SubmissionResponse.from_row(
-        row, images=[], code=_code(row), warnings=submitted.warnings, **_workload_values(row, None)
+        row,
+        images=[],
+        code=_code(row),
+        idle=None,
+        warnings=submitted.warnings,
+        **_workload_values(row, None),
     )
 
 
@@ -267,6 +287,20 @@ def _run_images(workload: Workload) -> list[RunImageResponse]:
 def _code(workload: Workload) -> WorkloadCodeResponse | None:
     code = describe_code(workload)
     return None if code is None else WorkloadCodeResponse(**asdict(code))
+
+
+def _idle(workload: Workload) -> IdleResponse | None:
+    status = idle_status(workload)
+    if not status.sentence:
+        return None
+    warning = status.warning
+    return IdleResponse(
+        sentence=status.sentence,
+        rules=[applied.rule.text for applied in status.rules],
+        idle_since=None if warning is None else warning.since,
+        warned_at=None if warning is None else warning.at,
+        suspend_at=None if warning is None else warning.suspend_at,
+    )
 
 
 def _cost(workload: Workload) -> Decimal | None:

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import F
 from django_q.tasks import async_task
 
+from berth.core.amounts import MILLI
 from berth.core.spec.addresses import Channel, detect_channel
 from projects.delivering.http import DeliveryError
 from projects.delivering.send import send
@@ -106,11 +108,7 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
     merged = _with_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]
     subscriptions = notify.find_subscriptions([workload for workload, _ in merged], set(kinds))
-    addresses = {workload.pk: _addresses(workload, kinds, subscriptions) for workload, _ in merged}
-    if settings.BERTH_SENDS_MAIL:
-        without_address = [workload for workload, _ in merged if not addresses[workload.pk]]
-        for pk, address in notify.submitter_addresses(without_address).items():
-            addresses[pk] = {address: (address, Channel.MAIL, None)}
+    addresses = _addresses_or_submitter([workload for workload, _ in merged], kinds, subscriptions)
     title = UNSCHEDULABLE.capitalize()
     return notify.create_deliveries(
         delivery
@@ -119,6 +117,54 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
             UNSCHEDULABLE, addresses[workload.pk], workload, title, message, now
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class IdleReport:
+    """Warning or suspension of a workload by an idle rule. `since` is when its GPUs became idle."""
+
+    workload: Workload
+    reason: str
+    message: str
+    since: datetime
+
+
+def enqueue_idle(reports: Sequence[IdleReport], now: datetime) -> int:
+    """Queue deliveries in the transaction of the warnings or suspensions. Return the number of deliveries.
+
+    If there is no address, the submitter is notified by email.
+    """
+    subscriptions = notify.find_subscriptions([report.workload for report in reports], {"idle"})
+    addresses = _addresses_or_submitter([report.workload for report in reports], ["idle"], subscriptions)
+    return notify.create_deliveries(
+        notify.build_delivery("idle", recipient, _idle_content(report, now), now, report.workload)
+        for report in reports
+        for recipient in addresses[report.workload.pk].values()
+    )
+
+
+def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
+    content = _content(report.workload, "idle", report.reason, report.message, now)
+    return {
+        **content,
+        "gpus": report.workload.gpu_milli_now / MILLI,
+        "since": report.since.isoformat(timespec="seconds"),
+        "minutes": int((now - report.since) / timedelta(minutes=1)),
+    }
+
+
+def _addresses_or_submitter(
+    workloads: Sequence[Workload | WorkloadArray], kinds: Sequence[str], subscriptions: notify.Subscriptions
+) -> dict[UUID, Mapping[str, notify.Recipient]]:
+    """Return each workload's addresses for these events, or its submitter's email address if it has none."""
+    addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
+        workload.pk: _addresses(workload, kinds, subscriptions) for workload in workloads
+    }
+    if settings.BERTH_SENDS_MAIL:
+        without_address = [workload for workload in workloads if not addresses[workload.pk]]
+        for pk, address in notify.submitter_addresses(without_address).items():
+            addresses[pk] = {address: (address, Channel.MAIL, None)}
+    return addresses
 
 
 def _with_arrays(

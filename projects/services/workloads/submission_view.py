@@ -120,6 +120,7 @@ class SubmissionView:
         for row in prepared.fetch_all(LOCKED_PROJECTS if self.has_locks else PROJECTS, [missing]):
             *values, quotas, pools = row
             project = _hydrate(Project, PROJECT_FIELDS, values[: len(PROJECT_FIELDS)])
+            project.idle_rule = json.loads(project.idle_rule)
             project.department = _hydrate(Department, DEPARTMENT_FIELDS, values[len(PROJECT_FIELDS) :])
             rows[project.name] = project
             if quotas is not None:

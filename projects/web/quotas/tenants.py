@@ -8,6 +8,7 @@ from django.views.decorators.http import require_http_methods
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from pools.web.idle_rule_field import IdleRuleField
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department
@@ -38,6 +39,15 @@ class ChangeForm(Form):
         required=False,
         min_value=0,
         help_text="In seconds. Leave empty to inherit.",
+    )
+
+
+class ProjectForm(ChangeForm):
+    """Form for a project. Only platform admins can change its idle rule."""
+
+    idle_rule = IdleRuleField(
+        help_text="Replaces the rules of the pools, for example below=5%,after=1h,action=suspend,grace=30m; "
+        "action=none exempts the project. Leave empty to use the rules of the pools."
     )
 
 
@@ -75,8 +85,11 @@ def add_project(request: Request, name: str) -> HttpResponse:
 def change(request: Request, kind: str, name: str) -> HttpResponse:
     tenant = find_owner(request.actor, kind, name)
     require(request.actor, Action.EDIT, tenant)
-    initial = {field: getattr(tenant, field) for field in tenants.EDITABLE}
-    form = ChangeForm(request.POST or None, initial=initial, auto_id="tenant_%s")
+    is_department = isinstance(tenant, Department)
+    fields = tenants.EDITABLE if is_department else tenants.PROJECT_EDITABLE
+    initial = {field: getattr(tenant, field) for field in fields}
+    form_class = ChangeForm if is_department else ProjectForm
+    form = form_class(request.POST or None, initial=initial, auto_id="tenant_%s")
     if request.method == "POST" and form.is_valid():
         changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
         with form_errors(form):

@@ -12,6 +12,7 @@ from django.utils.dateparse import parse_datetime
 from berth.core.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
+from projects.idle_rules import idle_status
 from projects.models import Quota, Workload
 from projects.models.tenants import counts_in
 from projects.services.arrays.waiting import explain_held_task
@@ -44,6 +45,7 @@ class Explanation:
     expected_start: datetime | None
     expected_start_reason: str
     burst: str  # sentence about the pool set by `burst_after`, empty if all pools are used
+    idle: str  # warning about idle GPUs, or the rules that apply
     blockers: list[dict[str, Any]]
     queue: dict[str, Any]
     evictions: list[Eviction]
@@ -80,6 +82,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         expected_start=parse_datetime(starts) if starts else None,
         expected_start_reason=stored.get("expected_start_reason", ""),
         burst=burst_sentence(workload, now) if workload.phase in PENDING_PHASES else "",
+        idle=idle_status(workload).sentence,
         blockers=[_with_remaining_seconds(now, blocker) for blocker in stored.get("blockers", [])],
         queue=_queue_documents(workload),
         evictions=list(

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
 from berth.core.amounts import MILLI
+from berth.core.idle_rule import governing_rule
 from berth.db.crash_points import assert_no_transaction
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
@@ -32,6 +33,14 @@ class RunningPod(NamedTuple):
     devices: Sequence[int]
     gpu_milli: int
     started_at: datetime | None
+    project_rule: dict[str, Any]
+    pool_rule: dict[str, Any]
+
+    @property
+    def busy_from(self) -> int:
+        """Utilization in thousandths from which the GPUs are busy: that of the idle rule, or the setting."""
+        rule = governing_rule(self.project_rule, self.pool_rule)
+        return 10 * (settings.BERTH_IDLE_GPU_PERCENT if rule is None else rule.below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ def build_reading(
         devices=devices,
         gpu_milli=pod.gpu_milli * sum(busy_milli is not None for busy_milli, _ in devices),
         busy_milli=busy,
-        busy_at=_busy_at(busy, before, at),
+        busy_at=_busy_at(devices, pod.busy_from, before, at),
     )
 
 
@@ -124,7 +133,10 @@ def _running_rows() -> Iterable[tuple[object, ...]]:
     allocations = models.Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES).order_by(
         "pod_id"
     )
-    return allocations.values_list("pod_id", "node_id", "devices", "gpu_milli", "pod__started_at")
+    return allocations.values_list(
+        "pod_id", "node_id", "devices", "gpu_milli", "pod__started_at", "pod__workload__project__idle_rule",
+        "node__pool__idle_rule",
+    )  # fmt: skip
 
 
 def _measure_pods(
@@ -157,10 +169,14 @@ def _mean_busy(devices: Iterable[DeviceMeasurement]) -> int | None:
     return round(sum(measured) / len(measured)) if measured else None
 
 
-def _busy_at(busy: int | None, before: models.PodUtilization | None, at: datetime) -> datetime | None:
-    if busy is None:
+def _busy_at(
+    devices: Iterable[DeviceMeasurement], busy_from: int, before: models.PodUtilization | None, at: datetime
+) -> datetime | None:
+    """Return when any of the pod's GPUs was last busy, or None if none of them is measured."""
+    measured = [busy for busy, _ in devices if busy is not None]
+    if not measured:
         return None
-    if busy >= settings.BERTH_IDLE_GPU_PERCENT * 10:
+    if max(measured) >= busy_from:
         return at
     if before is None or before.busy_at is None or at - before.at > MAX_GAP:
         return at

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
+from berth.core.idle_rule import read_rule
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.lists.tables import Column, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
@@ -123,6 +124,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pieces = measure_fragmentation(pool) if pool.gpus_per_node else None
     context = {
         "pool": pool,
+        "idle_rule": read_rule(pool.idle_rule),
         "state": selectors.pool_state(pool, now),
         "has_errors": any(finding.severity == Severity.ERROR for finding in findings),
         "capacity": pool_capacity([pool]),

@@ -20,6 +20,7 @@ from projects.access import Action, may
 from projects.actor import Actor
 from projects.costs import workload_cost
 from projects.idle_gpus import idle_since
+from projects.idle_rules import idle_status
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services.code import describe_code
@@ -128,6 +129,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "last_eviction": suffered[0] if suffered and workload.phase in PENDING_PHASES else None,
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),
+        "idle_rule": idle_status(workload),
         "backoff_until": _active_backoff(workload, now),
         "image": _image(workload),
         "code": describe_code(workload),

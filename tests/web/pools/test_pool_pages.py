@@ -166,20 +166,21 @@ def test_scale_down_lists_nodes_to_drain_and_requires_confirmation(
     assert (done.status_code, NodePool.objects.get().nodes_desired) == (204, 1)
 
 
-def test_image_policy_is_validated_stored_and_shown(cast: Cast, alice: Client) -> None:
+def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, alice: Client) -> None:
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
     values |= {"version": "1"}
     wrong = alice.post("/node-pools/local/settings", {**values, "patterns": "ghcr.io/*\ntrain"}, headers=HTMX)
     (fault,) = wrong.context["form"].errors["patterns"]
     assert fault.startswith("[1]: is not a pattern for images; allowed: REGISTRY/NAME")
-    changes = {"image_mode": "require", "patterns": "ghcr.io/*"}
+    changes = {"image_mode": "require", "patterns": "ghcr.io/*", "idle_rule": "below=7%"}
     right = alice.post("/node-pools/local/settings", {**values, **changes}, headers=HTMX)
     assert right.status_code == 204
     cast.pool.refresh_from_db()
     assert cast.pool.image_policy == {"mode": "require", "patterns": ["ghcr.io/*"]}
     form = alice.get("/node-pools/local/settings").context["form"]
     assert (form.initial["image_mode"], form.initial["patterns"]) == ("require", "ghcr.io/*")
+    assert form["idle_rule"].value() == "below=7%,after=1h,action=warn,warmup=10m"
     page = alice.get("/node-pools/local").content.decode()
     assert "Workloads need a container image. Accepted images: ghcr.io/*." in page
 

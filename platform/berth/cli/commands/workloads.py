@@ -29,14 +29,9 @@ if TYPE_CHECKING:
     from berth.cli.arrays import ArrayRow
     from berth.client import Client
     from berth.client.models.arrays import ArrayDetail
+    from berth.client.models.explanations import Explanation, SmallestChange
     from berth.client.models.scheduling import Eviction
-    from berth.client.models.workloads import (
-        Explanation,
-        RunImage,
-        SmallestChange,
-        Workload,
-        WorkloadDetail,
-    )  # fmt: skip
+    from berth.client.models.workloads import RunImage, Workload, WorkloadDetail
 
 EVENTS_SHOWN = 10
 
@@ -139,6 +134,7 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
         ("Submitted", f"{format_time(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
         *ended,
         ("Cost", format_cost(workload.cost)),
+        ("Idle GPUs", workload.idle.sentence if workload.idle else ""),
         ("Run", f"{workload.run} ({evictions}, {restarts})"),
         ("Retries", format_retries(workload.retries)),
         ("Avoided nodes", ", ".join(workload.avoided_nodes)),
@@ -217,10 +213,9 @@ def _print_explanation(
             print(f"  {safe(line)}")
     if line := format_expected_start(explanation.expected_start, explanation.expected_start_reason):
         print(f"\n{safe(line)}")
-    if explanation.burst:
-        print(f"\n{safe(explanation.burst)}")
-    if change is not None:
-        print(f"\n{safe(change.sentence)}")
+    for sentence in (explanation.burst, explanation.idle, change.sentence if change else ""):
+        if sentence:
+            print(f"\n{safe(sentence)}")
     if lines := list(queue_lines(explanation.queue)):
         print_section("Queues")
         for line in lines:

@@ -17,10 +17,8 @@ from berth.client.models.pools import (
     PoolCost,
     PoolDiagnosis,
     PoolEnvironment,
-    ScaledPool,
-    ScalePreview,
-    ScalingEvent,
 )
+from berth.client.models.scaling import ScaledPool, ScalePreview, ScalingEvent
 from berth.client.models.scheduling import Queue
 from berth.client.models.ssh_hosts import SshHost
 

@@ -50,7 +50,7 @@ class AsyncProjects(AsyncResource):
         return await self._get(Project, f"projects/{quote(name, safe='')}")
 
     async def create(self, name: str, department: str, **values: Any) -> Project:
-        """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime, idle_rule."""
         body = {"name": name, "department": department, **values}
         return await self._post(Project, "projects", body)
 

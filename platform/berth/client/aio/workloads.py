@@ -10,6 +10,7 @@ import httpx
 from berth.client.aio.resource import AsyncResource
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.models.arrays import Array
+from berth.client.models.explanations import Explanation, SmallestChange
 from berth.client.models.logs import LogChunk
 from berth.client.models.metrics import ComparedMetric, Metric, MetricComparison
 from berth.client.models.scheduling import Eviction
@@ -19,11 +20,9 @@ from berth.client.models.workloads import (
     DryRun,
     Edit,
     Event,
-    Explanation,
     LogMatches,
     Pod,
     PortLink,
-    SmallestChange,
     Submission,
     Workload,
     WorkloadDetail,

@@ -216,6 +216,22 @@ class ImagePolicy(Model):
     """Patterns of accepted images; empty: all."""
 
 
+class IdleRule(Model):
+    """Rule for workloads with idle GPUs. Durations are in seconds."""
+
+    below: int = 0
+    """Utilization in percent below which a GPU is idle."""
+    after: int = 0
+    """Idle time before the warning."""
+    action: str = ""
+    grace: int = 0
+    """Time from the warning to the suspension."""
+    warmup: int = 0
+    """Time after the start of each pod that does not count."""
+    text: str = ""
+    """The rule in the notation of the command line."""
+
+
 class NodePool(Model):
     name: str
     version: int = 0
@@ -278,6 +294,7 @@ class NodePool(Model):
     environment_digest: str | None = None
     """Digest of the environment of new nodes; None if there is none."""
     image_policy: ImagePolicy = Field(default_factory=ImagePolicy)
+    idle_rule: IdleRule | None = None
     current_price: float | None = None
     """Price per GPU-hour in effect: the pool's own or, if unset, the list price."""
     node_placement: str = ""
@@ -344,46 +361,3 @@ class PoolEnvironment(Model):
     script: str = ""
     """Script that each node runs at boot."""
     created_at: datetime
-
-
-class DrainingNode(Model):
-    """Node to drain, chosen based on its current work. The choice may change before the drain starts."""
-
-    node: str = ""
-    pods: int = 0
-    not_preemptible: int = 0
-    """Non-preemptible pods. The drain waits for them without a time limit."""
-    gpu_seconds_lost: int = 0
-    """GPU-seconds of work since the start or the last checkpoint."""
-    work: list[str] | None = None
-    """Workloads with pods on the node; None unless you are a platform admin."""
-    blocked_by: str = ""
-    """Disruption budget that blocks the drain; empty if there is none."""
-
-
-class ScalePreview(Model):
-    nodes_desired: int = 0
-    nodes: int = 0
-    """Previewed number of nodes."""
-    draining_count: int = 0
-    draining: list[DrainingNode] = []
-    """First 500 nodes to drain, in order."""
-    blocked: list[str] = []
-    """Actions that a disruption budget blocks now."""
-
-
-class ScaledPool(NodePool):
-    draining_count: int = 0
-    draining: list[DrainingNode] = []
-    """First 500 nodes to drain, in order."""
-
-
-class ScalingEvent(Model):
-    id: int
-    at: datetime
-    kind: str = ""
-    node: str | None = None
-    before: int | None = None
-    after: int | None = None
-    reason: str = ""
-    data: dict[str, Any] = {}

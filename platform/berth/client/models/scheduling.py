@@ -8,27 +8,6 @@ from berth.client.models.base import Model
 from berth.client.models.mixins import HealthMixin
 
 
-class Cycle(Model):
-    id: int
-    at: datetime
-    epoch: int = 0
-    trigger: str = ""
-    observe_ms: float = 0
-    decide_ms: float = 0
-    commit_ms: float = 0
-    nodes: int = 0
-    workloads: int = 0
-    pending: int = 0
-    bundles: int = 0
-    applied: int = 0
-    stale: int = 0
-    evictions: int = 0
-    trials: int = 0
-    engine: str = ""
-    """Version of the decision engine: release and file digest."""
-    notes: list[Any] = []
-
-
 class Eviction(Model):
     id: int
     at: datetime
@@ -56,6 +35,27 @@ class Eviction(Model):
     summary: str = ""
     explanation: list[str] = []
     """Sentences that explain the rule, the queues' numbers and the lost work."""
+
+
+class Cycle(Model):
+    id: int
+    at: datetime
+    epoch: int = 0
+    trigger: str = ""
+    observe_ms: float = 0
+    decide_ms: float = 0
+    commit_ms: float = 0
+    nodes: int = 0
+    workloads: int = 0
+    pending: int = 0
+    bundles: int = 0
+    applied: int = 0
+    stale: int = 0
+    evictions: int = 0
+    trials: int = 0
+    engine: str = ""
+    """Version of the decision engine: release and file digest."""
+    notes: list[Any] = []
 
 
 class EvictionPair(Model):

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from berth.client.models.base import Model
 from berth.client.models.pool_previews import Amounts
+from berth.client.models.pools import IdleRule
 
 
 class Department(Model):
@@ -26,6 +27,8 @@ class Project(Model):
     rank: int = 0
     reclaim_min_runtime: int | None = None
     preempt_min_runtime: int | None = None
+    idle_rule: IdleRule | None = None
+    """Rule for idle GPUs that replaces those of the pools; None for none."""
     created_at: datetime
 
 

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from berth.client.models.base import Model
 from berth.client.models.mixins import PodMixin, WorkloadMixin
-from berth.client.models.scheduling import Eviction
 
 
 class Blocker(Model):
@@ -202,6 +201,20 @@ class WorkloadCode(Model):
     """Number of files; None if they are no longer stored."""
 
 
+class Idle(Model):
+    """Rules for idle GPUs that apply to the workload, and the current warning."""
+
+    sentence: str = ""
+    """The warning, or the rules while there is none."""
+    rules: list[str] = []
+    """Rules in the notation of the command line, such as "below=5%,..."."""
+    idle_since: datetime | None = None
+    """None without a warning."""
+    warned_at: datetime | None = None
+    suspend_at: datetime | None = None
+    """None if the workload will not be suspended."""
+
+
 class RunImage(Model):
     run: int = 0
     image: str = ""
@@ -221,6 +234,8 @@ class WorkloadDetail(Workload):
     """Nodes on which retry rules do not restart the workload."""
     version: int = 0
     """Version for If-Match. Scheduling decisions and edits change it."""
+    idle: Idle | None = None
+    """None if no rule for idle GPUs applies, and in responses to submissions."""
     images: list[RunImage] = []
     """Container images of the last 20 runs, newest first; empty without an image."""
 
@@ -255,38 +270,6 @@ class Event(Model):
     message: str = ""
     data: dict[str, Any] = {}
     actor: str = ""
-
-
-class PendingPeriod(Model):
-    """Period for which one pending reason applied."""
-
-    reason: str = ""
-    since: datetime
-    until: datetime | None = None
-    """None for the current reason."""
-
-
-class Explanation(Model):
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    queue_position: int | None = None
-    ordering: list[str] = []
-    """Sort keys that decided the queue position, most significant first."""
-    expected_start: datetime | None = None
-    expected_start_reason: str = ""
-    """Assumptions of the estimate, or the reason there is none."""
-    burst: str = ""
-    """When a workload with `burst_after` may use its last pool, and the price there; empty if it may use
-    all of its pools."""
-    blockers: list[Blocker] = []
-    queue: dict[str, Any] = {}
-    """Queue statuses of the project and its department. `how` explains each resource's share."""
-    evictions: list[Eviction] = []
-    explained_at: datetime | None = None
-    cycle: int | None = None
-    pending_history: list[PendingPeriod] = []
-    """Reasons the workload was pending, oldest first, including those of earlier runs."""
 
 
 class LogMatch(Model):
@@ -350,35 +333,6 @@ class PortLink(Model):
 
     url: str = ""
     expires_at: datetime
-
-
-class SingleChange(Model):
-    """One change, in GPUs, CPU cores, MiB, seconds and counts."""
-
-    kind: str = ""
-    subject: str = ""
-    """The role, queue, node, pool or workload that changes; empty for the workload itself."""
-    resource: str = ""
-    """The changed amount, such as gpu, memory_mib, limit.cpu, devices or replicas, or the key of a label
-    or taint."""
-    pool: str = ""
-    """Pool whose queue, nodes or settings change."""
-    before: int | float | str | None = None
-    after: int | float | str | None = None
-
-
-class SmallestChange(Model):
-    """The smallest single change that would start a pending workload now."""
-
-    outcome: str = ""
-    """`no_change`: no single change starts the workload. `undecided`: none was found among the changes
-    tried. `not_needed`: the workload is not pending, or the next cycle places it."""
-    sentence: str = ""
-    change: SingleChange | None = None
-    evicted_workloads: int = 0
-    """Other workloads that the start would evict."""
-    scaled_down_workloads: int = 0
-    moved_workloads: int = 0
 
 
 class Submission(WorkloadDetail):

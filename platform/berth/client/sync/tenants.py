@@ -51,7 +51,7 @@ class Projects(Resource):
         return self._get(Project, f"projects/{quote(name, safe='')}")
 
     def create(self, name: str, department: str, **values: Any) -> Project:
-        """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime, idle_rule."""
         body = {"name": name, "department": department, **values}
         return self._post(Project, "projects", body)
 

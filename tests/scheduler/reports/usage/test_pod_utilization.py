@@ -9,10 +9,10 @@ import pytest
 from django.db.models import Q
 
 from berth.db import crash_points, lease
-from pools.runtimes.base import DeviceUsage, PodUsage, RuntimeFailure
+from pools.runtimes.base import DeviceUsage, RuntimeFailure
 from pools.runtimes.enclosure.levels import Isolation, Level, Policy
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
-from projects.models import Pod, Workload
+from projects.models import Workload
 from scheduler import models
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import choose_step, hourly_utilization, utilization_points
@@ -20,10 +20,8 @@ from scheduler.reports.utilization.readings import match_devices
 from scheduler.reports.utilization.storage import HOUR, MINUTE, delete_old_measurements
 from scheduler.reports.utilization.watch import ISOLATION_EVERY, UtilizationWatcher
 from tests.fakes.clock import FixedClock
+from tests.scheduler.measured_workload import SAMPLE_SECONDS, MeasuredWorkload
 from tests.scheduler.stage import NOON, Stage
-
-TWO = [{"name": "worker", "replicas": 2, "gpu": 1, "cpu": 2, "memory_mib": 4096}]
-SAMPLE_SECONDS = 15
 
 
 class Killed(BaseException):
@@ -34,48 +32,6 @@ class Killed(BaseException):
 def reset_crash_points() -> Iterator[None]:
     yield
     crash_points.set_listener(None)
-
-
-class MeasuredWorkload:
-    """A workload of two pods on one node, whose utilization the test sets."""
-
-    def __init__(self, stage: Stage, roles: list[dict[str, object]] | None = None) -> None:
-        self.stage, self.runtime = stage, stage.runtime
-        stage.cast.pool.nodes.update(gpu_memory_mib=80_000)
-        self.workload = stage.submit(roles=roles or TWO)
-        stage.tick(2)
-        self.pods = stage.pods(self.workload, "running")
-        self.watch = self.another("first")
-
-    def another(self, name: str) -> UtilizationWatcher:
-        watch = UtilizationWatcher(self.stage.clock, lambda pool: self.runtime, SAMPLE_SECONDS)
-        watch._holder = name
-        return watch
-
-    def use(self, pod: Pod, cpu_seconds: float, memory_mib: int = 1000) -> None:
-        self.runtime.uses[str(pod.pk)] = PodUsage(cpu_seconds, memory_mib)
-
-    def gpus(self, *busy: int | None, memory_mib: int | None = 40_000) -> None:
-        """Set the memory used on each of the node's GPUs."""
-        node = self.pods[0].node
-        self.runtime.devices[node.instance_id] = tuple(
-            DeviceUsage(index, str(node.devices[index]), percent and percent * 10, memory_mib)
-            for index, percent in enumerate(busy)
-        )
-
-    def pass_time(self, seconds: float = SAMPLE_SECONDS) -> None:
-        self.stage.clock.advance(seconds)
-        assert self.watch.run_once()
-
-    def now(self) -> summary.Utilization:
-        held = summary.running_allocations().filter(pod__workload=self.workload)
-        return summary.sum_utilization(
-            pod.use for pod in summary.summarize_pods(held, self.stage.clock.now())
-        )
-
-    def sums(self, step: int) -> tuple[float, float]:
-        rows = models.UtilizationPoint.objects.filter(step=step, pod__workload=self.workload)
-        return sum(row.seconds for row in rows), sum(row.cpu_milli_seconds for row in rows)
 
 
 @pytest.fixture

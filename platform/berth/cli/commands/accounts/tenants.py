@@ -4,10 +4,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, department_names, open_client, project_names
+from berth.cli.arguments import (
+    DepartmentOption,
+    IdleRuleOption,
+    department_names,
+    open_client,
+    project_names,
+)
 from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
-from berth.cli.quantities import parse_duration
+from berth.cli.quantities import parse_duration, parse_idle_rule
 from berth.cli.text import format_duration
 
 Title = Annotated[str | None, typer.Option(help="Display name.", show_default=False)]
@@ -152,7 +158,14 @@ def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE)
     show_one(
         tenant,
         output,
-        lambda project: describe_tenant(project, [("Department", project.department)], members),
+        lambda project: describe_tenant(
+            project,
+            [
+                ("Department", project.department),
+                ("Idle rule", project.idle_rule.text if project.idle_rule else "that of the pool"),
+            ],
+            members,
+        ),
     )
 
 
@@ -167,6 +180,7 @@ def create_project(
     rank: Rank = None,
     reclaim_after: ReclaimAfter = None,
     preempt_after: PreemptAfter = None,
+    idle_rule: IdleRuleOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a project in a department. It has no guaranteed resources until it has a quota.
@@ -176,7 +190,7 @@ def create_project(
     berth quota set vision --pool train --gpu 8
     berth member add dave --role member --project vision
     """
-    values = tenant_values(title, rank, reclaim_after, preempt_after)
+    values = project_values(title, rank, reclaim_after, preempt_after, idle_rule)
     with open_client() as client:
         created = client.projects.create(name, department, **values)
     show_one(
@@ -192,14 +206,18 @@ def edit_project(
     rank: Rank = None,
     reclaim_after: ReclaimAfter = None,
     preempt_after: PreemptAfter = None,
+    idle_rule: IdleRuleOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change a project's settings.
+    """Change a project's settings. Its idle rule replaces those of the pools.
 
     \b
     berth project edit vision --rank 5 --preempt-after default
+    berth project edit vision --idle-rule below=5%,after=2h,action=suspend,grace=1h
+    berth project edit vision --idle-rule action=none     exempt the project
     """
-    _edit_tenant("project", name, tenant_values(title, rank, reclaim_after, preempt_after), output)
+    values = project_values(title, rank, reclaim_after, preempt_after, idle_rule)
+    _edit_tenant("project", name, values, output)
 
 
 @project_app.command("delete")
@@ -232,11 +250,25 @@ def tenant_values(
     return values
 
 
+def project_values(
+    title: str | None,
+    rank: int | None,
+    reclaim_after: str | None,
+    preempt_after: str | None,
+    idle_rule: str | None,
+) -> dict[str, Any]:
+    """Return the values of a project's options that were set, by REST field name."""
+    rule = {} if idle_rule is None else {"idle_rule": parse_idle_rule(idle_rule)}
+    return {**tenant_values(title, rank, reclaim_after, preempt_after), **rule}
+
+
 def _edit_tenant(
     kind: Literal["department", "project"], name: str, changes: dict[str, Any], output: Output
 ) -> None:
     if not changes:
         allowed = "--title, --rank, --reclaim-after, --preempt-after"
+        if kind == "project":
+            allowed += ", --idle-rule"
         raise BadInput(f"{kind} edit: specify at least one of {allowed}")
     with open_client() as client:
         tenants = client.departments if kind == "department" else client.projects

@@ -7,6 +7,7 @@ import typer
 
 from berth.cli.arguments import PoolArgument, open_client, with_options_from
 from berth.cli.commands.infrastructure.nodes import format_free_gpus, is_interactive
+from berth.cli.commands.infrastructure.pool_fields import format_state, pool_fields
 from berth.cli.commands.infrastructure.previews import (
     accept_host_keys,
     confirm_creation,
@@ -20,7 +21,6 @@ from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
 from berth.cli.pool_values import NewPool, PoolChanges
 from berth.cli.text import format_age, format_pairs, format_short_time, format_time, now, number, safe
-from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -63,7 +63,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
         show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": fragmentation.plain()}, output)
         return
     for title, text in (
-        *_pool_fields(pool, cost, fragmentation),
+        *pool_fields(pool, cost, fragmentation),
         *(("Blocked", sentence) for sentence in blocked_drains),
     ):
         print(f"{title + ':':<15}{safe(text)}")
@@ -199,7 +199,7 @@ def scale(
 
 
 def _print_scaled_pool(pool: Any) -> None:
-    print("\n".join([f"{safe(pool.name)}: {_format_state(pool)}", *drain_lines(pool)]))
+    print("\n".join([f"{safe(pool.name)}: {format_state(pool)}", *drain_lines(pool)]))
 
 
 @app.command("pause")
@@ -286,7 +286,7 @@ def history(
 def _run_action(output: Output, act: "Callable[[Client], NodePool]") -> None:
     with open_client() as client:
         changed = act(client)
-    show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {_format_state(pool)}"))
+    show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {format_state(pool)}"))
 
 
 def _print_environment(environment: Any) -> None:
@@ -308,65 +308,6 @@ def _print_environment(environment: Any) -> None:
 
 def _format_index(index: Any) -> str:
     return f"{index['url']} for {', '.join(index['packages']) or 'all others'}"
-
-
-def _format_state(pool: Any) -> str:
-    return f"{pool.state}, {format_count(pool.nodes_desired, 'node')} desired, {_format_bounds(pool)}"
-
-
-def _format_bounds(pool: Any) -> str:
-    ready = "" if pool.ready_threshold is None else f", ready threshold {pool.ready_threshold}"
-    fixed = pool.nodes_max is None
-    return (f"{pool.nodes_min}, fixed" if fixed else f"{pool.nodes_min} to {pool.nodes_max}") + ready
-
-
-def _pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str]]:
-    fitting = [level for level in fragmentation.levels if level.gpus and level.replicas]
-    declared = [plugin.name for plugin in pool.plugins] or (["none"] if pool.environment_digest else [])
-    fields = [
-        ("Name", pool.name),
-        ("Provider", f"{pool.provider} provider, {pool.runtime} runtime"),
-        ("State", _format_state(pool)),
-        ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} booting, {pool.nodes_draining} draining"),
-        ("Node size", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
-         + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
-        ("Isolation", pool.isolation or "not reported yet"),
-        ("Default limits", _format_limits(pool.default_limits)),
-        ("Workspaces", f"up to {pool.workspace_limit_mib} MiB" if pool.workspace_limit_mib else "no limit"),
-        ("Free GPUs", format_free_gpus(pool)),
-        ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
-         if fitting else "none fits on whole GPUs"),
-        ("Cost", "no price set" if cost.per_hour is None else
-         f"{number(cost.per_hour)} per hour now; {number(cost.last_24_hours.cost)} in the last 24 hours, "
-         f"{number(cost.last_30_days.cost)} in 30 days"),
-    ]  # fmt: skip
-    if pool.node_consolidation != "never" or pool.disruption_budgets:
-        budgets = "; ".join(format_pairs(budget) for budget in pool.disruption_budgets) or "no budget"
-        fields.insert(3, ("Consolidation", f"{pool.node_consolidation}; {budgets}"))
-    if pool.image_policy.mode != "allow" or pool.image_policy.patterns:
-        patterns = ", ".join(pool.image_policy.patterns)
-        fields.append(("Images", pool.image_policy.mode + (f": {patterns}" if patterns else "")))
-    if declared:
-        fields.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
-    return fields + _error_fields(pool)
-
-
-def _format_limits(limits: Any) -> str:
-    memory = ["request"] if limits.memory_from_request else []
-    memory += [f"{limits.memory_mib} MiB"] if limits.memory_mib else []
-    cpu = ["request"] if limits.cpu_from_request else []
-    cpu += [f"{number(limits.cpu)} cores"] if limits.cpu else []
-    return f"memory {' or '.join(memory) or 'none'}, CPU {' or '.join(cpu) or 'none'}"
-
-
-def _error_fields(pool: Any) -> list[tuple[str, str]]:
-    fields = [("Last error", pool.last_error)] if pool.last_error else []
-    if pool.boot_failures:
-        limit = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
-        stopped = "; provisioning stopped" if pool.provisioning_stopped else ""
-        after = "" if pool.boot_retry_at is None else f"; next attempt at {format_time(pool.boot_retry_at)}"
-        fields.append(("Boots", f"{pool.boot_failures}{limit} failed in a row{stopped}{after}"))
-    return fields
 
 
 def _format_desired(event: Any) -> str:

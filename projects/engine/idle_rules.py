@@ -1,0 +1,54 @@
+"""Decide what an idle rule does with a workload."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from berth.core.idle_rule import IdleRule
+
+
+class IdleStep(StrEnum):
+    WARN = "warn"
+    SUSPEND = "suspend"
+    WITHDRAW = "withdraw"  # the warning
+
+
+@dataclass(frozen=True, slots=True)
+class GivenWarning:
+    """Warning that was given in one run of a workload, with the rule at that time."""
+
+    run: int
+    since: datetime
+    suspend_at: datetime | None
+    rule: IdleRule
+
+
+@dataclass(frozen=True, slots=True)
+class IdleFacts:
+    """A running workload, its rule, and the time since which all of its GPUs have been idle.
+
+    `idle_since` is None if any GPU is not measured now. It is in the future during the warm-up.
+    """
+
+    run: int
+    rule: IdleRule | None
+    idle_since: datetime | None
+    warning: GivenWarning | None
+
+
+def next_step(facts: IdleFacts, now: datetime) -> IdleStep | None:
+    """Return the next step, or None if nothing is due.
+
+    While a GPU is not measured, a warning is neither withdrawn nor executed.
+    """
+    rule, since, warning = facts.rule, facts.idle_since, facts.warning
+    if warning is not None and (rule != warning.rule or facts.run != warning.run):
+        return IdleStep.WITHDRAW
+    if rule is None or since is None:
+        return None
+    if warning is None:
+        return IdleStep.WARN if since <= now - timedelta(seconds=rule.after) else None
+    if since > warning.since:
+        return IdleStep.WITHDRAW
+    is_due = warning.suspend_at is not None and now >= warning.suspend_at
+    return IdleStep.SUSPEND if is_due else None

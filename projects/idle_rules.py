@@ -1,0 +1,76 @@
+"""Idle rules of workloads, for people: which rule applies, and when it acts."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from berth.core.idle_rule import IdleRule, governing_rule
+from pools.models import NodePool
+from projects.models import IdleWarning, InferenceEngine, Phase, Workload, WorkloadKind
+from projects.models.workloads import ENDED_PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedRule:
+    """Rule that applies to a workload. `owner` is its pool or project, such as "pool train"."""
+
+    owner: str
+    rule: IdleRule
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.rule.sentence} This is the rule of {self.owner}."
+
+
+@dataclass(frozen=True, slots=True)
+class IdleStatus:
+    """Rules that apply to a workload in each of its pools, and the current warning, if any."""
+
+    rules: tuple[AppliedRule, ...]
+    warning: IdleWarning | None
+
+    @property
+    def sentence(self) -> str:
+        """Return the warning, else the rules. Empty if there is no rule."""
+        return self.warning.message if self.warning else " ".join(rule.sentence for rule in self.rules)
+
+
+def idle_status(workload: Workload) -> IdleStatus:
+    """Return the idle rules of a live workload with GPUs. Inference services have none."""
+    if workload.phase in ENDED_PHASES or not _has_gpus(workload) or _serves_requests(workload):
+        return IdleStatus((), None)
+    pools = [workload.pool] if workload.pool else NodePool.objects.filter(name__in=workload.pools)
+    by_name = {pool.name: pool for pool in pools}
+    names = [workload.pool.name] if workload.pool else [name for name in workload.pools if name in by_name]
+    return IdleStatus(_rules(workload, (by_name[name] for name in names)), current_warning(workload))
+
+
+def current_warning(workload: Workload) -> IdleWarning | None:
+    return current_warnings([workload]).get(workload.pk) if workload.phase == Phase.RUNNING else None
+
+
+def current_warnings(workloads: Iterable[Workload]) -> dict[uuid.UUID, IdleWarning]:
+    """Return the warnings that running workloads got in their current runs."""
+    runs = {row.pk: row.run for row in workloads if row.phase == Phase.RUNNING}
+    rows = IdleWarning.objects.filter(workload__in=runs) if runs else ()
+    return {row.workload_id: row for row in rows if row.run == runs[row.workload_id]}
+
+
+def _rules(workload: Workload, pools: Iterable[NodePool]) -> tuple[AppliedRule, ...]:
+    of_project = workload.project.idle_rule
+    applied: dict[AppliedRule, None] = {}
+    for pool in pools:
+        owner = f"project {workload.project.name}" if of_project else f"pool {pool.name}"
+        if rule := governing_rule(of_project, pool.idle_rule):
+            applied[AppliedRule(owner, rule)] = None
+    return tuple(applied)
+
+
+def _has_gpus(workload: Workload) -> bool:
+    return bool(workload.gpu_milli_min or workload.gpu_milli_now)
+
+
+def _serves_requests(workload: Workload) -> bool:
+    if workload.kind == WorkloadKind.SERVICE:
+        return True
+    return InferenceEngine.objects.filter(workload=workload).exists()

@@ -1,0 +1,22 @@
+"""Model of warnings about idle GPUs."""
+
+from django.db import models
+
+from projects.models.workloads import Workload
+
+
+class IdleWarning(models.Model):
+    """Warning by an idle rule, deleted when it no longer applies or the workload is suspended."""
+
+    workload = models.OneToOneField(
+        Workload, primary_key=True, on_delete=models.CASCADE, related_name="idle_warning"
+    )
+    run = models.PositiveIntegerField()
+    since = models.DateTimeField(help_text="Time since which all GPUs have been idle.")
+    at = models.DateTimeField(help_text="Time of the warning.")
+    suspend_at = models.DateTimeField(null=True, help_text="Empty if the rule only warns.")
+    rule = models.JSONField(help_text="Rule at the time of the warning.")
+    message = models.TextField()
+
+    def __str__(self) -> str:
+        return self.message

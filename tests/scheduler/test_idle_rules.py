@@ -1,0 +1,153 @@
+"""Tests that rules about idle GPUs warn workloads, then suspend them, exactly once."""
+
+from typing import Any
+
+import pytest
+
+from berth.core.errors import Forbidden, Invalid
+from berth.core.idle_rule import IdleRule, normalize_rule, parse_text
+from pools.models import NodePool
+from projects.idle_rules import idle_status
+from projects.models import Audit, Delivery, Event, IdleWarning, Project, Workload
+from projects.services import tenants, workloads
+from projects.services.notifications.subscriptions import subscribe
+from scheduler.loop.reconcile.idle_rules import IDLE_RULES_INTERVAL
+from scheduler.reports.explanations.workload import explain
+from tests.scheduler.measured_workload import SAMPLE_SECONDS, MeasuredWorkload
+from tests.scheduler.stage import Stage
+
+RULE = "below=10%,after=2m,action=suspend,grace=2m,warmup=0s"
+CPU_ONLY = {"name": "monitor", "replicas": 1, "cpu": 1}
+GPU = {"name": "worker", "replicas": 2, "gpu": 1, "cpu": 1}
+
+
+def set_rule(stage: Stage, text: str) -> None:
+    NodePool.objects.filter(pk=stage.cast.pool.pk).update(idle_rule=normalize_rule(parse_text(text)))
+
+
+def stay(measured: MeasuredWorkload, minutes: float, *busy: int | None) -> None:
+    """Let the node's GPUs have this utilization for some minutes, with a tick after each measurement."""
+    for _ in range(round(minutes * 60 / SAMPLE_SECONDS)):
+        measured.gpus(*busy)
+        measured.pass_time()
+        measured.stage.loop.idle_rules_at = None
+        measured.stage.loop.tick()
+
+
+def kinds(workload: Workload) -> list[str]:
+    return [kind for kind in events(workload) if kind.startswith("idle")]
+
+
+def events(workload: Workload) -> list[str]:
+    rows = Event.objects.filter(workload_id=workload.pk).order_by("pk")
+    return list(rows.values_list("kind", flat=True))
+
+
+@pytest.fixture
+def measured(stage: Stage) -> MeasuredWorkload:
+    return MeasuredWorkload(stage, [GPU, CPU_ONLY])
+
+
+def test_idle_workload_is_warned_then_suspended_once_despite_restarts(
+    stage: Stage, measured: MeasuredWorkload
+) -> None:
+    cast, workload = stage.cast, measured.workload
+    subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["idle"])
+    set_rule(stage, RULE)
+    assert "rule of pool local" in explain(cast.dave, workload).idle
+    stay(measured, 1.75, 9, 0)
+    assert kinds(workload) == []
+    stay(measured, 0.5, 9, 0)
+    warning = IdleWarning.objects.get()
+    assert "will be suspended at" in warning.message
+    assert idle_status(Workload.objects.get(pk=workload.pk)).sentence == warning.message
+
+    stage.loop = stage.new_loop()
+    stay(measured, 1, 0, 0)
+    assert kinds(workload) == ["idle_warning"], "a new scheduler repeated the warning"
+    stay(measured, 0.25, 0, 60)
+    assert kinds(workload) == ["idle_warning", "idle_warning_withdrawn"]
+    stay(measured, 2.25, 0, 0)
+    assert IdleWarning.objects.get().since > warning.since
+
+    stage.loop = stage.new_loop()
+    stay(measured, 2.5, 0, 0)
+    assert stage.phase(workload) == "suspended"
+    assert (workload.reason, workload.next_phase) == ("IdleGpus", "")
+    assert kinds(workload) == ["idle_warning", "idle_warning_withdrawn", "idle_warning"]
+    entry = Audit.objects.get(action="suspend_idle")
+    assert (entry.object_id, entry.project_id) == (str(workload.pk), cast.vision.pk)
+    numbers = entry.after or {}
+    assert (numbers["rule"], numbers["rule_of"], numbers["gpus"]) == (RULE, "pool local", 2)
+    assert 0 <= numbers["mean_percent"] < 10
+    assert not IdleWarning.objects.exists()
+    reasons = (
+        Delivery.objects.filter(to="v@example.org").order_by("pk").values_list("content__reason", flat=True)
+    )
+    assert list(reasons) == ["IdleWarning", "IdleWarning", "IdleGpus"]
+
+
+def test_unmeasured_busy_warming_up_and_exempt_workloads_are_not_idle(
+    stage: Stage, measured: MeasuredWorkload
+) -> None:
+    workload, vision = measured.workload, stage.cast.vision
+    set_rule(stage, RULE)
+    stay(measured, 3, None, 0)
+    stay(measured, 3, None, None)
+    stay(measured, 3, 0, 90)
+    assert kinds(workload) == [], "one GPU was busy or not measured"
+    Project.objects.filter(pk=vision.pk).update(idle_rule=normalize_rule({"action": "none"}))
+    stay(measured, 3, 0, 0)
+    fresh = Workload.objects.get(pk=workload.pk)
+    assert (kinds(workload), explain(stage.cast.dave, fresh).idle) == ([], "")
+    Project.objects.filter(pk=vision.pk).update(idle_rule=normalize_rule(parse_text(f"{RULE},warmup=1h")))
+    stay(measured, 1, 0, 0)
+    assert kinds(workload) == [], "the pods are warming up"
+    Project.objects.filter(pk=vision.pk).update(
+        idle_rule=normalize_rule({"below": "10%", "after": "2m", "warmup": 0})
+    )
+    stay(measured, 0.5, 0, 0)
+    assert kinds(workload) == ["idle_warning"], "the project's rule replaces the pool's"
+    assert IdleWarning.objects.get().suspend_at is None
+    stage.clock.advance(200)
+    stage.loop.idle_rules_at = None
+    stage.loop.tick()
+    assert kinds(workload) == ["idle_warning"], "old measurements neither suspend nor withdraw"
+    workloads.suspend(actor=stage.cast.alice, workload=workload, now=stage.clock.now())
+    stage.tick(3, seconds=IDLE_RULES_INTERVAL.total_seconds())
+    assert not IdleWarning.objects.exists()
+    assert stage.phase(workload) == "suspended"
+
+
+def test_project_rule_is_set_by_platform_admins_only(stage: Stage) -> None:
+    cast, changes = stage.cast, {"idle_rule": {"action": "none"}}
+    with pytest.raises(Forbidden):
+        tenants.edit_project(actor=cast.bob, project=cast.vision, changes=changes)
+    edited = tenants.edit_project(actor=cast.alice, project=cast.vision, changes=changes)
+    assert edited.idle_rule["action"] == "none"
+
+
+def test_rule_text_is_read_back_as_the_same_rule() -> None:
+    for rule in (IdleRule(), IdleRule(20, 90, "suspend", 5400, 0), IdleRule(action="none")):
+        assert IdleRule(**normalize_rule(parse_text(rule.text))) == rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({"belwo": 5}, "idle_rule.belwo: unknown key; received 'belwo'. Did you mean `below`?"),
+        ({"below": "0%"}, "idle_rule.below: is not a percentage; received '0%'; allowed: 1 to 100 percent"),
+        ({"below": True}, "idle_rule.below: is not a percentage"),
+        ({"after": "soon"}, "idle_rule.after: is not a valid duration; received 'soon'; allowed: 1m to 168h"),
+        ({"grace": 0}, "idle_rule.grace: is not a valid duration; received 0"),
+        (
+            {"action": "suspnd"},
+            "idle_rule.action: is not an action; received 'suspnd'. Did you mean `suspend`?",
+        ),
+        ("always", "idle_rule: is not a mapping; received 'always'"),
+    ],
+)
+def test_invalid_rule_names_the_key_and_the_allowed_values(rule: Any, problem: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        normalize_rule(rule)
+    assert str(refused.value.problems[0]).startswith(problem)

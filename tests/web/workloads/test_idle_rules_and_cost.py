@@ -1,0 +1,55 @@
+"""Tests that pages show idle rules, warnings and the cost of workloads, and that forms set rules."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+
+from berth.core.idle_rule import IdleRule
+from pools.models import NodePool
+from projects.models import IdleWarning, Project, Workload
+from scheduler.models import Allocation
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+HTMX = {"HX-Request": "true"}
+
+
+def test_owner_sees_the_rule_the_warning_and_the_cost(cast: Cast, sign_in: SignIn) -> None:
+    now = timezone.now()
+    rule = asdict(IdleRule(action="suspend"))
+    NodePool.objects.filter(pk=cast.pool.pk).update(idle_rule=rule, price_per_gpu_hour=Decimal("1.5"))
+    row = make.workload(cast.vision, "train", phase="running", run=1, pool=cast.pool, gpu_milli_min=1000)
+    pod = make.place(row, make.node(cast.pool), [0])
+    Allocation.objects.filter(pod=pod).update(bound_at=now - timedelta(hours=2), released_at=now)
+    dave, path = sign_in("dave"), f"/workloads/{row.pk}"
+    text = dave.get(path).content.decode()
+    assert "Idle rule" in text
+    assert "rule of pool local" in text
+    assert '<dt>Cost so far</dt><dd>3.00 <span class="unit">USD</span></dd>' in text
+    assert "3.00 " in dave.get("/workloads?columns=cost").content.decode()
+    export: Any = dave.get("/workloads?columns=cost&format=csv")
+    exported = b"".join(export.streaming_content).decode()
+    assert "Cost (USD)" in exported.splitlines()[0]
+    assert ",3.00" in exported
+
+    IdleWarning.objects.create(
+        workload=row, run=1, since=now, at=now, suspend_at=now, rule=rule, message="Suspended soon."
+    )
+    assert "Suspended soon." in dave.get(path).content.decode()
+    Workload.objects.filter(pk=row.pk).update(run=2)
+    assert "Suspended soon." not in dave.get(path).content.decode()
+    assert IdleRule().sentence[:30] in dave.get("/node-pools/local").content.decode()
+
+
+def test_project_form_sets_and_refuses_idle_rules(cast: Cast, sign_in: SignIn) -> None:
+    alice, path = sign_in("alice"), "/projects/vision/change"
+    values = {"title": "", "rank": "0", "reclaim_min_runtime": "", "preempt_min_runtime": ""}
+    refused = alice.post(path, {**values, "idle_rule": "below=5%,atfer=1h"}, headers=HTMX)
+    assert "Did you mean `after`?" in refused.content.decode()
+    alice.post(path, {**values, "idle_rule": "below=7%,action=suspend"}, headers=HTMX)
+    assert Project.objects.get(name="vision").idle_rule["below"] == 7
+    assert "below=7%,after=1h,action=suspend,grace=30m" in alice.get(path).content.decode()
