@@ -1,6 +1,7 @@
-"""Find workloads with idle GPUs."""
+"""GPU utilization of workloads, and workloads with idle GPUs."""
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -29,3 +30,17 @@ def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID,
     )
     after = now - timedelta(minutes=settings.BERTH_IDLE_GPU_MINUTES)
     return dict(rows.filter(unknown=0, since__lte=after).values_list("workload_id", "since"))
+
+
+def mean_utilization(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, int]:
+    """Return the mean utilization of each workload's GPUs at the last measurement, in thousandths.
+
+    Workloads without a recent measurement are omitted.
+    """
+    rows = Pod.objects.filter(
+        workload__in=list(workloads), state__in=RUNNING_STATES, use__at__gte=now - MAX_MEASUREMENT_AGE
+    )
+    measured: dict[uuid.UUID, list[int]] = defaultdict(list)
+    for workload, devices in rows.order_by().values_list("workload_id", "use__devices"):
+        measured[workload] += [busy for busy, _ in devices if busy is not None]
+    return {workload: round(sum(busy) / len(busy)) for workload, busy in measured.items() if busy}

@@ -7,18 +7,19 @@ from projects.web.activity import page as activity
 from projects.web.arrays import pages as arrays
 from projects.web.people import access, account, tokens
 from projects.web.quotas import budgets, tenants
+from projects.web.quotas import groups as quota_groups
 from projects.web.quotas import pages as quotas
 from projects.web.schedules import forms as schedule_forms
 from projects.web.schedules import pages as schedules
 from projects.web.services import forms as service_forms
 from projects.web.services import pages as services
-from projects.web.workloads import bulk_cancel, ports, saved_views
+from projects.web.workloads import bulk, ports, saved_views
 from projects.web.workloads import pages as workloads
 
 TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
 
 urlpatterns = [
-    path("workloads/cancel", bulk_cancel.cancel, name="workloads-cancel"),
+    re_path(r"^workloads/(?P<step>cancel|suspend|resume)$", bulk.act, name="workloads-step"),
     path("workloads/views/new", saved_views.save, name="view-new"),
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),
@@ -33,6 +34,9 @@ urlpatterns = [
     path("workloads/<uuid:workload_id>/ports/<str:port>", ports.open_port, name="port-open"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", quotas.edit, name="quota"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/delete$", quotas.delete, name="quota-delete"),
+    path("quota-groups/new", quota_groups.add, name="quota-group-new"),
+    path("quota-groups/<slug:name>/edit", quota_groups.edit, name="quota-group-edit"),
+    path("quota-groups/<slug:name>/delete", quota_groups.delete, name="quota-group-delete"),
     path("budgets/new", budgets.add, name="budget-new"),
     re_path(rf"^budgets/{TENANT}$", budgets.edit, name="budget"),
     re_path(rf"^budgets/{TENANT}/delete$", budgets.delete, name="budget-delete"),

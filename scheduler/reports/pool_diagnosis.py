@@ -15,6 +15,7 @@ from scheduler.reports.pool_findings import (
     MAX_NAMED,
     Check,
     Finding,
+    Fix,
     PoolFacts,
     Severity,
     count_gpus,
@@ -52,6 +53,7 @@ def _provider(facts: PoolFacts) -> Iterator[Finding]:
             f"The provider {pool.provider} reports: {to_sentence(pool.last_error)}",
             f"Fix the cause, or the pool's settings with `berth pool edit {pool}`. The pool tries again by "
             "itself.",
+            Fix.SETTINGS,
         )
     last = pool.ticked_at or pool.created_at
     allowed = OVERDUE_TICKS * timedelta(seconds=pool.reconcile_tick) + TICK_GRACE
@@ -75,6 +77,7 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
             if pool.boot_error
             else f"No nodes are ordered after {format_count(pool.boot_failures, 'failed boot')}.",
             f"Fix the cause, then run `berth pool retry {pool}`.",
+            Fix.RETRY,
         )
     elif pool.boot_failures:
         failed = f"{format_count(pool.boot_failures, 'boot')} in a row failed."
@@ -101,6 +104,8 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
             f"timeout is {format_age(timedelta(seconds=pool.boot_timeout))}."
             + (f" {slow[0].name}: {to_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
+            Fix.NODE,
+            slow[0].name,
         )
 
 
@@ -128,6 +133,7 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
             "expired",
             f"The pool expired {format_age(facts.now - pool.expires_at)} ago, so its nodes are drained.",
             f"Extend it with `berth pool edit {pool} --set expires_at=...`, or delete it.",
+            Fix.SETTINGS,
         )
     elif not facts.nodes and pool.nodes_desired == 0 and pool.elastic:
         yield Finding(
@@ -140,7 +146,7 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
             Severity.ERROR,
             "no nodes",
             f"None of {format_count(max(pool.nodes_desired, len(facts.nodes)), 'node')} is ready.",
-            _remedy_for_missing_nodes(facts),
+            *_remedy_for_missing_nodes(facts),
         )
     elif pool.operational_since is None:
         yield Finding(
@@ -151,6 +157,7 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
             f"is {ready_threshold(pool)}.",
             f"Wait for the other nodes, or lower the threshold with `berth pool edit {pool} --set "
             "ready_threshold=...`.",
+            Fix.SETTINGS,
         )
     if pool.paused:
         yield Finding(
@@ -158,19 +165,21 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
             "paused",
             "The pool is paused: it does not scale, and ended nodes are not replaced.",
             f"Run `berth pool resume {pool}`.",
+            Fix.RESUME,
         )
 
 
-def _remedy_for_missing_nodes(facts: PoolFacts) -> str:
+def _remedy_for_missing_nodes(facts: PoolFacts) -> tuple[str, Fix | None]:
     pool = facts.pool
     if pool.provider == NodePool.Provider.STATIC and not facts.nodes:
-        return f"Join a machine: `berth machine token issue {pool}`, then `berth-join` on the machine."
+        text = f"Join a machine: `berth machine token issue {pool}`, then `berth-join` on the machine."
+        return text, Fix.MACHINES
     if facts.nodes and all(node.queued for node in facts.nodes):
-        return "All nodes are in the provider's queue."
+        return "All nodes are in the provider's queue.", None
     states = {node.state for node in facts.nodes}
     if states and states <= {NodeState.CORDONED, NodeState.DRAINING}:
-        return "All nodes are cordoned or draining. Run `berth node uncordon NODE`."
-    return f"See `berth pool history {pool}` for what happened to its nodes."
+        return "All nodes are cordoned or draining. Run `berth node uncordon NODE`.", None
+    return f"See `berth pool history {pool}` for what happened to its nodes.", None
 
 
 def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
@@ -210,6 +219,8 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
             f"{name_nodes(cordoned)} {is_or_are(cordoned)} cordoned: {count_gpus(cordoned)} accept no "
             "new pods.",
             f"Run `berth node uncordon {cordoned[0].name}` when it may be used again.",
+            Fix.UNCORDON,
+            cordoned[0].name,
         )
     silent = Machine.objects.filter(
         pool=facts.pool, departed_at=None, removed_at=None, last_seen_at__lt=facts.now - MACHINE_SILENCE
@@ -222,6 +233,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
             f"{format_count(count, 'machine')} did not report for over {format_age(MACHINE_SILENCE)}. The "
             f"last report of {oldest.name} is {format_age(facts.now - oldest.last_seen_at)} old.",
             "Check the network and that the agent runs on the machine.",
+            Fix.MACHINES if facts.pool.provider == NodePool.Provider.STATIC else None,
         )
 
 
@@ -284,6 +296,7 @@ def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
             HOST_REMEDIES.get(
                 problem, "Berth tries again by itself. See `berth pool host list {pool}`."
             ).format(pool=pool),
+            Fix.HOSTS,
         )
 
 

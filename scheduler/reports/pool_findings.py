@@ -18,14 +18,34 @@ class Severity(StrEnum):
     NOTE = "note"  # intended, but possibly surprising
 
 
+class Fix(StrEnum):
+    """Form or page on which an admin can apply the remedy."""
+
+    RETRY = "retry"  # retry provisioning
+    RESUME = "resume"  # resume the paused pool
+    MAXIMUM = "maximum"  # the maximum number of nodes, in the settings
+    SETTINGS = "settings"
+    UNCORDON = "uncordon"  # uncordon the node
+    NODE = "node"  # page of the node
+    MACHINES = "machines"
+    HOSTS = "hosts"
+    QUEUE = "queue"
+    QUOTAS = "quotas"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem with a pool. `finding` is a sentence with numbers. `remedy` says what to do, or is empty."""
+    """Problem with a pool. `finding` is a sentence with numbers. `remedy` says what to do, or is empty.
+
+    `node` names the node to which `fix` applies.
+    """
 
     severity: Severity
     name: str
     finding: str
     remedy: str = ""
+    fix: Fix | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from django.db.models import Sum
 from berth.core.words import format_count, format_gpus, to_words
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from projects.models.tenants import counts_in
-from scheduler.reports.pool_findings import MAX_NAMED, Finding, PoolFacts, Severity, to_sentence
+from scheduler.reports.pool_findings import MAX_NAMED, Finding, Fix, PoolFacts, Severity, to_sentence
 from scheduler.reports.queues.pending_reasons import count_by_reason
 
 START_FAILED = "could not be started yet: "  # written by the scheduler
@@ -21,6 +21,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
             "quotas",
             "No department has a quota in this pool, so all workloads are over quota.",
             f"Set one with `berth quota set NAME --pool {facts.pool} --gpu ...`.",
+            Fix.QUOTAS,
         )
         return
     total = departments.filter(pool=facts.pool).aggregate(total=Sum("gpu_milli"))["total"] or 0
@@ -33,6 +34,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
             f"Department quotas of {format_gpus(total)} exceed the pool's {format_gpus(gpus)}, so not all "
             "can be met at once.",
             "Lower quotas or add nodes.",
+            Fix.QUOTAS,
         )
 
 
@@ -69,6 +71,7 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
         "pending workloads",
         f"{format_count(total, 'workload')} {'is' if total == 1 else 'are'} pending{shown}.",
         f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
+        Fix.QUEUE,
     )
     pool = facts.pool
     if pool.elastic and pool.nodes_max is not None and pool.nodes_desired >= pool.nodes_max:
@@ -77,4 +80,5 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
             "maximum size",
             f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}.",
             f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
+            Fix.MAXIMUM,
         )

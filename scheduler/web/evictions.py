@@ -15,7 +15,7 @@ from projects.access import visible_pools
 from projects.actor import Actor
 from projects.selectors import projects
 from scheduler.api.evictions import stream_csv
-from scheduler.models import Eviction
+from scheduler.models import Cycle, Eviction
 from scheduler.reports.evictions.matrix import build_matrix, totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.selectors import evictions, victim_filter
@@ -66,9 +66,9 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
     if row is None:
         raise Http404
     each = render_with_links(viewer_for(request.actor), [row])[0]
-    return page(
-        request, "scheduler/evictions/detail.html", {"each": each, "row": row, "sides": titled_queues(each)}
-    )
+    has_cycle = row.cycle is not None and Cycle.objects.filter(pk=row.cycle).exists()
+    context = {"each": each, "row": row, "sides": titled_queues(each), "has_cycle": has_cycle}
+    return page(request, "scheduler/evictions/detail.html", context)
 
 
 def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:

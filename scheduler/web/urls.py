@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from projects.web.urls import TENANT
-from scheduler.web import evictions, fair_share, queue
+from scheduler.web import decisions, evictions, fair_share, queue
 from scheduler.web.pools import nodes as pool_nodes
 from scheduler.web.pools import pages as pools
 from scheduler.web.quotas import grid_changes, history, preview, tree
@@ -64,6 +64,9 @@ urlpatterns = [
     path("fair-share", fair_share.index, name="fair-share"),
     path("queue", queue.index, name="queue"),
     path("usage", usage.index, name="usage"),
+    path("decisions", decisions.index, name="decisions"),
+    path("decisions/<int:cycle_id>", decisions.detail, name="decision"),
+    path("decisions/<int:cycle_id>/replay", decisions.replay_cycle, name="decision-replay"),
     path("evictions", evictions.index, name="evictions"),
     path("evictions/<int:eviction_id>", evictions.detail, name="eviction"),
 ]

@@ -40,7 +40,7 @@ TO_WEBP = """async ([png, quality]) => {
 }"""
 EMPTY = (
     "overview", "workloads", "quotas", "node-pools", "evictions", "queue", "fair-share",
-    "usage", "access", "secrets", "notifications", "services", "templates",
+    "decisions", "usage", "access", "secrets", "notifications", "services", "templates",
 )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
         call_command("flush", verbosity=0, interactive=False)
         scene = busy()
         names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
-        names |= {"cycle": create_cycle(), "service": create_service(scene).pk}
+        names |= {"cycle": 803, "service": create_service(scene).pk}
         names |= {"eviction": present(scene.eviction).pk, "array": present(scene.array).pk}
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
@@ -132,33 +132,6 @@ def _webp(browser: Browser, png: bytes) -> bytes:
     finally:
         page.close()
     return base64.b64decode(encoded)
-
-
-def create_cycle() -> int:
-    """Create a cycle whose plan reclaims one gang for another, and return its ID."""
-    from tests import factories as make
-
-    younger, ranking = (
-        [
-            {
-                "do": do,
-                "workload": work,
-                "role": "worker",
-                "index": n,
-                "node": f"train-{n // 2}",
-                "devices": [n % 2],
-            }
-            for n in range(4)
-        ]
-        for do, work in (("stop", "vision/detr-long"), ("reserve", "ads/ctr-nightly"))
-    )
-    bundle = {
-        "kind": "reclaim",
-        "pool": "train",
-        "workload": "ads/ctr-nightly",
-        "steps": [*younger, *ranking],
-    }
-    return make.cycle(bundles=1, applied=1, evictions=1, plan={"bundles": [bundle]}).pk
 
 
 def _edit_quota(page: Page) -> None:
@@ -284,6 +257,8 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "node-pool-settings": lambda _: "/node-pools/train/settings",
     "node": lambda _: "/nodes/train-0",
     "node-booting": lambda _: "/nodes/train-3",
+    "decisions": lambda _: "/decisions",
+    "decision": lambda ids: f"/decisions/{ids['cycle']}",
     "evictions": lambda _: "/evictions",
     "eviction": lambda ids: f"/evictions/{ids['eviction']}",
     "activity": lambda _: "/activity",

@@ -27,6 +27,7 @@ PAGES = (
     "/quotas",
     "/node-pools",
     "/node-pools/local",
+    "/decisions",
     "/evictions",
     "/usage",
     "/queue",

@@ -76,7 +76,17 @@ def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
     assert html.partition('id="next-title"')[2].partition("</ol>")[0].count("<li>") == 5
     assert f'href="/workloads/{workload.pk}"' in html
     assert "Submitted" in text(answer)
+    submission = f"dave submitted workload {workload.name} in vision for schedule nightly: training, 1 GPU"
+    assert submission in text(sign_in("erin").get("/activity"))
     assert 'id="step-run"' not in html
+
+
+def test_pages_show_when_a_failed_submission_is_repeated(cast: Cast, sign_in: SignIn) -> None:
+    create(cast)
+    assert "retry" not in text(sign_in("erin").get("/schedules"))
+    Schedule.objects.update(retry_at=timezone.now() + timedelta(minutes=5))
+    assert "Failed, retry" in text(sign_in("erin").get("/schedules"))
+    assert "The last run could not be submitted" in text(sign_in("erin").get(PAGE))
 
 
 def test_buttons_pause_resume_run_and_delete_a_schedule(cast: Cast, sign_in: SignIn) -> None:

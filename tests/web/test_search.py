@@ -6,11 +6,20 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from projects.models import Workload
+from projects.services import schedules
+from projects.services.quotas import groups
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}
+
+
+def create_schedule(cast: Cast) -> None:
+    text = "name: report\ncommand: ./report\nroles: [{name: worker, replicas: 1}]\n"
+    values = schedules.ScheduleValues(cron="0 3 * * 1", text=text)
+    schedules.set_schedule(actor=cast.dave, project=cast.vision, name="weekly", values=values)
 
 
 @pytest.fixture
@@ -22,7 +31,7 @@ def objects(cast: Cast) -> None:
 
 def links(client: Client, words: str) -> list[str]:
     text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
-    return re.findall(r'href="([^"]+)"', text)
+    return re.findall(r'<a [^>]*?href="([^"]+)"', text)
 
 
 def titles(client: Client, words: str) -> set[str]:
@@ -40,6 +49,36 @@ def test_search_results_include_pages_objects_and_projects(
     assert "/workloads?project=vision" in links(alice, "vision")
     assert f"/node-pools/{cast.pool.name}" in links(alice, cast.pool.name)
     assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
+
+
+def test_verb_finds_the_actions_that_the_role_allows(cast: Cast, objects: None, sign_in: SignIn) -> None:
+    train, ranker = (Workload.objects.get(name=f"rack7-{name}") for name in ("train", "ranker"))
+    alice = links(sign_in("alice"), "canc rack7")
+    assert alice[:2] == [f"/workloads/{ranker.pk}/cancel", f"/workloads/{train.pk}/cancel"]
+    assert links(sign_in("carol"), "suspend train")[0] == f"/workloads/{train.pk}/suspend"
+    assert links(sign_in("carol"), "resume train") == []
+    assert not any("/cancel" in link for link in links(sign_in("erin"), "cancel rack7"))
+    here = {"HX-Current-URL": f"http://testserver/workloads/{train.pk}/logs"}
+    text = sign_in("carol").get("/search", {"q": ""}, headers=HTMX | here).content.decode()
+    assert "Actions on this page" in text and f'hx-get="/workloads/{train.pk}/cancel"' in text
+    outside = sign_in("grace").get("/search", {"q": "suspend"}, headers=HTMX | here).content.decode()
+    assert str(train.pk) not in outside
+
+
+def test_search_offers_forms_to_users_who_may_fill_them_in(cast: Cast, sign_in: SignIn) -> None:
+    assert {"/node-pools/new", "/schedules/new"} <= set(links(sign_in("alice"), "create"))
+    assert "/schedules/new" in links(sign_in("dave"), "")
+    assert not {"/node-pools/new", "/schedules/new", "/access/grant"} & set(links(sign_in("erin"), ""))
+
+
+def test_search_finds_schedules_and_quota_groups(cast: Cast, sign_in: SignIn) -> None:
+    other = make.pool("spare")
+    groups.create_group(actor=cast.alice, name="pair", pools=[cast.pool, other])
+    assert links(sign_in("alice"), "pair") == ["/quotas?pool=pair"]
+    create_schedule(cast)
+    assert "/schedules/vision/weekly" in links(sign_in("dave"), "weekly")
+    assert "/schedules/vision/weekly/run" in links(sign_in("dave"), "run weekly")
+    assert links(sign_in("grace"), "weekly") == []
 
 
 def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None, sign_in: SignIn) -> None:

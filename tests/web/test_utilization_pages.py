@@ -1,5 +1,7 @@
 """Tests for allocated, used and unmeasured resources on pages."""
 
+import csv
+import io
 import re
 from datetime import timedelta
 
@@ -15,7 +17,7 @@ from scheduler.models import Allocation, NodeUtilization
 from tests import factories as make
 from tests.cast import Cast
 from tests.services.stage import document
-from tests.web.conftest import SignIn
+from tests.web.conftest import SignIn, streamed
 
 
 @pytest.fixture
@@ -82,7 +84,13 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn,
     client = sign_in("dave")
     assert "They became idle" in page(client, f"/workloads/{pod.workload_id}")
     assert "idle</strong> since" not in page(client, f"/workloads/{other.pk}")
-    assert page(client, "/workloads").count("GPUs idle") == 1
+    listed = page(client, "/workloads")
+    assert listed.count("GPUs idle") == 1 and "GPU utilization 80 %" in listed
+    rows = csv.DictReader(io.StringIO(streamed(client.get("/workloads?format=csv")).decode()))
+    assert {row["Workload"]: row["GPU utilization (%)"] for row in rows} == {
+        "busy-one": "80.0",
+        "train": "0.0",
+    }
 
 
 def test_node_page_shows_gpu_utilization_without_workload_names(

@@ -147,10 +147,10 @@ class CancelMany(ApiView):
         ids = list(dict.fromkeys(parse_body(request, CancelManyBody).ids))
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}
         visible = [rows[pk] for pk in ids if pk in rows]
-        outcome = workloads.bulk_cancel(actor=self.actor, workloads=visible)
+        outcome = workloads.bulk_change(actor=self.actor, workloads=visible, change=workloads.cancel)
         refused = [RefusedCancelResponse(id=row.pk, reason=reason) for row, reason in outcome.refused]
         refused += [RefusedCancelResponse(id=pk, reason=WORKLOAD_NOT_FOUND) for pk in ids if pk not in rows]
-        return Response(CancelManyResponse(cancelled=[row.pk for row in outcome.cancelled], refused=refused))
+        return Response(CancelManyResponse(cancelled=[row.pk for row in outcome.changed], refused=refused))
 
 
 class Suspend(WorkloadAction):

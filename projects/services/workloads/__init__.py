@@ -1,6 +1,14 @@
 """Write operations on workloads: submission, edits, control, templates and ports."""
 
-from projects.services.workloads.control import BulkCancellation, bulk_cancel, cancel, delete, resume, suspend
+from projects.services.workloads.control import (
+    BulkChange,
+    Change,
+    bulk_change,
+    cancel,
+    delete,
+    resume,
+    suspend,
+)
 from projects.services.workloads.editing import DocumentChange, Edit, edit, is_editable
 from projects.services.workloads.submission import (
     Submission,
@@ -10,11 +18,12 @@ from projects.services.workloads.submission import (
 )
 
 __all__ = [
-    "BulkCancellation",
+    "BulkChange",
+    "Change",
     "DocumentChange",
     "Edit",
     "Submission",
-    "bulk_cancel",
+    "bulk_change",
     "cancel",
     "delete",
     "edit",

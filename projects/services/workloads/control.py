@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 from django.db.models import F
@@ -82,19 +82,25 @@ def delete(*, actor: Actor, workload: Workload) -> None:
 
 
 @dataclass
-class BulkCancellation:
-    """Outcome of a bulk cancellation. A refused workload does not affect the others."""
+class BulkChange:
+    """Outcome of a change to several workloads. A refused workload does not affect the others."""
 
-    cancelled: list[Workload] = field(default_factory=list)
+    changed: list[Workload] = field(default_factory=list)
     refused: list[tuple[Workload, str]] = field(default_factory=list)
 
 
-def bulk_cancel(*, actor: Actor, workloads: Iterable[Workload]) -> BulkCancellation:
-    """Cancel workloads one by one, each in its own transaction."""
-    outcome = BulkCancellation()
+class Change(Protocol):
+    """Change to one workload, such as `cancel`."""
+
+    def __call__(self, *, actor: Actor, workload: Workload) -> Workload: ...
+
+
+def bulk_change(*, actor: Actor, workloads: Iterable[Workload], change: Change) -> BulkChange:
+    """Change workloads one by one, each in its own transaction."""
+    outcome = BulkChange()
     for workload in workloads:
         try:
-            outcome.cancelled.append(cancel(actor=actor, workload=workload))
+            outcome.changed.append(change(actor=actor, workload=workload))
         except (Conflict, Forbidden, NotFound) as refusal:
             outcome.refused.append((workload, refusal.detail))
     return outcome

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import Model, Q
 from django.urls import reverse
 
 from berth.core.words import format_count, to_words
 from pools.models import Node, NodePool
 from projects.actor import Actor
-from projects.models import Audit, Project, Schedule, Template, Workload, WorkloadArray
+from projects.models import Audit, Project, Schedule, ScheduleRun, Template, Workload, WorkloadArray
 from projects.web.activity.values import changes
 
 NOUNS = {
@@ -51,6 +51,7 @@ IN_POOL = {
     "forget host": ("removed SSH host", "host"), "issue join token": ("issued a join token", ""),
     "revoke join token": ("revoked a join token", ""),
 }  # fmt: skip
+SUBMITTED = ("workload", "workloadarray")
 MAX_INLINE_CHANGES = 3
 MAX_INLINE_LENGTH = 40
 
@@ -83,8 +84,22 @@ class Entry:
 def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
     """Return the sentences of entries. The number of statements does not depend on the number of rows."""
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
-    live = _live_objects(rows)
-    return [_describe(row, projects.get(row.project_id or 0), live) for row in rows]
+    live, schedules = _live_objects(rows), _schedules_of_submissions(rows)
+    return [
+        _describe(row, projects.get(row.project_id or 0), live, schedules.get(row.object_id, ""))
+        for row in rows
+    ]
+
+
+def _schedules_of_submissions(rows: Iterable[Audit]) -> dict[str, str]:
+    """Return the name of the schedule that submitted each workload and array, by the ID of the latter."""
+    submitted = [row for row in rows if row.action == "submit"]
+    if not submitted:
+        return {}
+    ids = {kind: [row.object_id for row in submitted if row.object_type == kind] for kind in SUBMITTED}
+    runs = ScheduleRun.objects.filter(Q(workload__in=ids["workload"]) | Q(array__in=ids["workloadarray"]))
+    values = runs.values_list("workload", "array", "schedule__name")
+    return {str(workload or array): name for workload, array, name in values}
 
 
 def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
@@ -104,7 +119,7 @@ def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
     }
 
 
-def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]]) -> Entry:
+def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], schedule: str) -> Entry:
     values = changes(row)
     name, tail = row.object_name, ""
     if row.object_type == "membership":
@@ -117,6 +132,8 @@ def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]]) -
         text, key = IN_POOL[row.action]
         verb = f"{text} {(row.after or row.before or {}).get(key, '')}".strip() + " of node pool"
     tail = tail or _inline(row, values)
+    if schedule:
+        tail = f" for schedule {schedule}{tail}"
     if project is not None and row.object_type in ("workload", "workloadarray", "projectsecret", "session"):
         tail = f" {'of' if row.object_type == 'projectsecret' else 'in'} {project.name}{tail}"
     is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)

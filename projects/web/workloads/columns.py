@@ -26,6 +26,7 @@ class Column:
 COLUMNS: Mapping[str, Column] = {
     "state": Column("State", "state"),
     "gpus": Column("GPUs", "gpus", number=True),
+    "utilization": Column("GPU utilization"),
     "status": Column("Status"),
     "priority": Column("Priority", "priority", number=True, is_default=False),
     "submitted": Column("Submitted", "submitted"),
@@ -41,6 +42,12 @@ COLUMNS: Mapping[str, Column] = {
 }
 DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.is_default)
 
+
+def _percent(row: Workload) -> float | None:
+    busy: int | None = getattr(row, "utilization", None)
+    return None if busy is None else busy / 10
+
+
 CellValue = Callable[[Workload], object]
 CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "state": (("State", lambda row: row.phase),),
@@ -49,6 +56,7 @@ CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
         ("Allocated GPUs", lambda row: row.gpu_milli_now / MILLI),
         ("Requested GPUs", lambda row: row.gpu_milli_min / MILLI),
     ),
+    "utilization": (("GPU utilization (%)", _percent),),
     "priority": (("Priority", lambda row: row.priority), ("Preemptible", lambda row: row.preemptible)),
     "submitted": (
         ("Submitted", lambda row: row.submitted_at),

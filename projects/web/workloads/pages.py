@@ -9,14 +9,12 @@ from typing import Any, cast
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require, visible_pools
-from projects.idle_gpus import idle_since
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
@@ -30,6 +28,7 @@ from projects.web.workloads.filters import (
     parse_filters,
 )
 from projects.web.workloads.replicas import load_replicas
+from projects.web.workloads.utilization import attach_utilization, is_measured
 
 CSV_CHUNK = 500
 
@@ -100,17 +99,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         cursor=request.GET.get("cursor", ""),
     )
     progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
-    idle = idle_since((row.pk for row in row_slice.rows), timezone.now())
     replicas = load_replicas(row_slice.rows)
     columns = chosen_columns(request.GET)
     load_costs(row_slice.rows, columns)
+    attach_utilization(row_slice.rows, columns)
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
-        cast("Any", row).idle_since = idle.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
+    with_values = set(columns)
+    if not any(is_measured(row) for row in row_slice.rows):
+        with_values.discard("utilization")
     context = {
         "filters": filters,
-        "columns": [(key, COLUMNS[key]) for key in columns],
+        "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
         "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",
         "views": SavedView.objects.filter(user=request.actor.user),
@@ -121,6 +122,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
+        "bulk_steps": [(step, STEPS[step].title) for step in ("suspend", "resume", "cancel")],
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
 
@@ -133,7 +135,9 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
     remaining = sorted_rows.iterator(chunk_size=CSV_CHUNK)
     chunks: Iterator[list[Workload]] = iter(lambda: [*islice(remaining, CSV_CHUNK)], [])
     lines = (
-        [get_value(row) for _, get_value in columns] for chunk in chunks for row in load_costs(chunk, keys)
+        [get_value(row) for _, get_value in columns]
+        for chunk in chunks
+        for row in attach_utilization(load_costs(chunk, keys), keys)
     )
     return csv_response(request, "workloads", [head for head, _ in columns], lines)
 

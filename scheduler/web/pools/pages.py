@@ -27,6 +27,7 @@ from scheduler.web.pools.capacity import Capacity, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv
 from scheduler.web.pools.nodes import allocated_by_project, list_pool_nodes
+from scheduler.web.pools.remedies import remedy_button
 
 TONES = {
     ScalingKind.READY: "good",
@@ -137,7 +138,9 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
         "blocked": blocked_reasons(pool, now),
-        "findings": [(finding, FINDING_TONES[finding.severity]) for finding in findings],
+        "findings": [
+            (finding, FINDING_TONES[finding.severity], remedy_button(finding, pool)) for finding in findings
+        ],
         "legend": allocated_by_project(request.actor, pool),
         "may_change": may(request.actor, Action.EDIT, pool),
         "is_admin": is_admin,

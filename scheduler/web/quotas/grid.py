@@ -18,7 +18,7 @@ from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments
 from projects.web.quotas.cells import FIELDS
 from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacity
-from scheduler.web.quotas.places import places_to_show
+from scheduler.web.quotas.places import group_members, places_to_show
 
 PAGE_SIZE = 60  # rows per page
 MAX_POOLS = 6  # with more pools, the user selects which ones to show
@@ -42,10 +42,12 @@ class GridQuery:
 class PoolHeader:
     """Header of the columns of a pool or quota group.
 
-    `capacity` is None unless the user may see all department quotas.
+    `pools` are the names of a group's pools, and empty for a pool. `capacity` is None unless the user may see
+    all department quotas.
     """
 
     pool: PoolOrGroup
+    pools: list[str]
     columns: int
     capacity: int | None
     quota_sum: int
@@ -129,12 +131,14 @@ def csv_rows(rows: Iterable[Row]) -> Iterable[list[Any]]:
 def _build_pool_headers(grid: Table, *, administers: bool) -> list[PoolHeader]:
     capacity = gpu_capacity(grid.pools) if administers else {}
     tops = [row for row in grid.rows if row.is_department]
+    members = group_members(grid.pools)
     pool_headers = []
     for pool in grid.pools:
         quotas = [row.quotas[pool.name].values["gpu_milli"] for row in tops if pool.name in row.quotas]
         pool_headers.append(
             PoolHeader(
                 pool=pool,
+                pools=members.get(pool.name, []),
                 columns=len(grid.fields),
                 capacity=capacity.get(pool.name, 0) if administers and "gpu" in grid.fields else None,
                 quota_sum=sum(quota for quota in quotas if quota is not None),

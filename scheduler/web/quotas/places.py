@@ -1,5 +1,7 @@
 """Pools and quota groups on the quota pages."""
 
+from collections.abc import Iterable
+
 from pools.models import NodePool, QuotaGroup
 from projects.access import visible_pools
 from projects.actor import Actor
@@ -34,3 +36,14 @@ def find_place(actor: Actor, name: str) -> PoolOrGroup | None:
 def pools_of_place(place: PoolOrGroup) -> list[NodePool]:
     """Return the pool itself, or the pools of the group by name."""
     return [place] if isinstance(place, NodePool) else list(place.pools.order_by("name"))
+
+
+def group_members(places: Iterable[PoolOrGroup]) -> dict[str, list[str]]:
+    """Return the names of the pools in each group, by the group's name."""
+    groups = {place.pk: place.name for place in places if isinstance(place, QuotaGroup)}
+    members: dict[str, list[str]] = {name: [] for name in groups.values()}
+    if groups:
+        rows = NodePool.objects.filter(quota_group__in=groups).order_by("name")
+        for group, pool in rows.values_list("quota_group_id", "name"):
+            members[groups[group]].append(pool)
+    return members

@@ -89,6 +89,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pools": places,
         "pool": place,
         "is_pool": isinstance(place, NodePool),
+        "members": pools,
         "tree": shown,
         "may_edit": any(may_do["projects"] for _, may_do, _ in shown),
         "few": few,

@@ -18,6 +18,7 @@ from scheduler.models import Eviction
 from tests import factories as make
 from tests.browser.data.array import create_array
 from tests.browser.data.booting import create_booting_node
+from tests.browser.data.decisions import create_decisions
 from tests.browser.data.measurements import create_measurements
 from tests.browser.data.project_contents import create_project_contents
 from tests.browser.data.scaling_history import create_scaling_history
@@ -58,6 +59,7 @@ def busy() -> Scene:
     _pending(scene)
     _ended(scene)
     _history(scene)
+    create_decisions(scene)
     create_usage_history(scene)
     create_project_contents(scene)
     create_measurements()
@@ -77,6 +79,7 @@ def _tenants(scene: Scene) -> None:
         for project in projects:
             made = tenants.create_project(actor=ada, department=department, name=project)
             scene.projects[project] = made
+    Project.objects.update(created_at=make.ago(hours=1000))
     for name, role, scope in (
         ("bert", "department_admin", scene.departments["research"]),
         ("carol", "project_admin", scene.projects["vision"]),

@@ -13,7 +13,8 @@ PATHS = (
     "/quotas/changes",
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
     "/nodes/train-3",
-    "/evictions", "/activity", "/access", "/secrets", "/account", "/queue?pool=train",
+    "/decisions", "/decisions/803", "/evictions", "/activity", "/access",
+    "/secrets", "/account", "/queue?pool=train",
     "/fair-share?pool=train", "/usage?span=7d", "/notifications",
 )  # fmt: skip
 # One page of each kind, which represents the others in `make test`.

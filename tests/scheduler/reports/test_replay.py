@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,10 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
     for result in again:
         assert result.identical, result.differences
         assert result.summary.endswith("with the same engine version.")
+    client = Client()
+    client.force_login(cast.alice.user)
+    page = client.post(f"/decisions/{again[-1].cycle}/replay").content.decode()
+    assert again[-1].summary in page
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -45,7 +45,9 @@ def test_quota_group_is_one_column_in_the_grid(cast: Cast, h100: QuotaGroup, sig
     assert [cell.text for cell in rows["vision"].cells][:4] == ["8", "∞", "1", "inherited"]
     assert rows["research"].cells[0].quota_sum == "8"
     assert "Department quotas: 12 of 16 GPUs" in page.content.decode()
-    assert 'data-place="quota group h100"' in page.content.decode()
+    html = page.content.decode()
+    assert 'data-place="quota group h100"' in html
+    assert html.count(">Quota group</span>") == 1 and "16 GPUs in cloud, metal" in html
 
 
 def test_pool_in_a_group_has_a_column_while_it_has_quotas(
@@ -131,3 +133,28 @@ def test_activity_names_and_links_the_group(cast: Cast, h100: QuotaGroup, sign_i
 
 def test_unknown_pool_returns_404(cast: Cast, sign_in: Any) -> None:
     assert sign_in("alice").get("/quotas/projects/vision/none").status_code == 404
+
+
+def test_admin_creates_edits_and_deletes_a_group(cast: Cast, metal: NodePool, sign_in: Any) -> None:
+    alice = sign_in("alice")
+    form = {"name": "h100", "pools": ["cloud", "metal"]}
+    assert "metal (H100)" in alice.get("/quota-groups/new").content.decode()
+    answer = alice.post("/quota-groups/new", {**form, "name": "metal"})
+    assert answer.status_code == 422 and "Is the name of a pool" in answer.content.decode()
+    assert alice.post("/quota-groups/new", form).headers["Location"] == "/quotas?pool=h100"
+    page = alice.get("/quotas?pool=h100").content.decode()
+    assert "Quotas count together in" in page and 'href="/node-pools/cloud"' in page
+    answer = alice.post("/quota-groups/h100/edit", {"pools": ["metal"], "version": "1"})
+    assert answer.status_code == 302
+    assert [pool.name for pool in NodePool.objects.filter(quota_group__name="h100")] == ["metal"]
+    answer = alice.post("/quota-groups/h100/edit", {"pools": ["cloud"], "version": "1"})
+    assert answer.status_code == 422 and "the current version is 2" in answer.content.decode()
+    assert alice.post("/quota-groups/h100/delete").status_code == 302
+    assert not QuotaGroup.objects.exists()
+
+
+def test_only_platform_admins_change_groups(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+    for path in ("/quota-groups/new", "/quota-groups/h100/edit", "/quota-groups/h100/delete"):
+        assert sign_in("bob").post(path, {"name": "x", "pools": ["metal"]}).status_code == 403, path
+    assert "New quota group" not in sign_in("bob").get("/quotas").content.decode()
+    assert "Delete group" not in sign_in("bob").get("/quotas?pool=h100").content.decode()

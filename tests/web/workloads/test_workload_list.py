@@ -30,6 +30,21 @@ def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in:
     }  # fmt: skip
 
 
+def test_bulk_suspend_and_resume_change_only_workloads_in_a_matching_state(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    dave, rows = sign_in("dave"), create_three_workloads(cast)
+    chosen = {"w": [str(row.pk) for row in rows]}
+    assert "Nothing to resume" in dave.get("/workloads/resume", chosen, headers=HTMX).content.decode()
+    assert "Suspend 2 workloads?" in dave.get("/workloads/suspend", chosen, headers=HTMX).content.decode()
+    answer = dave.post("/workloads/suspend", chosen, headers=HTMX)
+    assert "2 workloads suspended" in answer.headers["HX-Trigger"]
+    assert set(Workload.objects.filter(phase="suspended").values_list("name", flat=True)) == {"w0", "w1"}
+    assert "Nothing to suspend" in dave.get("/workloads/suspend", chosen, headers=HTMX).content.decode()
+    dave.post("/workloads/resume", chosen, headers=HTMX)
+    assert set(Workload.objects.values_list("phase", flat=True)) == {"pending"}
+
+
 def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in: SignIn) -> None:
     rows = create_three_workloads(cast)
     chosen = {"w": [str(rows[0].pk), "nonsense"]}

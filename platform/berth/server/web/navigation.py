@@ -41,6 +41,7 @@ GROUPS: Groups = (
     (
         "History",
         (
+            NavigationEntry("Decisions", "/decisions", "decisions"),
             NavigationEntry("Evictions", "/evictions", "evictions"),
             NavigationEntry("Usage and cost", "/usage", "usage"),
             NavigationEntry("Activity", "/activity", "activity"),
@@ -70,6 +71,7 @@ CHAPTERS = (
     ("/fair-share", "concepts/#fair-share"),
     ("/node-pools", "admins/#node-pools"),
     ("/nodes", "admins/#node-pools"),
+    ("/decisions", "concepts/#scheduling-cycle"),
     ("/evictions", "concepts/#reclaim-and-preemption"),
     ("/usage", "admins/#usage-cost-and-budgets"),
     ("/budgets", "admins/#usage-cost-and-budgets"),

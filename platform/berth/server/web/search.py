@@ -1,4 +1,4 @@
-"""Search for pages and objects that the user may see, and show the results in the search dialog."""
+"""Search for pages, objects and actions that the user may use, and show the results in the search dialog."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,25 +15,24 @@ from django.views.decorators.http import require_GET
 
 from berth.server.web.navigation import navigation_groups
 from berth.server.web.pages import Request, signed_in
+from berth.server.web.palette import (
+    Hit,
+    form_actions,
+    page_actions,
+    schedule_actions,
+    split_verb,
+    workload_actions,
+)
 from pools.models.node import NodeState
-from projects.access import may_submit_anywhere, visible_nodes, visible_pools
+from projects.access import may_submit_anywhere, visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
-from projects.selectors import arrays, projects, templates, workloads
+from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 from projects.service_selectors import services
 
 Row = TypeVar("Row", bound=Model)
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """Search result: the target of its link, and the project or pool that it belongs to."""
-
-    title: str
-    path: str
-    icon: str
-    place: str = ""
+MAX_CANDIDATES = 20  # workloads whose actions are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +45,26 @@ class HitGroup:
 @require_GET
 def search(request: Request) -> HttpResponse:
     words = request.GET.get("q", "").replace("\0", "")[:MAX_LENGTH].split()[:MAX_WORDS]
-    groups = [group for group in find_groups(request.actor, words) if group.hits]
+    all_groups = find_groups(with_roles(request.actor), words, request.htmx.current_url)
+    groups = [group for group in all_groups if group.hits]
     return render(request, "web/search.html", {"groups": groups, "words": words})
 
 
-def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
+def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
     """Yield groups of results. Every word must occur in the result's name, or in its project or pool.
 
-    If there are no words, only pages are listed.
+    If there are no words, pages, forms and actions on the page at `url` are listed. If the first word is a
+    verb such as "cancel", actions on matching workloads and schedules come first.
     """
-    yield HitGroup("Pages", list(_pages(actor, words)))
     if not words:
+        yield HitGroup("Actions on this page", page_actions(actor, url))
+        yield HitGroup("Pages", list(_pages(actor, words)))
+        yield HitGroup("Actions", list(form_actions(actor, words)))
         return
+    verb, rest = split_verb(words)
+    if verb:
+        yield HitGroup("Actions", list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND])
+    yield HitGroup("Pages", [*_pages(actor, words), *form_actions(actor, words)])
     found_workloads = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
     yield HitGroup(
         "Workloads",
@@ -88,6 +95,13 @@ def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
         ],
     )
     yield HitGroup(
+        "Schedules",
+        [
+            Hit(row.name, reverse("schedule", args=[row.project.name, row.name]), "clock", row.project.name)
+            for row in _matches(schedules(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
+        ],
+    )
+    yield HitGroup(
         "Projects",
         [
             Hit(row.name, _workload_list_url(row.name), "quotas", row.department.name)
@@ -99,6 +113,13 @@ def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
         [
             Hit(row.name, reverse("node-pool", args=[row.name]), "pools")
             for row in _matches(visible_pools(actor), words, "name").order_by("name")[:MAX_OF_A_KIND]
+        ],
+    )
+    yield HitGroup(
+        "Quota groups",
+        [
+            Hit(row.name, f"{reverse('quotas')}?{urlencode({'pool': row.name})}", "quotas")
+            for row in _matches(quota_groups(actor), words, "name")[:MAX_OF_A_KIND]
         ],
     )
     yield HitGroup(
@@ -123,6 +144,19 @@ def find_groups(actor: Actor, words: list[str]) -> Iterator[HitGroup]:
             for row in _matches(templates(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
         ],
     )
+
+
+def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[Hit]:
+    """Yield the actions with this verb on the open page and on matching workloads and schedules."""
+    hits = page_actions(actor, url) if not words else []
+    if words:
+        named = ("name", "project__name")
+        live = _matches(workloads(actor).filter(array=None), words, *named).order_by("-submitted_at")
+        for workload in live[:MAX_CANDIDATES]:
+            hits += workload_actions(actor, workload)
+        for schedule in _matches(schedules(actor), words, *named)[:MAX_OF_A_KIND]:
+            hits += schedule_actions(actor, schedule)
+    yield from (hit for hit in hits if hit.title.lower().startswith(verb))
 
 
 def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:

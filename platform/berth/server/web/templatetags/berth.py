@@ -69,6 +69,9 @@ TONES = {
     "consolidate": "info",
     "stale_gang": "bad",
     "drain": "info",
+    "start": "good",
+    "grow": "info",
+    "reserve": "info",
     # states of inference engines and scale requests
     "PENDING": "warn",
     "CREATING": "info",

@@ -1,4 +1,5 @@
 // The search dialog: Ctrl-K opens it, arrow keys move between results, recently visited pages come first.
+// Actions open their form on the current page.
 (() => {
   "use strict";
   const dialog = document.getElementById("search-dialog");
@@ -34,6 +35,7 @@
       return item;
     }));
     recentList.hidden = field.value.trim() !== "" || !list.children.length;
+    mark();
   }
 
   function open() {
@@ -45,9 +47,16 @@
     htmx.trigger(field, "search");
   }
 
+  const links = () => [...dialog.querySelectorAll("a")].filter((link) => link.offsetParent);
+
+  /** Mark the result that Enter opens. */
+  function mark() {
+    dialog.querySelector(".first")?.classList.remove("first");
+    links()[0]?.classList.add("first");
+  }
+
   function move(step) {
-    const links = [...dialog.querySelectorAll("a")].filter((link) => link.offsetParent);
-    const stops = [field, ...links];
+    const stops = [field, ...links()];
     stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length]?.focus();
   }
 
@@ -63,13 +72,14 @@
       dialog.close();
     } else if (dialog.open && event.key === "Enter" && document.activeElement === field) {
       event.preventDefault();
-      results.querySelector("a")?.click();
+      links()[0]?.click();
     }
   });
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("[data-search]")) open();
-    else if (event.target === dialog) dialog.close();
+    else if (event.target === dialog || event.target.closest?.("#search-dialog a[hx-get]")) dialog.close();
   });
   field.addEventListener("input", showRecent);
+  results.addEventListener("htmx:afterSwap", mark);
   remember();
 })();

@@ -1,0 +1,127 @@
+"""Actions in the search dialog: forms that create objects, and steps on a workload or schedule."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.urls import Resolver404, ResolverMatch, resolve, reverse
+from django.utils.http import urlencode
+
+from projects.access import (
+    Action,
+    administered_departments,
+    has_admin_role,
+    is_platform_admin,
+    may,
+    may_submit_anywhere,
+)
+from projects.actor import Actor
+from projects.models import Schedule, Workload
+from projects.selectors import schedules, workloads
+from projects.services.schedules import may_change
+from projects.web.workloads.pages import steps_for
+
+MIN_VERB_LETTERS = 3
+VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "run", "suspend")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Search result: the target of its link, and the project or pool that it belongs to.
+
+    The target of an action `in_dialog` is a form that opens on the current page.
+    """
+
+    title: str
+    path: str
+    icon: str
+    place: str = ""
+    in_dialog: bool = False
+
+
+def _everyone(actor: Actor) -> bool:
+    return True
+
+
+def _administers_departments(actor: Actor) -> bool:
+    return administered_departments(actor).exists()
+
+
+# Title, route, icon and permission of each form.
+FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
+    ("Create schedule", "schedule-new", "clock", may_submit_anywhere),
+    ("Create node pool", "pool-new", "pools", is_platform_admin),
+    ("Create department", "department-new", "quotas", is_platform_admin),
+    ("Create quota group", "quota-group-new", "quotas", is_platform_admin),
+    ("Set budget", "budget-new", "usage", _administers_departments),
+    ("Grant role", "grant", "access", has_admin_role),
+    ("Create user", "user-new", "access", is_platform_admin),
+    ("Create token", "token-new", "lock", _everyone),
+    ("Create subscription", "notification-new", "bell", _everyone),
+)
+PAGES_OF_FORMS = {"pool-new"}  # forms that are too long for a dialog
+
+
+def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
+    """Yield the forms whose titles contain all words, if the user may fill them in."""
+    for title, route, icon, is_allowed in FORMS:
+        if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
+            yield Hit(title, reverse(route), icon, "Action", in_dialog=route not in PAGES_OF_FORMS)
+
+
+def page_actions(actor: Actor, url: str | None) -> list[Hit]:
+    """Return the actions on the workload or schedule whose page is open at `url`."""
+    match = _resolve(url)
+    if match is None:
+        return []
+    if "workload_id" in match.kwargs:
+        workload = workloads(actor).filter(pk=match.kwargs["workload_id"]).first()
+        return list(workload_actions(actor, workload)) if workload else []
+    if match.url_name == "schedule":
+        project, name = match.kwargs["project"], match.kwargs["name"]
+        schedule = schedules(actor).filter(project__name=project, name=name).first()
+        return list(schedule_actions(actor, schedule)) if schedule else []
+    return []
+
+
+def split_verb(words: list[str]) -> tuple[str, list[str]]:
+    """Split "cancel diffusion" into the verb and the other words. The verb is empty if there is none."""
+    begin = words[0].lower() if words else ""
+    verb = next((each for each in VERBS if len(begin) >= MIN_VERB_LETTERS and each.startswith(begin)), "")
+    return (verb, words[1:]) if verb else ("", words)
+
+
+def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
+    """Yield the steps that the workload's phase and the user's role allow."""
+    project = workload.project.name
+    if may(actor, Action.OPERATE, workload):
+        for step in steps_for(workload):
+            path = reverse("workload-step", args=[workload.pk, step])
+            yield Hit(f"{step.capitalize()} {workload.name}", path, "workloads", project, in_dialog=True)
+    if may(actor, Action.SUBMIT, workload.project):
+        path = f"{reverse('submit')}?{urlencode({'like': str(workload.pk)})}"
+        yield Hit(f"Clone {workload.name}", path, "submit", project)
+    if workload.run:
+        yield Hit(
+            f"Log of {workload.name}", reverse("workload-logs", args=[workload.pk]), "template", project
+        )
+
+
+def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
+    """Yield the steps that the schedule's state and the user's role allow."""
+    steps = []
+    if may(actor, Action.SUBMIT, schedule.project):
+        steps.append("run")
+    if may_change(actor, schedule):
+        steps += ["resume" if schedule.paused_at else "pause", "delete"]
+    for step in steps:
+        path = reverse("schedule-step", args=[schedule.project.name, schedule.name, step])
+        title = f"{step.capitalize()} {schedule.name}"
+        yield Hit(title, path, "clock", f"{schedule.project.name}, schedule", in_dialog=True)
+
+
+def _resolve(url: str | None) -> ResolverMatch | None:
+    try:
+        return resolve(urlsplit(url or "").path)
+    except (Resolver404, ValueError):
+        return None

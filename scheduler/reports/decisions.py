@@ -1,0 +1,297 @@
+"""Decisions of scheduling cycles, restricted to what a user may see."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
+
+from berth.core.words import format_count
+from projects.access import is_platform_admin, visible_projects
+from projects.actor import Actor
+from projects.selectors import workloads
+from scheduler.models import Cycle
+from scheduler.reports.selectors import evictions
+from scheduler.reports.visibility import project_in_handle
+
+KIND_TITLES = {
+    "start": "Start",
+    "grow": "Scale-up",
+    "shrink": "Scale-down",
+    "reserve": "Reservation",
+    "reclaim": "Reclaim",
+    "preempt": "Preemption",
+    "consolidate": "Consolidation",
+    "stale_gang": "Stop below minimum",
+}
+NODES_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionFilters:
+    kind: str = ""
+    pool: str = ""
+    project: str = ""
+    workload: str = ""  # part of a workload name
+
+    def __bool__(self) -> bool:
+        return bool(self.kind or self.pool or self.project or self.workload)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWorkload:
+    """Workload in a decision. `name` is empty if the user may not see it; `id` is None if it was deleted."""
+
+    project: str
+    name: str
+    id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class VictimOfDecision:
+    workload: NamedWorkload
+    pods: int
+    eviction_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionStep:
+    """Pod that is started, stopped or reserved, on its node and devices."""
+
+    action: str
+    workload: NamedWorkload
+    pod: str
+    node: str
+    devices: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Applied bundle of a plan. `effect` says where the workload's pods go.
+
+    The victims include hidden workloads only if the user may see the preemptor.
+    """
+
+    kind: str
+    title: str
+    pool: str
+    workload: NamedWorkload
+    effect: str
+    message: str
+    victims: list[VictimOfDecision]
+    steps: list[DecisionStep]
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCycle:
+    """Cycle with its visible decisions.
+
+    `hidden` counts the decisions about other tenants. `stale` lists dropped bundles with the reason.
+    """
+
+    row: Cycle
+    decisions: list[Decision]
+    hidden: int = 0
+    stale: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def milliseconds(self) -> float:
+        return self.row.observe_ms + self.row.decide_ms + self.row.commit_ms
+
+
+class _Redaction:
+    """The projects of a user by name, each with its creation time. None stands for all projects.
+
+    A deleted project's name may be used again. The new project's members see no older decisions.
+    """
+
+    def __init__(self, actor: Actor) -> None:
+        self.projects: dict[str, datetime] | None = None
+        if not is_platform_admin(actor):
+            self.projects = dict(visible_projects(actor).values_list("name", "created_at"))
+
+    def can_see(self, handle: str, at: datetime) -> bool:
+        if self.projects is None:
+            return True
+        created = self.projects.get(project_in_handle(handle))
+        return created is not None and created <= at
+
+
+def decided_cycles(actor: Actor, filters: DecisionFilters) -> QuerySet[Cycle]:
+    """Return the cycles with a matching decision that the user may see."""
+    redaction = _Redaction(actor)
+    rows = Cycle.objects.defer("snapshot")
+    if redaction.projects is None and not filters:
+        return rows.filter(Q(applied__gt=0) | Q(stale__gt=0) | ~Q(notes=[]))
+    if redaction.projects is not None and not redaction.projects:
+        return rows.none()
+    path = _json_path(redaction, filters)
+    matches = Func(
+        F("plan"),
+        Value(path),
+        template="jsonb_path_exists(%(expressions)s::jsonpath)",
+        output_field=BooleanField(),
+    )
+    return rows.filter(applied__gt=0).filter(matches)
+
+
+def _json_path(redaction: _Redaction, filters: DecisionFilters) -> str:
+    """Return the JSON path of the bundles that match the filters and involve a visible project."""
+    tests = [f"@.{key} == {json.dumps(value)}"
+             for key, value in (("kind", filters.kind), ("pool", filters.pool)) if value]  # fmt: skip
+    visible = "" if redaction.projects is None else _project_pattern(redaction.projects)
+    if visible:
+        tests.append(_names(visible))
+    if filters.project:
+        tests.append(_names(_project_pattern([filters.project])))
+    if filters.workload:
+        name_test = f'@ like_regex {json.dumps(filters.workload)} flag "iq"'
+        tests.append(_names(f"{visible} && {name_test}" if visible else name_test))
+    return f"$.bundles[*] ? ({' && '.join(tests)})"
+
+
+def _project_pattern(projects: Iterable[str]) -> str:
+    names = "|".join(re.escape(name) for name in projects)
+    return f"@ like_regex {json.dumps(f'^({names})/')}"
+
+
+def _names(test: str) -> str:
+    """Return a test for the names of the placed workload and of all workloads in the steps."""
+    return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
+
+
+def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
+    """Return the cycles with their matching decisions, as the user may see them."""
+    redaction = _Redaction(actor)
+    handles = {handle for row in rows for bundle in _bundles(row) for handle in _handles(bundle)}
+    ids = _workload_ids(actor, handles)
+    eviction_ids = {
+        (cycle, f"{project}/{name}"): pk
+        for pk, cycle, project, name in evictions(actor)
+        .filter(cycle__in=[row.pk for row in rows])
+        .values_list("pk", "cycle", "project_name", "workload_name")
+    }
+    return [_render_cycle(row, redaction, filters, ids, eviction_ids) for row in rows]
+
+
+def _render_cycle(
+    row: Cycle,
+    redaction: _Redaction,
+    filters: DecisionFilters,
+    ids: Mapping[str, list[tuple[datetime, UUID]]],
+    eviction_ids: Mapping[tuple[int | None, str], int],
+) -> DecidedCycle:
+    def named(handle: str) -> NamedWorkload:
+        project, _, name = handle.partition("/")
+        if not redaction.can_see(handle, row.at):
+            return NamedWorkload(project, "", None)
+        earlier = [pk for submitted, pk in ids.get(handle, ()) if submitted <= row.at]
+        return NamedWorkload(project, name, earlier[-1] if earlier else None)
+
+    bundles = _bundles(row)
+    visible = [b for b in bundles if any(redaction.can_see(handle, row.at) for handle in _handles(b))]
+    chosen = [b for b in visible if _matches(b, filters, redaction, row.at)]
+    is_complete = redaction.projects is None and not filters
+    stale = (row.plan or {}).get("stale", []) if is_complete else []
+    return DecidedCycle(
+        row=row,
+        decisions=[
+            _render(
+                bundle, {handle: named(handle) for handle in _handles(bundle)}, row.pk, eviction_ids,
+                is_visible=redaction.can_see(bundle["workload"], row.at),
+            )
+            for bundle in chosen
+        ],
+        hidden=len(bundles) - len(visible),
+        stale=[(bundle["workload"], bundle.get("why", "")) for bundle in stale],
+    )  # fmt: skip
+
+
+def _matches(
+    bundle: Mapping[str, Any], filters: DecisionFilters, redaction: _Redaction, at: datetime
+) -> bool:
+    handles, text = _handles(bundle), filters.workload.lower()
+    return (
+        filters.kind in ("", bundle["kind"])
+        and filters.pool in ("", bundle["pool"])
+        and (not filters.project or any(project_in_handle(each) == filters.project for each in handles))
+        and (not text or any(text in each.lower() and redaction.can_see(each, at) for each in handles))
+    )
+
+
+def _render(
+    bundle: Mapping[str, Any],
+    names: Mapping[str, NamedWorkload],
+    cycle: int,
+    eviction_ids: Mapping[tuple[int | None, str], int],
+    *,
+    is_visible: bool,
+) -> Decision:
+    handle = bundle["workload"]
+    placed = [step for step in bundle["steps"] if step["workload"] == handle and step["do"] != "stop"]
+    stopped = Counter(
+        step["workload"]
+        for step in bundle["steps"]
+        if step["do"] == "stop" and (step["workload"] != handle or not placed)
+    )
+    return Decision(
+        kind=bundle["kind"],
+        title=KIND_TITLES.get(bundle["kind"], bundle["kind"]),
+        pool=bundle["pool"],
+        workload=names[handle],
+        effect=_effect(placed),
+        message=bundle.get("message", "") if is_visible else "",
+        victims=[
+            VictimOfDecision(names[each], pods, eviction_ids.get((cycle, each)))
+            for each, pods in stopped.items()
+            if is_visible or names[each].name
+        ],
+        steps=[
+            DecisionStep(
+                step["do"],
+                names[step["workload"]],
+                f"{step['role']}-{step['index']}",
+                step["node"],
+                ", ".join(map(str, step["devices"])),
+            )
+            for step in bundle["steps"]
+            if names[step["workload"]].name
+        ],
+    )
+
+
+def _effect(placed: Sequence[Mapping[str, Any]]) -> str:
+    if not placed:
+        return ""
+    nodes = list(dict.fromkeys(step["node"] for step in placed))
+    shown = ", ".join(nodes[:NODES_SHOWN])
+    more = f" and {len(nodes) - NODES_SHOWN} more nodes" if len(nodes) > NODES_SHOWN else ""
+    reserved = " reserved" if all(step["do"] == "reserve" for step in placed) else ""
+    return f"{format_count(len(placed), 'pod')}{reserved} on {shown}{more}"
+
+
+def _bundles(row: Cycle) -> list[dict[str, Any]]:
+    return list((row.plan or {}).get("bundles", ()))
+
+
+def _handles(bundle: Mapping[str, Any]) -> list[str]:
+    """Return the names of the bundle's workloads as `project/name`, the placed workload first."""
+    return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
+
+
+def _workload_ids(actor: Actor, handles: Iterable[str]) -> dict[str, list[tuple[datetime, UUID]]]:
+    """Return the IDs of the visible workloads with these names, in the order of their submission."""
+    pairs = [handle.partition("/")[::2] for handle in handles]
+    rows = workloads(actor).filter(
+        project__name__in={project for project, _ in pairs}, name__in={name for _, name in pairs}
+    )
+    ids: dict[str, list[tuple[datetime, UUID]]] = {}
+    values = rows.order_by("submitted_at").values_list("pk", "project__name", "name", "submitted_at")
+    for pk, project, name, submitted_at in values:
+        ids.setdefault(f"{project}/{name}", []).append((submitted_at, pk))
+    return ids

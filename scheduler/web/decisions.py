@@ -1,0 +1,83 @@
+"""Decision pages: what each scheduling cycle decided, with links to evictions and the replay."""
+
+from django.http import Http404, HttpResponse
+from django.views.decorators.http import require_GET, require_POST
+
+from berth.core.errors import Conflict
+from berth.server.web.lists.paging import load_slice
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.zones import parse_time, reader_zone
+from projects.access import is_platform_admin, visible_pools
+from projects.selectors import projects
+from scheduler.models import Cycle
+from scheduler.reports.decisions import (
+    KIND_TITLES,
+    DecidedCycle,
+    DecisionFilters,
+    decided_cycles,
+    render_cycles,
+)
+from scheduler.reports.replay import replay
+
+SORTS = {"at": "pk"}
+CYCLES_PER_PAGE = 25
+KEYS = ("kind", "pool", "project", "workload", "since", "until")
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    values = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in KEYS}
+    filters = DecisionFilters(values["kind"], values["pool"], values["project"], values["workload"])
+    rows, zone = decided_cycles(request.actor, filters), reader_zone(request)
+    if since := parse_time(values["since"], zone):
+        rows = rows.filter(at__gte=since)
+    if until := parse_time(values["until"], zone, end=True):
+        rows = rows.filter(at__lte=until)
+    cursor = request.GET.get("cursor", "")
+    listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)
+    context = {
+        "filters": values,
+        "is_admin": is_platform_admin(request.actor),
+        "is_filtered": any(values.values()),
+        "slice": listing,
+        "cycles": render_cycles(request.actor, listing.rows, filters),
+        "kinds": KIND_TITLES.items(),
+        "pools": visible_pools(request.actor).order_by("name"),
+        "projects": projects(request.actor),
+    }
+    return page(request, "scheduler/decisions/list.html", context, inner="scheduler/decisions/rows.html")
+
+
+@signed_in
+@require_GET
+def detail(request: Request, cycle_id: int) -> HttpResponse:
+    cycle = _find_cycle(request, cycle_id)
+    context = {"cycle": cycle, "is_admin": is_platform_admin(request.actor)}
+    return page(request, "scheduler/decisions/detail.html", context)
+
+
+@signed_in
+@require_POST
+def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
+    """Replay the stored snapshot with the current engine, without storing the result."""
+    if not is_platform_admin(request.actor):
+        raise Http404
+    cycle = _find_cycle(request, cycle_id)
+    context: dict[str, object] = {"cycle": cycle, "is_admin": True}
+    try:
+        context["result"] = replay(Cycle.objects.get(pk=cycle_id))
+    except Conflict as error:
+        context["problem"] = error.detail
+    return page(request, "scheduler/decisions/detail.html", context, inner="scheduler/decisions/replay.html")
+
+
+def _find_cycle(request: Request, cycle_id: int) -> DecidedCycle:
+    """Return the cycle. To users who may see none of its decisions, it does not exist."""
+    row = Cycle.objects.defer("snapshot").filter(pk=cycle_id).first()
+    if row is None:
+        raise Http404
+    cycle = render_cycles(request.actor, [row], DecisionFilters())[0]
+    if not cycle.decisions and not is_platform_admin(request.actor):
+        raise Http404
+    return cycle

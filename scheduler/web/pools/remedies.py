@@ -1,0 +1,48 @@
+"""Buttons for the remedies of a pool's diagnosis."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from pools.models import NodePool
+from scheduler.reports.pool_findings import Finding, Fix
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Button that leads to a page, or to a form in a dialog."""
+
+    label: str
+    path: str
+    in_dialog: bool
+
+
+Build = Callable[[str, str], Remedy]  # with the names of the pool and of the node
+
+
+def _dialog(label: str, route: str, *arguments: str) -> Remedy:
+    return Remedy(label, reverse(route, args=arguments), in_dialog=True)
+
+
+def _page(label: str, route: str, *arguments: str, pool: str = "") -> Remedy:
+    query = f"?pool={pool}" if pool else ""
+    return Remedy(label, reverse(route, args=arguments) + query, in_dialog=False)
+
+
+REMEDIES: Mapping[Fix, Build] = {
+    Fix.RETRY: lambda pool, _: _dialog("Retry provisioning", "pool-step", pool, "retry"),
+    Fix.RESUME: lambda pool, _: _dialog("Resume pool", "pool-step", pool, "resume"),
+    Fix.MAXIMUM: lambda pool, _: _dialog("Raise maximum", "pool-settings", pool),
+    Fix.SETTINGS: lambda pool, _: _dialog("Edit settings", "pool-settings", pool),
+    Fix.UNCORDON: lambda _, node: _dialog(f"Uncordon {node}", "node-step", node, "uncordon"),
+    Fix.NODE: lambda _, node: _page(f"Show {node}", "node", node),
+    Fix.MACHINES: lambda pool, _: _page("Show machines", "pool-machines", pool),
+    Fix.HOSTS: lambda pool, _: _page("Show hosts", "pool-ssh-hosts", pool),
+    Fix.QUEUE: lambda pool, _: _page("Show queue", "queue", pool=pool),
+    Fix.QUOTAS: lambda pool, _: _page("Edit quotas", "quotas", pool=pool),
+}
+
+
+def remedy_button(finding: Finding, pool: NodePool) -> Remedy | None:
+    return REMEDIES[finding.fix](pool.name, finding.node) if finding.fix is not None else None

@@ -1,0 +1,137 @@
+"""Tests for the decision pages: filters, links, the replay, and what other tenants see."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from projects.models import Project, Workload
+from scheduler.models import Eviction
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+HTMX = {"HX-Request": "true"}
+
+
+def step(do: str, workload: str, node: str, index: int = 0) -> dict[str, Any]:
+    return {
+        "do": do,
+        "workload": workload,
+        "role": "worker",
+        "index": index,
+        "node": node,
+        "devices": [index],
+    }
+
+
+def bundle(kind: str, workload: str, *steps: dict[str, Any], message: str = "") -> dict[str, Any]:
+    return {"kind": kind, "workload": workload, "pool": "local", "message": message, "steps": list(steps)}
+
+
+@pytest.fixture
+def reclaim(cast: Cast) -> Eviction:
+    """Create a cycle that starts vision/train, and a cycle in which ads/ranker evicts vision/train."""
+    Project.objects.update(created_at=make.ago(hours=9))
+    victim = make.workload(cast.vision, "train", submitted_at=make.ago(hours=2))
+    preemptor = make.workload(cast.ads, "ranker", phase="running", submitted_at=make.ago(hours=2))
+    start = bundle("start", "vision/train", *(step("place", "vision/train", "node-1", n) for n in range(2)))
+    make.cycle(at=make.ago(hours=1), bundles=1, applied=1, plan={"bundles": [start], "stale": []})
+    evict = bundle(
+        "reclaim", "ads/ranker",
+        step("stop", "vision/train", "node-1"), step("stop", "vision/train", "node-1", 1),
+        step("reserve", "ads/ranker", "node-1"), message="Uses the quota of ads.",
+    )  # fmt: skip
+    outdated = {**bundle("start", "search/index"), "why": "the node has ended"}
+    cycle = make.cycle(
+        at=make.ago(minutes=5), bundles=2, applied=1, stale=1, evictions=1,
+        plan={"bundles": [evict], "stale": [outdated]},
+    )  # fmt: skip
+    return make.eviction(victim, preemptor, cast.pool, cycle=cycle.pk)
+
+
+def page(client: Client, path: str) -> str:
+    answer = client.get(path, headers=HTMX)
+    assert answer.status_code == 200, path
+    return answer.content.decode()
+
+
+def test_decision_list_links_to_workloads_evictions_and_cycles(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction
+) -> None:
+    text = page(sign_in("alice"), "/decisions")
+    assert "Reclaim" in text and "1 pod reserved on node-1" in text and "2 pods on node-1" in text
+    for row in Workload.objects.all():
+        assert f"/workloads/{row.pk}" in text
+    assert f"/evictions/{reclaim.pk}" in text and f"/decisions/{reclaim.cycle}" in text
+    assert f"/decisions/{reclaim.cycle}" in page(sign_in("alice"), f"/evictions/{reclaim.pk}")
+
+
+@pytest.mark.parametrize(
+    ("query", "shown", "missing"),
+    [
+        ("kind=start", "2 pods on node-1", "Reclaim</span>"),
+        ("kind=reclaim&pool=local", "Reclaim</span>", "2 pods on node-1"),
+        ("project=ads", "Reclaim</span>", "2 pods on node-1"),
+        ("workload=RANK", "Reclaim</span>", "2 pods on node-1"),
+        ("workload=train", "2 pods on node-1", "No matches"),
+        ("pool=other", "No matches", "train"),
+        ("workload=%22%29%20%5C", "No matches", "train"),
+        ("since=2099-01-01", "No matches", "train"),
+    ],
+)
+def test_decision_list_applies_its_filters(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction, query: str, shown: str, missing: str
+) -> None:
+    text = page(sign_in("alice"), f"/decisions?{query}")
+    assert shown in text
+    assert missing not in text
+
+
+def test_tenants_see_decisions_about_their_projects_without_other_names(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction
+) -> None:
+    for path in ("/decisions", f"/decisions/{reclaim.cycle}"):
+        text = page(sign_in("erin"), path)
+        assert "workload of project ads" in text and "train" in text, path
+        for secret in (
+            "ranker",
+            "Uses the quota of ads",
+            "search/index",
+            "Replay",
+            str(reclaim.preemptor_id),
+        ):
+            assert secret not in text, (path, secret)
+    assert "No matches" in page(sign_in("erin"), "/decisions?workload=ranker")
+    assert "No decisions yet" in page(sign_in("frank"), "/decisions")
+    assert sign_in("frank").get(f"/decisions/{reclaim.cycle}").status_code == 404
+
+
+def test_new_project_with_a_reused_name_sees_no_older_decisions(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction
+) -> None:
+    Project.objects.update(created_at=make.ago(minutes=1))
+    assert sign_in("erin").get(f"/decisions/{reclaim.cycle}").status_code == 404
+    assert "2 pods on node-1" not in page(sign_in("erin"), "/decisions")
+
+
+def test_replay_of_a_cycle_without_a_snapshot_explains_the_problem(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction
+) -> None:
+    path = f"/decisions/{reclaim.cycle}/replay"
+    answer = sign_in("alice").post(path, headers=HTMX)
+    assert "The snapshot of this cycle is not stored" in answer.content.decode()
+    assert sign_in("bob").post(path).status_code == 404
+    assert "the node has ended" in page(sign_in("alice"), f"/decisions/{reclaim.cycle}")
+
+
+def test_decision_list_query_count_is_independent_of_the_number_of_decisions(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    alice = sign_in("alice")
+    for number in range(20):
+        start = bundle("start", f"vision/w{number}", step("place", f"vision/w{number}", "node-1"))
+        make.cycle(bundles=1, applied=1, plan={"bundles": [start], "stale": []})
+    with django_assert_max_num_queries(12):
+        page(alice, "/decisions")
