@@ -249,7 +249,7 @@ class Mirror:
             if not is_namespace_of(self._installation, metadata["namespace"]):
                 return None
             parts = _pick(item, ("spec", "status"))
-            return {"metadata": _pick(metadata, ("name", "namespace")), **parts}
+            return {"metadata": _pick(metadata, ("name", "namespace", "uid")), **parts}
         is_own, spec = self.is_own(item), item["spec"]
         if not is_own and (not spec.get("nodeName") or status.get("phase") in ENDED):
             return None

@@ -63,6 +63,7 @@ def _bounds(
             kind=kind,
             hard=math.floor(_in_units(parse_quantity(hard[resource]), kind)),
             used=max(0, math.ceil(_in_units(others, kind))),
+            uid=metadata.get("uid") or "",
         )
 
 

@@ -13,6 +13,8 @@ OUT_OF_MEMORY = "OOMKilled"
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
 # A container in state `waiting` with one of these reasons never starts.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
+# Reasons of a waiting container whose image could not be pulled so far.
+PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
 SIGNALS_MAX = 64
 TEXT_MAX = 500
 Object = Mapping[str, Any]
@@ -35,7 +37,8 @@ def read_report(pod: Object) -> PodReport:
     if waiting.get("reason") in HOPELESS:
         message = _text(f"{waiting['reason']}: {waiting.get('message') or 'the image cannot be used'}")
         return PodReport(PodState.EXITED, cause=PodCause.IMAGE_PULL_FAILED, message=message)
-    return PodReport(PodState.STARTING, progress=_progress(pod, waiting))
+    pulls_image = waiting.get("reason") in PULLING
+    return PodReport(PodState.STARTING, progress=_progress(pod, waiting), pulls_image=pulls_image)
 
 
 def deleted_pod_report(pod: Object) -> PodReport:

@@ -83,20 +83,16 @@ class KubernetesRuntime:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def start(self, order: PodOrder) -> None:
-        if not self._has_ended(order.pod_id):
+        if not self.ledger.has_ended(order.pod_id):
             access, call = self._start_call(order)
             self._call(order.pod_id, access, START, call)
 
     def begin_start(self, order: PodOrder) -> None:
         """Queue the order for the worker threads of its cluster. `start` reports errors."""
         with suppress(RuntimeFailure, OSError, ValueError):
-            if not self._has_ended(order.pod_id):
+            if not self.ledger.has_ended(order.pod_id):
                 access, call = self._start_call(order)
                 access.cluster.worker.begin(order.pod_id, START, call)
-
-    def _has_ended(self, pod_id: str) -> bool:
-        entry = self.ledger.find(pod_id)
-        return self.ledger.log_path(pod_id).exists() or (entry is not None and entry.ended is not None)
 
     def _start_call(self, order: PodOrder) -> tuple[PoolAccess, Callable[[], None]]:
         """Record the pod, and return the call that creates it."""

@@ -16,6 +16,7 @@ THREADS = 8
 CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are refused
 PATIENCE = 0.5  # seconds that a caller waits for its call while no other call finishes
 WAIT_MAX = 5.0  # maximum number of seconds that a caller waits for its call
+RESULT_SECONDS = 60.0  # a result that no caller has read for this long is dropped
 COOLDOWN = 10.0  # seconds during which callers do not wait, after a call that took too long
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class _Call:
     run: Callable[[], Any]
     future: "Future[Any]" = field(default_factory=Future)
     is_late: bool = False
+    finished_at: float | None = None
 
 
 class Worker:
@@ -44,7 +46,9 @@ class Worker:
         self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._calls: dict[str, _Call] = {}
+        self._unfinished = 0
         self._threads = 0
+        self._drop_at = 0.0  # when unread results are dropped next
         self._wait_from = 0.0  # callers do not wait before this time
         self._finished_at = 0.0  # time at which the last call finished
 
@@ -82,15 +86,28 @@ class Worker:
                 self._queue.put(None)
 
     def _submit(self, pod_id: str, call: _Call) -> _Call:
-        if len(self._calls) >= CALLS_MAX:
+        self._drop_unread_results()
+        if self._unfinished >= CALLS_MAX:
             raise StillRunning
         self._calls[pod_id] = call
+        self._unfinished += 1
         self._queue.put(call)
         if self._threads < min(THREADS, len(self._calls)):
             self._threads += 1
             # Daemon threads, because a hanging call must not delay the end of the process.
             threading.Thread(target=self._work, name=f"kubernetes-{self._threads}", daemon=True).start()
         return call
+
+    def _drop_unread_results(self) -> None:
+        """Drop results whose callers do not return, for example because a report has shown the effect."""
+        now = time.monotonic()
+        if now >= self._drop_at:
+            self._drop_at = now + RESULT_SECONDS
+            self._calls = {
+                pod_id: call
+                for pod_id, call in self._calls.items()
+                if call.finished_at is None or now - call.finished_at < RESULT_SECONDS
+            }
 
     def _has_finished(self, call: _Call) -> bool:
         """Wait for the call if its cluster is not slow. Return whether it has finished.
@@ -115,6 +132,8 @@ class Worker:
                 call.future.set_result(call.run())
             except Exception as error:
                 call.future.set_exception(error)
-            self._finished_at = time.monotonic()
+            self._finished_at = call.finished_at = time.monotonic()
+            with self._lock:
+                self._unfinished -= 1
             if call.is_late:
                 self._on_late()

@@ -112,10 +112,10 @@ class PodCause(str, Enum):
 class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
 
-    `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB". `address`
-    is the pod's network address if it differs from the node's address. `memory_peak_mib` is set after the end
-    if the node measured it. `warnings` counts the warnings about a running pod, and `warning` is the latest
-    one.
+    `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB", and
+    `pulls_image` whether that is its image. `address` is the pod's network address if it differs from the
+    node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
+    warnings about a running pod, and `warning` is the latest one.
     """
 
     state: PodState
@@ -130,6 +130,7 @@ class PodReport:
     warnings: int = 0
     warning: str = ""
     address: str = ""
+    pulls_image: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class ClusterQuota:
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
     `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name of it.
-    `used` excludes the live pods of this pool.
+    `used` excludes the live pods of this pool. `uid` identifies the quota among those of all clusters.
     """
 
     name: str
@@ -205,6 +206,7 @@ class ClusterQuota:
     kind: str
     hard: int
     used: int
+    uid: str = ""
 
 
 @dataclass(frozen=True)

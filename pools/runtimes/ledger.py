@@ -55,6 +55,10 @@ class Ledger:
         ended = decode_report(json.loads(record["ended"])) if "ended" in record else None
         return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no")
 
+    def has_ended(self, pod_id: str) -> bool:
+        entry = self.find(pod_id)
+        return self.log_path(pod_id).exists() or (entry is not None and entry.ended is not None)
+
     def ids(self) -> tuple[str, ...]:
         return tuple(
             sorted(entry.name for entry in os.scandir(self._pods) if not _is_temporary_file(entry.name))

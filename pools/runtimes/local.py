@@ -188,7 +188,10 @@ class LocalRuntime:
             return None
         status = pod.read("status")
         if status is None or status["state"] == "starting":
-            return PodReport(PodState.STARTING, progress=(pod.read("progress") or {}).get("text", ""))
+            progress = pod.read("progress") or {}
+            return PodReport(
+                PodState.STARTING, progress=progress.get("text", ""), pulls_image="pulls_image" in progress
+            )
         warning = pod.read("warning") or {"number": "0", "text": ""}
         return PodReport(
             PodState.RUNNING, started_at=parse_timestamp(status["started_at"]),

@@ -13,7 +13,7 @@ from berth.core.frames import CONTENT_TYPE
 from berth.core.problems import Problem, format_value
 from berth.core.spec.code import CHUNK_BYTES, PATH_MAX, Digest
 from berth.server.api.parsers import FramesParser
-from berth.server.api.requests import Body, parse_body, validate
+from berth.server.api.requests import Body, Query, parse_body, parse_query, validate
 from berth.server.api.responses import ResponseModel, no_content
 from berth.server.api.schema import operation
 from berth.server.api.transport.streaming import stream_bytes
@@ -122,12 +122,18 @@ class WorkloadCode(ApiView):
         return _stream_tree(request, workload.code_id, **disposition)
 
 
+class PodCodeQuery(Query):
+    verify: Annotated[
+        bool, Field(description="Check all files first. If one is damaged, the response has status 409.")
+    ] = False
+
+
 class PodCode(TokenlessView):
     """Code of a pod, for the pod's node, which authenticates with a secret of the pod."""
 
     caller = "pod"
 
-    @operation("Download a starting pod's code as a tar archive", media_type=TAR)
+    @operation("Download a starting pod's code as a tar archive", query=PodCodeQuery, media_type=TAR)
     def get(self, request: Request, pod_id: UUID) -> StreamingHttpResponse:
         scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")
         if scheme.lower() != "bearer" or secrets.verified_key(secret.strip(), "code") != str(pod_id):
@@ -136,6 +142,8 @@ class PodCode(TokenlessView):
         tree = live.values_list("workload__code", flat=True).first()
         if tree is None:
             raise Unauthenticated("This pod is unknown, has ended, or has no code.")
+        if parse_query(request, PodCodeQuery).verify:
+            code.verify_tree(CodeTree.objects.get(pk=tree))
         return _stream_tree(request, tree)
 
 

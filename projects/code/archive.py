@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
-from projects.code.base import ChunkStore, StoreFailure
+from projects.code.base import ChunkStore, DamagedChunk, MissingChunk
 
 READ_AHEAD = 8  # chunks
 CONTENT_TYPE = "application/x-tar"
@@ -28,6 +28,13 @@ def tar_parts(
         if padding := -file.get("size", 0) % tarfile.BLOCKSIZE:
             yield bytes(padding)
     yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def check_chunks(store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str]) -> None:
+    """Read all chunks of the files once. Raises StoreFailure like `tar_parts`."""
+    digests = dict.fromkeys(digest for file in files for digest in file.get("chunks", ()))
+    for _ in _read_ahead(store, list(digests), keys):
+        pass
 
 
 def archive_size(files: Sequence[dict[str, Any]], mtime: int) -> int:
@@ -52,10 +59,10 @@ def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str])
 
     def read(digest: str) -> bytes:
         if digest not in keys:
-            raise StoreFailure(f"Chunk {digest} of the code is no longer stored. Submit the workload again.")
+            raise MissingChunk(f"Chunk {digest} of the code is no longer stored. Submit the workload again.")
         content = store.read(keys[digest])
         if hashlib.sha256(content).hexdigest() != digest:
-            raise StoreFailure(f"The stored chunk {digest} is damaged. Tell an admin.")
+            raise DamagedChunk(f"The stored chunk {digest} is damaged. Tell an admin.")
         return content
 
     remaining = iter(digests)

@@ -11,6 +11,10 @@ class StoreFailure(Unavailable):
     """Raised if the store cannot be used now, for example because its disk is full."""
 
 
+class DamagedChunk(StoreFailure):
+    """Raised if the content of a chunk has changed."""
+
+
 class MissingChunk(StoreFailure):
     """Raised if a chunk is not in the store."""
 

@@ -21,7 +21,8 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.code import CHUNK_BYTES, link_problem, nesting_problem, path_problem
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.code.archive import archive_size, tar_parts
+from projects.code.archive import archive_size, check_chunks, tar_parts
+from projects.code.base import DamagedChunk, MissingChunk
 from projects.code.stores import open_store
 from projects.models import CodeChunk, CodeTree, Project, Workload
 
@@ -145,10 +146,21 @@ def read_tree(tree: CodeTree) -> tuple[int, Iterator[bytes]]:
 
     The iterator raises StoreFailure if a chunk is missing or damaged.
     """
-    rows = CodeChunk.objects.filter(project=tree.project_id, digest__in=tree.chunks)
-    keys = {row.digest: chunk_key(row) for row in rows}
     mtime = int(tree.created_at.timestamp())
-    return archive_size(tree.files, mtime), tar_parts(open_store(), tree.files, keys, mtime)
+    return archive_size(tree.files, mtime), tar_parts(open_store(), tree.files, _chunk_keys(tree), mtime)
+
+
+def verify_tree(tree: CodeTree) -> None:
+    """Read the whole tree. Raises Conflict if a chunk is missing or damaged, or StoreFailure."""
+    try:
+        check_chunks(open_store(), tree.files, _chunk_keys(tree))
+    except (MissingChunk, DamagedChunk) as failure:
+        raise Conflict(str(failure)) from failure
+
+
+def _chunk_keys(tree: CodeTree) -> dict[str, str]:
+    rows = CodeChunk.objects.filter(project=tree.project_id, digest__in=tree.chunks)
+    return {row.digest: chunk_key(row) for row in rows}
 
 
 def describe_code(workload: Workload) -> WorkloadCode | None:

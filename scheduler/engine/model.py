@@ -170,6 +170,7 @@ class ClusterQuota:
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
     `pods`. `resource` is the cluster's name of it. `used` excludes the project's pods in this pool.
+    `uid` identifies the quota among those of all clusters.
     """
 
     name: str
@@ -178,6 +179,7 @@ class ClusterQuota:
     kind: str
     hard: int
     used: int = 0
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

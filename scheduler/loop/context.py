@@ -29,6 +29,10 @@ class SentCommands:
     releases: dict[uuid.UUID, int] = field(default_factory=dict)
     starts_left: bool = False  # whether the last tick left some starts for the next one
 
+    def keep_starts(self, pods: Container[uuid.UUID]) -> None:
+        """Forget pods that are no longer starting."""
+        self.started = {pk: at for pk, at in self.started.items() if pk in pods}
+
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:
         for pk in pods:
             self.started.pop(pk, None)
@@ -38,12 +42,14 @@ class SentCommands:
 class StartMessages:
     """Messages that this process wrote about starting workloads, and the last progress of their pods.
 
-    `failures` contains the reasons that pods could not be started in the last tick, by workload.
+    `failures` contains the reasons that pods could not be started in the last tick, by workload. `pulling`
+    contains the workloads whose pods were pulling their image in the last tick.
     """
 
     failures: dict[uuid.UUID, str] = field(default_factory=dict)
     shown: dict[uuid.UUID, tuple[str, datetime]] = field(default_factory=dict)
     progress: dict[uuid.UUID, tuple[tuple[str, ...], datetime]] = field(default_factory=dict)
+    pulling: frozenset[uuid.UUID] = frozenset()
 
     def keep_only(self, workloads: Container[uuid.UUID]) -> None:
         """Forget workloads that are no longer starting."""

@@ -261,6 +261,21 @@ def test_damaged_chunk_aborts_the_download(dave: Caller, store: DiskStore, tmp_p
     assert read_archive(dave.get(f"workloads/{workload['id']}/code")) == {"a.py": b"one"}
 
 
+def test_verified_download_names_a_damaged_or_missing_chunk(
+    cast: Cast, dave: Caller, store: DiskStore, tmp_path: Path
+) -> None:
+    workload = Workload.objects.get(pk=submit(dave, upload(dave, {"a.py": b"one"})).json()["id"])
+    pod = place(workload, node(cast.pool), [], state="starting")
+    agent, route = Caller(secrets.for_code(str(pod.pk))), f"pods/{pod.pk}/code?verify=true"
+    assert read_archive(agent.get(route)) == {"a.py": b"one"}
+    (path,) = (tmp_path / "code").glob("*/*")
+    path.write_bytes(b"two")
+    answer = agent.get(route)
+    assert (answer.status_code, "is damaged. Tell an admin." in answer.json()["detail"]) == (409, True)
+    path.unlink()
+    assert agent.get(route).status_code == 409
+
+
 def test_upload_to_a_full_disk_returns_an_error_and_stores_nothing(
     dave: Caller, tmp_path: Path, settings: Any
 ) -> None:

@@ -19,12 +19,14 @@ class CodeServer:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: list[Answer] = [send_archive()]
         self.authorizations: list[str | None] = []
+        self.paths: list[str] = []
         self.release = threading.Event()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.authorizations.append(self.headers["Authorization"])
+                outer.paths.append(self.path)
                 number = min(len(outer.authorizations), len(outer.answers)) - 1
                 outer.answers[number](self)
 

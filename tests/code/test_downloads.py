@@ -81,6 +81,15 @@ def test_download_is_retried_after_an_overloaded_server_and_a_lost_connection(
     assert len(server.authorizations) == 3
 
 
+def test_damaged_file_is_named_after_the_download_ended_early(plain: LocalStage, server: CodeServer) -> None:
+    server.answers = [send_half, send_problem(409)]
+    plain.runtime.start(code_order(server, "true"))
+    report = ended(plain.runtime, "p-1")
+    assert report.cause == PodCause.START_FAILED
+    assert report.message == "the code could not be downloaded: the server answered 409: No code for you."
+    assert server.paths == ["/code", "/code?verify=true"]
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

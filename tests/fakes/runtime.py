@@ -94,9 +94,9 @@ class FakeRuntime:
             pod.ends_with = lifetime.exit_code
         self._poke()
 
-    def report_progress(self, pod_id: str, progress: str) -> None:
+    def report_progress(self, pod_id: str, progress: str, *, pulls_image: bool = False) -> None:
         pod = self._pods[pod_id]
-        pod.report = replace(pod.report, progress=progress)
+        pod.report = replace(pod.report, progress=progress, pulls_image=pulls_image)
         self._poke()
 
     def end(

@@ -193,6 +193,7 @@ def test_stopping_a_pod_ends_its_pull_from_a_hanging_registry(stage: ImageStage)
         stage.start("p-1", f"{address}/team/x@sha256:{DIGEST}", "true")
         report = poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"], lambda each: each.progress)
         assert (report.state, report.progress) == (PodState.STARTING, "asking the registry for the image")
+        assert report.pulls_image
         stage.runtime.stop("p-1", 30)
         report = ended(stage.runtime, "p-1")
     assert (report.cause, report.message) == (PodCause.STOPPED, "stopped before its container had started")

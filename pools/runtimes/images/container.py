@@ -198,7 +198,7 @@ class Container(Namespaces):
         if now - self._reported_at < REPORT_SECONDS:
             return
         self._reported_at = now
-        write_record(f"{self._pod}/progress", [("text", progress)], durable=False)
+        write_record(f"{self._pod}/progress", [("text", progress), ("pulls_image", "1")], durable=False)
         wake_listeners(self._fields["wake_dir"])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pools.runtimes.base import PodOrder
+
 JOBS_PORT = 8265  # port of Ray's jobs API on heads
 GCS_PORT = 6379  # port on heads that raylets join
 AGENT_PORT = 8365  # port of the agent on every node
@@ -40,3 +42,10 @@ def node_label(instance_id: str) -> str:
 def device_resource(index: int) -> str:
     """Return the name of the Ray resource that prevents Ray from overcommitting one device."""
     return f"berth-device-{index}"
+
+
+def device_resources(order: PodOrder, node: RayNode) -> dict[str, float]:
+    """Return the pod's Ray resources, one per device, so that Ray reserves exactly these devices."""
+    names = list(node.devices)
+    numbers = [names.index(name) if name in names else int(name) for name in order.devices]
+    return {device_resource(number): order.device_milli / 1000 for number in numbers}

@@ -23,6 +23,11 @@ class Job:
     def ended(self) -> bool:
         return self.status in ENDED
 
+    @property
+    def last_line(self) -> str:
+        """Return the last line of the message."""
+        return _last_line(self.message) or "unknown reason"
+
 
 class Jobs:
     def __init__(self, client: httpx.Client, base: str, secret: str) -> None:
@@ -39,7 +44,7 @@ class Jobs:
         }  # fmt: skip
         response = self._jobs_request("POST", "", json=body)
         if response.status_code != httpx.codes.OK and _EXISTS not in response.text:
-            raise RuntimeFailure(f"Ray rejected job {name}: {_last_line(response)}")
+            raise RuntimeFailure(f"Ray rejected job {name}: {_error_text(response)}")
 
     def get_job(self, name: str) -> Job | None:
         response = self._jobs_request("GET", quote(name, safe=""))
@@ -77,10 +82,14 @@ class Jobs:
 
 def _json(response: httpx.Response) -> Any:
     if response.status_code != httpx.codes.OK:
-        raise RuntimeFailure(f"Ray responded with {response.status_code}: {_last_line(response)}")
+        raise RuntimeFailure(f"Ray responded with {response.status_code}: {_error_text(response)}")
     return response.json()
 
 
-def _last_line(response: httpx.Response) -> str:
-    lines = response.text.strip().splitlines()
-    return lines[-1][:300] if lines else f"{response.status_code}"
+def _error_text(response: httpx.Response) -> str:
+    return _last_line(response.text) or str(response.status_code)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:300] if lines else ""

@@ -4,6 +4,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,18 @@ from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.ledger import Entry, Ledger
 from pools.runtimes.local import validate_name
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
-from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, RayNode, device_resource, node_label
+from pools.runtimes.ray.cluster import (
+    AGENT_PORT,
+    JOBS_PORT,
+    NODE_LABEL,
+    RayNode,
+    device_resources,
+    node_label,
+)
 from pools.runtimes.ray.jobs import Jobs
 from pools.runtimes.ray.probes import ProbePods
 from pools.runtimes.ray.scripts import CHECK, STOP, start_script, update_script, upgrade_script
+from pools.runtimes.ray.starts import BackgroundStarts
 from pools.runtimes.ray.watch import PodWatcher
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
@@ -48,7 +57,8 @@ class RayRuntime:
     """
 
     def __init__(self, root: Path, nodes: Callable[[], Iterable[RayNode]], prefix: str = "berth-") -> None:
-        self.ledger = Ledger(root)
+        self.ledger = Ledger(root, syncs_starts=False)
+        self._starts = BackgroundStarts()
         self._prefix = prefix
         self._list_nodes = nodes
         self._nodes: dict[str, RayNode] = {}
@@ -64,26 +74,40 @@ class RayRuntime:
         self._probes = ProbePods(self, self.ledger.ids, self._nodes_by_instance, self._drop_node_workspace)
 
     def start(self, order: PodOrder) -> None:
-        entry = self.ledger.find(order.pod_id)
-        if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
-            return
+        if self._starts.has_begun(order.pod_id):
+            self._starts.finish(order.pod_id)
+        elif not self.ledger.has_ended(order.pod_id):
+            self._send(order, self._place(order))
+        self._watch.request_poll()
+
+    def begin_start(self, order: PodOrder) -> None:
+        """Send the order in the background. `start` reports errors."""
+        with suppress(RuntimeFailure, OSError, ValueError):
+            if not self._starts.has_begun(order.pod_id) and not self.ledger.has_ended(order.pod_id):
+                self._starts.begin(order.pod_id, self._send, order, self._place(order))
+
+    def _place(self, order: PodOrder) -> RayNode:
+        """Record the pod, and return its node."""
         validate_name(order.workspace)
         node = self._nodes_by_instance().get(order.instance_id)
         if node is None:
             raise RuntimeFailure(f"node {order.instance_id} is not in the cluster or has no address yet")
         self.ledger.place(order.pod_id, order.instance_id, order.workspace, received=False)
+        return node
+
+    def _send(self, order: PodOrder, node: RayNode) -> None:
+        """Send the order to its node and submit its job. This may run in a thread, without the database."""
+        self.ledger.sync(order.pod_id)
         entrypoint = self._agent(node).order(order)
         if self.ledger.receive(order.pod_id) and entrypoint:
+            self.ledger.sync(order.pod_id)  # a pod with a job must have a record
             labels = {NODE_LABEL: node_label(node.instance_id)}
             self._jobs(node).submit(
-                self._prefix + order.pod_id, entrypoint, labels=labels, devices=_device_resources(order, node)
+                self._prefix + order.pod_id, entrypoint, labels=labels, devices=device_resources(order, node)
             )
-        self._watch.request_poll()
-
-    def begin_start(self, order: PodOrder) -> None:
-        """Do nothing: pods are started one at a time."""
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
+        self._starts.settle(pod_id)
         if self.ledger.log_path(pod_id).exists():
             return
         nodes = self._nodes_by_instance()
@@ -153,7 +177,7 @@ class RayRuntime:
         except RuntimeFailure:
             return STARTING_REPORT
         if latest.state is PodState.UNKNOWN:
-            latest = _lost_report(f"Ray could not start the job: {_last_line(job.message)}")
+            latest = _lost_report(f"Ray could not start the job: {job.last_line}")
         return self._end(pod_id, latest) if latest.state is PodState.EXITED else latest
 
     def _unreachable_report(self, pod_id: str, node: RayNode, failure: RuntimeFailure) -> PodReport:
@@ -163,7 +187,7 @@ class RayRuntime:
         except RuntimeFailure:
             job = None
         if job is not None and job.ended and isinstance(failure, AgentUnreachable):
-            return self._end(pod_id, _lost_report(f"node died: {_last_line(job.message)}"))
+            return self._end(pod_id, _lost_report(f"node died: {job.last_line}"))
         return self._last.get(pod_id, STARTING_REPORT)
 
     def _end(self, pod_id: str, report: PodReport) -> PodReport:
@@ -309,11 +333,7 @@ class RayRuntime:
         nodes = self._nodes_by_instance()
         reasons = self._threads.map(lambda instance_id: self._obstacle(nodes.get(instance_id)), instance_ids)
         by_instance = dict(zip(instance_ids, reasons, strict=True))
-        reachable = {
-            instance_id: nodes[instance_id].devices
-            for instance_id, reason in by_instance.items()
-            if not reason
-        }
+        reachable = {key: nodes[key].devices for key, reason in by_instance.items() if not reason}
         by_instance.update(self._probes.obstacles(reachable))
         return {instance_id: reason for instance_id, reason in by_instance.items() if reason}
 
@@ -372,17 +392,5 @@ class RayRuntime:
         return next((node for node in self._nodes.values() if node.is_head and node.pool == pool), None)
 
 
-def _device_resources(order: PodOrder, node: RayNode) -> dict[str, float]:
-    """Return the pod's Ray resources, one per device, so that Ray reserves exactly these devices."""
-    names = list(node.devices)
-    numbers = [names.index(name) if name in names else int(name) for name in order.devices]
-    return {device_resource(number): order.device_milli / 1000 for number in numbers}
-
-
 def _lost_report(message: str) -> PodReport:
     return PodReport(PodState.EXITED, cause=PodCause.LOST, message=message)
-
-
-def _last_line(message: str) -> str:
-    lines = message.strip().splitlines()
-    return lines[-1][:300] if lines else "unknown reason"

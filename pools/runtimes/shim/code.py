@@ -26,7 +26,10 @@ REPORT_SECONDS = 1.0
 BLOCK = 256 * 1024
 _PR_SET_PDEATHSIG = 1
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which another attempt may succeed
-_RETRY, _FAILED, _PROGRESS = "retry", "failed", "progress"
+# After a response that ended early, the next attempt requests that the server checks its files first, because
+# the response cannot contain the server's error.
+_VERIFY = "?verify=true"
+_RETRY, _BROKEN, _FAILED, _PROGRESS = "retry", "broken", "failed", "progress"
 
 
 class Download:
@@ -41,9 +44,10 @@ class Download:
     def run(self) -> str:
         """Create the directory with the code. Return an error message or ""."""
         try:
+            kind = ""
             for number, pause in enumerate((*PAUSES, None), 1):
-                kind, message = self._attempt()
-                if kind != _RETRY or pause is None:
+                kind, message = self._attempt(_VERIFY if kind == _BROKEN else "")
+                if kind not in (_RETRY, _BROKEN) or pause is None:
                     return message and f"the code could not be downloaded: {message}"
                 self._report(f"downloading the code: {message}; attempt {number} of {len(PAUSES) + 1}")
                 self._pause(pause)
@@ -54,7 +58,7 @@ class Download:
             return f"the code could not be unpacked: {error.strerror or error}"
         return ""
 
-    def _attempt(self) -> tuple[str, str]:
+    def _attempt(self, query: str) -> tuple[str, str]:
         """Run the child process. Return the kind of its error and a message, or two empty strings."""
         import shutil  # imported on demand, because the import is slow
 
@@ -64,7 +68,7 @@ class Download:
         pid = os.fork()
         if pid == 0:
             os.close(output)
-            _run_child(self._directory, self._order, self._secret, write_fd)
+            _run_child(self._directory, self._order, query, self._secret, write_fd)
         os.close(write_fd)
         try:
             return self._wait(output)
@@ -90,7 +94,7 @@ class Download:
                     self._report(text)
                 elif kind == "done":
                     return "", ""
-                elif kind in (_RETRY, _FAILED):
+                elif kind in (_RETRY, _BROKEN, _FAILED):
                     return kind, text
             if not part:
                 return _FAILED, "the process that downloads it was killed"
@@ -133,7 +137,7 @@ class _Body:
         try:
             data = self._response.read(size)
         except (OSError, http.client.HTTPException) as error:
-            raise _Failure(_RETRY, f"the connection was lost: {error!r}") from error
+            raise _Failure(_BROKEN, f"the connection was lost: {error!r}") from error
         self._read += len(data)
         now = time.monotonic()
         if now >= self._next:
@@ -147,10 +151,10 @@ class _Body:
         while self.read(BLOCK):
             pass
         if self._size and self._read != self._size:
-            raise _Failure(_RETRY, "the connection was lost")
+            raise _Failure(_BROKEN, "the connection was lost")
 
 
-def _run_child(directory: str, order: dict[str, str], secret: str, output: int) -> None:
+def _run_child(directory: str, order: dict[str, str], query: str, secret: str, output: int) -> None:
     """Download the code in this forked process. Never return."""
     try:
         signal.set_wakeup_fd(-1)
@@ -162,7 +166,7 @@ def _run_child(directory: str, order: dict[str, str], secret: str, output: int) 
         # imported before the process becomes a user who may not be able to read Python's files
         import tarfile
 
-        response = _open(order["code_url"], secret, order["code_ca"])
+        response = _open(order["code_url"] + query, secret, order["code_ca"])
         os.fchdir(work)
         if uid := int(order.get("uid", "0")):
             os.setgroups([])
@@ -173,7 +177,7 @@ def _run_child(directory: str, order: dict[str, str], secret: str, output: int) 
         try:
             _unpack(body)
         except tarfile.TarError as error:
-            raise _Failure(_RETRY, f"the archive is damaged: {error}") from error
+            raise _Failure(_BROKEN, f"the archive is damaged: {error}") from error
         body.finish()
         _send(output, "done", "")
     except _Failure as failure:

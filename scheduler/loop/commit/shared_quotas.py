@@ -6,7 +6,7 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Bundle, Place
 from scheduler.reports.visibility import project_in_handle
 
-QuotaKey = tuple[str, str, str]  # namespace, name and resource
+QuotaKey = tuple[str, str, str, str]  # UID, namespace, name and resource
 
 
 def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -> tuple[Bundle, ...]:
@@ -32,7 +32,7 @@ def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -
 def _quotas_by_project(snapshot: Snapshot) -> Mapping[tuple[str, str], Sequence[QuotaKey]]:
     """Return the cluster quotas by project and pool."""
     return {
-        (queue.name, pool): [(quota.namespace, quota.name, quota.resource) for quota in quotas]
+        (queue.name, pool): [(quota.uid, quota.namespace, quota.name, quota.resource) for quota in quotas]
         for queue in snapshot.queues
         for pool, entitlement in queue.entitlements.items()
         if (quotas := entitlement.cluster_quotas)

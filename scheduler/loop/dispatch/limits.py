@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 START_TIMEOUT = timedelta(minutes=5)
 PULL_TIMEOUT = timedelta(minutes=15)  # time without progress after which an image pull fails
 NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since."
-SIGNS_OF_PULLS = ("ErrImagePull", "ImagePullBackOff", ": pulling ", "asking the registry")
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 LIVE_PHASES = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
 LIVE = ", ".join(f"'{phase}'" for phase in LIVE_PHASES)
@@ -156,7 +155,7 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
     }
     reasons = shown | _start_failures(pks)
     prefix = f"The pods did not start within {START_TIMEOUT.total_seconds():.0f} s"
-    failures = _start_timeout_failures(shown, pks)
+    failures = _start_timeout_failures(pks, context.start_messages.pulling)
     return [
         OverdueWorkload(
             pk, "StartTimeout", f"{prefix}{reasons.get(pk, NO_KNOWN_FAILURE)}", failure=failures[pk]
@@ -166,19 +165,21 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 
 
 def _start_timeout_failures(
-    shown: Mapping[uuid.UUID, str], workloads: Collection[uuid.UUID]
+    workloads: Collection[uuid.UUID], pulling: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return the failure for retry rules of each workload that did not start in time."""
+    """Return the failure for retry rules of each workload that did not start in time.
+
+    `pulling` contains the workloads whose pods are pulling their image.
+    """
     if not workloads:
         return {}
     unresolved = RunImage.objects.filter(workload__in=workloads, run=F("workload__run"), digest="")
-    pulling = set(unresolved.values_list("workload_id", flat=True))
-    pulling |= {pk for pk, text in shown.items() if any(sign in text for sign in SIGNS_OF_PULLS)}
+    without_image = {*pulling, *unresolved.values_list("workload_id", flat=True)}
     pods = Pod.objects.filter(workload__in=workloads, state=PodState.STARTING).order_by("-rank")
     # the pod with the lowest rank comes last and wins
     nodes = dict(pods.values_list("workload_id", "node_id"))
     return {
-        pk: Failure(IMAGE_PULL if pk in pulling else START_TIMEOUT_KIND, node=nodes.get(pk))
+        pk: Failure(IMAGE_PULL if pk in without_image else START_TIMEOUT_KIND, node=nodes.get(pk))
         for pk in workloads
     }
 

@@ -78,6 +78,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     """
     assert_no_transaction()
     starting_pods = _starting_pods()
+    context.sent.keep_starts({pod.pk for pod in starting_pods})
     paused = {pod.pk: pod for pod in starting_pods if was_refused_recently(pod, now, context.sent)}
     due_pods = [
         pod for pod in starting_pods if pod.pk not in paused and _is_due(context.sent.started, pod.pk, now)

@@ -13,6 +13,7 @@ from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
 from projects.models import Event, Phase, Pod, PodState, Workload
+from projects.models.workloads import ENDED_PHASES
 from projects.services import announce, events
 from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
@@ -85,6 +86,8 @@ def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: 
         log.error("workload %s was refused and could not be requeued: %s", row.pk, reason)
     for row in workloads:
         sent.releases[row.pk] = sent.releases.get(row.pk, 0) + 1
+    unfinished = Workload.objects.filter(pk__in=sent.releases).exclude(phase__in=ENDED_PHASES)
+    sent.releases = {pk: sent.releases[pk] for pk in unfinished.values_list("pk", flat=True)}
     crash_point("dispatch.refused")
 
 

@@ -43,13 +43,20 @@ def store_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: Sc
 def progress_messages(
     pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport], now: datetime, context: SchedulerContext
 ) -> dict[uuid.UUID, str]:
-    """Return the progress of starting workloads. Remember when it last changed."""
+    """Return the progress of starting workloads.
+
+    Remember when it last changed, and which workloads are pulling their image.
+    """
     starting: dict[uuid.UUID, list[tuple[PodRow, str]]] = {}
+    pulling = set()
     for pod in pods:
         if pod.state == PodState.STARTING:
-            progress = reports[pod.pk].progress if pod.pk in reports else ""
-            starting.setdefault(pod.workload_id, []).append((pod, progress))
+            report = reports.get(pod.pk)
+            starting.setdefault(pod.workload_id, []).append((pod, report.progress if report else ""))
+            if report is not None and report.pulls_image:
+                pulling.add(pod.workload_id)
     context.start_messages.keep_only(starting)
+    context.start_messages.pulling = frozenset(pulling)
     messages = {}
     for pk, entries in starting.items():
         context.start_messages.note_progress(pk, tuple(progress for _, progress in entries), now)

@@ -84,7 +84,9 @@ class FakeCluster:
     def set_quota(self, namespace: str, name: str, **spec: Any) -> None:
         """Create or change a ResourceQuota. `hard` maps names of resources to amounts."""
         with self.store.lock:
-            metadata = {"name": name, "namespace": namespace}
+            earlier = self.store.objects.get(("resourcequotas", namespace, name))
+            uid = earlier["metadata"]["uid"] if earlier is not None else self._uid()
+            metadata = {"name": name, "namespace": namespace, "uid": uid}
             self.store.put("resourcequotas", {"metadata": metadata, "spec": spec, "status": {}})
             self._update_quotas(namespace)
 

@@ -29,7 +29,12 @@ def reads(stage: FakeKubernetesStage, *quotas: ClusterQuota, obstacle: str = "")
 
 
 def quota(stage: FakeKubernetesStage, resource: str, kind: str, hard: int, used: int = 0) -> ClusterQuota:
-    return ClusterQuota("team", stage.namespace, resource, kind, hard, used)
+    (uid,) = (
+        each["metadata"]["uid"]
+        for each in stage.cluster.store.of_kind("resourcequotas")
+        if (each["metadata"]["namespace"], each["metadata"]["name"]) == (stage.namespace, "team")
+    )
+    return ClusterQuota("team", stage.namespace, resource, kind, hard, used, uid)
 
 
 def test_quota_amounts_are_converted_to_pool_units(stage: FakeKubernetesStage) -> None:
@@ -98,8 +103,9 @@ def test_container_added_by_the_cluster_counts_as_used(stage: FakeKubernetesStag
     proxy = {"name": "proxy", "resources": {"requests": {"cpu": "100m"}}}
     pod["spec"]["containers"].insert(0, proxy)
     status = {"hard": {"requests.cpu": "1"}, "used": {"requests.cpu": "110m"}}
-    team = {"metadata": {"name": "team", "namespace": stage.namespace}, "status": status}
-    assert read_quotas([team], [pod], GPUS) == (quota(stage, "requests.cpu", "cpu", 1000, used=100),)
+    (team,) = stage.cluster.store.of_kind("resourcequotas")
+    bounds = read_quotas([{**team, "status": status}], [pod], GPUS)
+    assert bounds == (quota(stage, "requests.cpu", "cpu", 1000, used=100),)
 
 
 @pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": []}}])

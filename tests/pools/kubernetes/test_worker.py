@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pools.kubernetes import worker as worker_module
 from pools.kubernetes.worker import THREADS, StillRunning, Worker
 
 
@@ -39,4 +40,22 @@ def test_caller_keeps_waiting_while_other_calls_finish() -> None:
     for number in range(10 * THREADS):
         worker.begin(f"pod-{number}", "start", lambda: clock.wait(0.05))
     assert worker.run("last", "start", lambda: "started") == "started"
+    worker.close()
+
+
+def test_unread_results_neither_block_further_calls_nor_accumulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "CALLS_MAX", 3)
+    monkeypatch.setattr(worker_module, "RESULT_SECONDS", 0.0)
+    late, go_on = threading.Semaphore(0), threading.Event()
+    worker = Worker("cluster", 0, late.release)
+    for number in range(3):
+        with pytest.raises(StillRunning):
+            worker.run(f"pod-{number}", "start", lambda: go_on.wait(30))
+    with pytest.raises(StillRunning):
+        worker.run("refused", "start", lambda: "never called")
+    go_on.set()
+    for _ in range(3):
+        assert late.acquire(timeout=30)
+    worker.begin("further", "start", lambda: "started")
+    assert list(worker._calls) == ["further"]
     worker.close()

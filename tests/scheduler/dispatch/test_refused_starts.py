@@ -7,6 +7,7 @@ import pytest
 
 from pools.runtimes.base import PodCause, PodOrder, RuntimeFailure, StartRefused
 from projects.models import Event, Phase
+from projects.services.workloads import control
 from scheduler.models import Allocation
 from tests.present import present
 from tests.scheduler.stage import Stage
@@ -87,6 +88,18 @@ def test_backoff_increases_while_the_cluster_refuses_starts(stage: Stage) -> Non
         stage.tick(2)
         begun = backoff_until
     assert waits == [timedelta(seconds=40), timedelta(seconds=80)]
+
+
+def test_refusals_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
+    refuse(stage, 1000)
+    ended = stage.submit("ended", **GANG)
+    stage.tick(14, seconds=5)
+    assert list(stage.loop.context.sent.releases) == [ended.pk]
+    control.cancel(actor=stage.cast.alice, workload=ended)
+    refused = stage.submit("refused", **GANG)
+    stage.tick(14, seconds=5)
+    assert list(stage.loop.context.sent.releases) == [refused.pk]
+    assert stage.loop.context.sent.started == {}
 
 
 def refuse_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:

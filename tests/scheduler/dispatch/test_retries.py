@@ -16,7 +16,7 @@ from pools.runtimes.base import PodCause
 from projects.models import Event, Phase, RoleNode, Workload
 from projects.services.arrays import submission as arrays
 from projects.services.workloads import editing
-from scheduler.loop.dispatch.limits import START_TIMEOUT
+from scheduler.loop.dispatch.limits import PULL_TIMEOUT, START_TIMEOUT
 from scheduler.registries.base import RegistryError, RegistryFault
 from tests.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
@@ -189,7 +189,7 @@ def test_statement_count_does_not_depend_on_the_number_of_restarts(stage: Stage)
         for pod in pods:
             stage.runtime.end(str(pod.pk), signal=9, cause=PodCause.OUT_OF_MEMORY)
         with CaptureQueriesContext(connection) as queries:
-            stage.tick(1)
+            stage.loop.tick(reconcile=False)  # clean-up does as much as its time allows
         counts.append(len(queries))
         sizes = RoleNode.objects.filter(workload__in=started, min__isnull=False).values_list(
             "memory_mib", flat=True
@@ -282,6 +282,22 @@ def test_failed_image_pull_has_its_own_reason(stage: Stage) -> None:
     assert (stage.phase(workload), workload.retries) == (Phase.PENDING, {"image_pull": 1})
     assert workload.avoided_nodes == [pod.node.name]
     assert stage.pods(workload)[0].stop_reason == "ImagePullFailed"
+
+
+@pytest.mark.parametrize("pulls_image", [True, False])
+def test_start_timeout_counts_as_image_pull_only_while_an_image_is_pulled(
+    stage: Stage, pulls_image: bool
+) -> None:
+    stage.runtime.runs_immediately = False
+    workload = stage.submit(retry=[{"on": ["image_pull", "start_timeout"]}], roles=ONE)
+    stage.tick(2)
+    (pod,) = stage.pods(workload)
+    stage.runtime.report_progress(str(pod.pk), "pulling layer 1 of 2", pulls_image=pulls_image)
+    stage.tick()
+    stage.clock.advance(PULL_TIMEOUT.total_seconds() + 1)
+    stage.tick(3)
+    failure = "image_pull" if pulls_image else "start_timeout"
+    assert (stage.phase(workload), workload.retries) == (Phase.PENDING, {failure: 1})
 
 
 def test_first_failed_replica_selects_the_rule(stage: Stage) -> None:

@@ -25,7 +25,7 @@ GANG: dict[str, Any] = {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}
 def limit(stage: Stage, gpus: int, used: int = 0) -> None:
     """Let the cluster report a quota for the pods of the project vision."""
     namespace, resource = project_namespace("vision"), "requests.nvidia.com/gpu"
-    quota = ClusterQuota("team-a", namespace, resource, "gpu", gpus * 1000, used * 1000)
+    quota = ClusterQuota("team-a", namespace, resource, "gpu", gpus * 1000, used * 1000, uid="4e1f")
     stage.runtime.cluster_quotas = ClusterQuotas((quota,))
 
 
@@ -85,13 +85,17 @@ def test_doctor_reports_unreadable_cluster_quotas(stage: Stage) -> None:
     assert "deploy/kubernetes/role.yaml" in finding.remedy
 
 
-def test_two_pools_on_one_cluster_do_not_exceed_its_quota_in_the_same_cycle(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def add_second_pool(stage: Stage) -> None:
     second = make.pool("second", provider="fake", runtime="fake")
     stage.node(0, second)
     for owner in ({"department": stage.cast.research}, {"project": stage.cast.vision}):
         Quota.objects.create(pool=second, gpu_milli=8000, **owner)
+
+
+def test_two_pools_on_one_cluster_do_not_exceed_its_quota_in_the_same_cycle(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_second_pool(stage)
     limit(stage, gpus=2)
     workloads = [stage.submit(name, pools=[name], **GANG) for name in (stage.cast.pool.name, "second")]
     stage.tick()
@@ -109,3 +113,19 @@ def test_two_pools_on_one_cluster_do_not_exceed_its_quota_in_the_same_cycle(
     (blocked,) = (workload for workload in workloads if workload not in placed)
     assert (stage.phase(placed[0]), stage.phase(blocked)) == (Phase.RUNNING, Phase.PENDING)
     assert blocked.reason == "ClusterQuota"
+
+
+def test_quotas_of_the_same_name_in_two_clusters_are_independent(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_second_pool(stage)
+    limit(stage, gpus=2)
+    (quota,) = stage.runtime.cluster_quotas.quotas
+
+    def report_quotas(pool: str) -> ClusterQuotas:
+        return ClusterQuotas((replace(quota, uid=pool),))
+
+    monkeypatch.setattr(stage.runtime, "get_cluster_quotas", report_quotas)
+    workloads = [stage.submit(name, pools=[name], **GANG) for name in (stage.cast.pool.name, "second")]
+    stage.tick()
+    assert all(stage.pods(workload) for workload in workloads)

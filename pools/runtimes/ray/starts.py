@@ -1,0 +1,34 @@
+"""Starts of pods that run in the background, several at a time."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+THREADS = 8
+
+
+class BackgroundStarts:
+    """Calls that start pods, at most one for each pod."""
+
+    def __init__(self) -> None:
+        # Separate threads, so that nodes that do not respond to starts delay no reports.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ray-starts")
+        self._calls: dict[str, Future[None]] = {}
+
+    def begin(self, pod_id: str, call: Callable[..., None], *arguments: Any) -> None:
+        self._calls[pod_id] = self._threads.submit(call, *arguments)
+
+    def has_begun(self, pod_id: str) -> bool:
+        """Return whether the pod has a call whose result was not read yet."""
+        return pod_id in self._calls
+
+    def finish(self, pod_id: str) -> None:
+        """Wait for the pod's call, and raise its error."""
+        self._calls.pop(pod_id).result()
+
+    def settle(self, pod_id: str) -> None:
+        """Wait for the pod's call if there is one. Ignore its error."""
+        if pod_id in self._calls:
+            with suppress(Exception):
+                self.finish(pod_id)
