@@ -12,6 +12,7 @@ METRICS_MAX = 50  # maximum number of metrics per workload
 POINTS_MAX = 500  # maximum number of stored points per metric
 STEP_MAX = 2**53
 LINE_MAX = 4096  # maximum bytes of a report in a log
+COUNT_MAX = 2**31 - 1  # maximum number of counted values
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
 _MARK = b"berth-report "  # prefix that `berth.report` prints
 
@@ -48,7 +49,7 @@ class Series:
     def add(self, step: int, value: float) -> None:
         """Add a report. A later report of the same step replaces the earlier one."""
         if not math.isfinite(value):
-            self.not_finite += 1
+            self.not_finite = min(self.not_finite + 1, COUNT_MAX)
             return
         self.last = point = Point(step, value)
         if self.lowest is None or value < self.lowest.value:
@@ -93,10 +94,12 @@ def parse_reports(text: bytes) -> Iterator[Sample]:
     start = text.find(_MARK)
     while start >= 0:
         start += len(_MARK)
-        end = text.find(b"\n", start)
-        line = text[start:] if end < 0 else text[start:end]
-        if len(line) <= LINE_MAX:
-            yield from _parse_report(line)
+        # Searching only within the limit keeps the time linear even if one long line repeats the mark.
+        end = text.find(b"\n", start, start + LINE_MAX + 1)
+        if end < 0 and len(text) - start <= LINE_MAX:
+            end = len(text)
+        if end >= 0:
+            yield from _parse_report(text[start:end])
         start = text.find(_MARK, start)
 
 

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import berth
 from berth.server.web.charts.lines import line_chart
-from projects.engine.metrics import POINTS_MAX, Point, Sample, Series, parse_reports
+from projects.engine.metrics import COUNT_MAX, LINE_MAX, POINTS_MAX, Point, Sample, Series, parse_reports
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -60,6 +61,25 @@ def test_values_that_are_not_finite_are_only_counted() -> None:
     ):  # fmt: skip
         series.add(step, value)
     assert (series.not_finite, series.points, series.last, series.lowest) == (3, [], None, None)
+
+
+def test_number_of_values_that_are_not_finite_fits_its_column() -> None:
+    series = Series(not_finite=COUNT_MAX)
+    series.add(1, math.nan)
+    assert series.not_finite == COUNT_MAX == 2**31 - 1
+
+
+def test_line_that_repeats_the_mark_is_scanned_once() -> None:
+    scanned: list[int] = []
+
+    class Log(bytes):
+        def find(self, sought: Any, start: Any = 0, end: Any = None) -> int:
+            at = super().find(sought, start, end)
+            scanned.append((min(len(self), end or len(self)) if at < 0 else at) - start)
+            return at
+
+    assert list(parse_reports(Log(b"berth-report " * 1000))) == []
+    assert max(scanned) <= LINE_MAX + 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**53), FINITE), max_size=50), st.integers(1, 50))

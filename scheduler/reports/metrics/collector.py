@@ -23,8 +23,10 @@ from scheduler.reports.metrics.storage import LogReading, write_metrics
 log = logging.getLogger(__name__)
 
 READ_BYTES = 2**20  # maximum bytes read from one log at a time; a larger backlog is skipped
-ROUND_BYTES = 16 * 2**20  # maximum bytes read per round from all logs
+ROUND_BYTES = 16 * 2**20  # maximum of one round over all logs
+ROUND_SAMPLES = 300_000  # maximum of reported values, which take more time than other output
 PODS_PER_TRANSACTION = 50
+SAMPLES_PER_TRANSACTION = 50_000
 PAUSE_MAX = timedelta(seconds=60)  # maximum pause between two readings of a log without reports
 OVERLAP = timedelta(minutes=1)
 LOOK_BACK = timedelta(days=1)  # a new leader reads the logs of pods that ended in this period
@@ -76,7 +78,8 @@ class MetricsCollector(LeasedThread):
         readings: list[LogReading] = []
         for reading in self._read_logs(pods, stored, pools, now):
             readings.append(reading)
-            if len(readings) == PODS_PER_TRANSACTION:
+            values = sum(len(each.samples) for each in readings)
+            if len(readings) == PODS_PER_TRANSACTION or values >= SAMPLES_PER_TRANSACTION:
                 self._write(readings, now, held)
                 readings = []
         if readings:
@@ -97,10 +100,10 @@ class MetricsCollector(LeasedThread):
         self, pods: Iterable[LoggedPod], stored: Mapping[uuid.UUID, MetricsReader],
         pools: Mapping[int, NodePool], now: datetime,
     ) -> Iterator[LogReading]:  # fmt: skip
-        """Yield the readings to store, until the round has read ROUND_BYTES."""
-        total = 0
+        """Yield the readings to store, until the round has read ROUND_BYTES or ROUND_SAMPLES."""
+        read_bytes = read_samples = 0
         for pod in pods:
-            if total >= ROUND_BYTES:
+            if read_bytes >= ROUND_BYTES or read_samples >= ROUND_SAMPLES:
                 return
             has_ended = pod.pk in self._unread
             offset = stored[pod.pk].offset if pod.pk in stored else 0
@@ -108,16 +111,20 @@ class MetricsCollector(LeasedThread):
                 offset = max(offset, self._turns[pod.pk].offset)
             try:
                 chunk = _read_new(self._runtime_of(pools[pod.pool_id]), str(pod.pk), offset)
-            except (RuntimeFailure, LookupError, OSError) as error:
+            except (RuntimeFailure, LookupError, ValueError, OSError) as error:
                 log.info("the log of the pod %s cannot be read now: %s", pod.pk, error)
                 self._postpone(pod.pk, offset, now, has_reports=False)
                 continue
-            total += len(chunk.data)
+            read_bytes += len(chunk.data)
             text = chunk.data if has_ended else _whole_lines(chunk.data)
             samples = list(parse_reports(text))
+            read_samples += len(samples)
             end = chunk.offset + len(text)
-            self._postpone(pod.pk, end, now, has_reports=bool(samples) or pod.pk in stored)
-            if samples or has_ended:
+            must_store = bool(samples) or has_ended
+            # If storing fails, the next round reads from the stored position again.
+            next_offset = offset if must_store else end
+            self._postpone(pod.pk, next_offset, now, has_reports=bool(samples) or pod.pk in stored)
+            if must_store:
                 yield LogReading(pod.pk, pod.workload_id, samples, end, has_ended)
 
     def _postpone(self, pk: uuid.UUID, offset: int, now: datetime, *, has_reports: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from berth.db import crash_points, lease
 from pools.runtimes.base import RuntimeFailure
@@ -12,6 +13,7 @@ from projects.engine.metrics import METRICS_MAX
 from projects.models import Metric, MetricsReader, Pod, Workload
 from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
+from scheduler.reports.metrics.storage import write_metrics
 from tests.scheduler.stage import Stage
 
 SECONDS = 5
@@ -115,6 +117,46 @@ def test_crash_neither_loses_nor_repeats_a_report(training: Training) -> None:
     assert (training.points(), training.metric().not_finite) == ([(2, 0.5)], 1)
 
 
+def test_report_is_not_lost_if_the_database_fails_once(training: Training) -> None:
+    training.report(1, loss=0.5)
+
+    def fail(name: str) -> None:
+        raise OperationalError("the server closed the connection")
+
+    crash_points.set_listener(fail)
+    with pytest.raises(OperationalError):
+        training.collect()
+    crash_points.set_listener(None)
+    training.collect()
+    assert training.points() == [(1, 0.5)]
+
+
+def test_round_and_transactions_have_bounded_numbers_of_values(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = training.stage
+    other = stage.submit("other", roles=[{"name": "worker", "replicas": 1}])
+    stage.tick(2)
+    (pod,) = stage.pods(other, "running")
+    written: list[int] = []
+
+    def count(readings: Any, *arguments: Any) -> None:
+        written.append(sum(len(each.samples) for each in readings))
+        write_metrics(readings, *arguments)
+
+    monkeypatch.setattr(collector, "write_metrics", count)
+    for limit, expected in (("SAMPLES_PER_TRANSACTION", [2, 2]), ("ROUND_SAMPLES", [2])):
+        with monkeypatch.context() as patch:
+            patch.setattr(collector, limit, 2)
+            for each in (training.pod, pod):
+                stage.runtime.write(str(each.pk), b'berth-report {"step": 1, "loss": 1, "rate": 2}\n')
+            del written[:]
+            training.collect(60)
+            assert written == expected
+    training.collect()
+    assert written == [2, 2], "the next round reads what is left"
+
+
 def test_former_leader_stores_nothing(training: Training) -> None:
     training.report(1, loss=0.5)
     stale = lease.acquire("metrics", "first", 0.0)
@@ -173,8 +215,9 @@ def test_number_of_metrics_of_a_workload_is_limited(training: Training) -> None:
     assert training.metric("m1").last_value == 2.0
 
 
+@pytest.mark.parametrize("failure", [RuntimeFailure("the node does not respond"), ValueError("bad request")])
 def test_unreadable_log_and_deleted_pod_do_not_affect_other_workloads(
-    training: Training, monkeypatch: pytest.MonkeyPatch
+    training: Training, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     stage = training.stage
     other = stage.submit("other", roles=[{"name": "worker", "replicas": 1}])
@@ -185,7 +228,7 @@ def test_unreadable_log_and_deleted_pod_do_not_affect_other_workloads(
 
     def fail(pod_id: str, offset: int, limit: int) -> Any:
         if pod_id == str(pod.pk):
-            raise RuntimeFailure("the node does not respond")
+            raise failure
         return read_log(pod_id, offset, limit)
 
     monkeypatch.setattr(stage.runtime, "read_log", fail)
