@@ -16,6 +16,7 @@ from typing import TypeVar
 from django.db import InterfaceError, OperationalError
 
 from berth.core.clock import Clock
+from berth.core.garbage import collect_deferred_garbage
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.races import is_lost_race
@@ -225,6 +226,8 @@ class Loop:
         if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
             return
         self.swept_at = now
+        if collect_deferred_garbage():
+            yield False
         began = time.monotonic()
         for note in self._try_steps("sweep", sweep(now, self.context)):
             if note:

@@ -3,6 +3,9 @@
 import gc
 
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
+# With deferred collections, a collection of middle-aged objects visits a fifth of a million objects.
+YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 4, 25
+_state = {"deferred": False}
 
 
 def relax_garbage_collection() -> None:
@@ -13,3 +16,24 @@ def relax_garbage_collection() -> None:
     that tens of MiB of garbage are freed later.
     """
     gc.set_threshold(NEW_OBJECTS, YOUNG, MIDDLE)
+
+
+def defer_full_collections() -> None:
+    """Relax garbage collection, and leave full collections to `collect_deferred_garbage`.
+
+    A full collection visits every object of the process and takes up to half a second, whatever the process
+    is doing at that moment. Objects that exist now, such as modules, are never visited again. If the process
+    does not collect in time, Python does so after five million new objects.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED)
+    _state["deferred"] = True
+
+
+def collect_deferred_garbage() -> bool:
+    """Run a full collection if collections are deferred and garbage may exist. Return whether it ran."""
+    if not _state["deferred"] or not gc.get_count()[2]:
+        return False
+    gc.collect()
+    return True

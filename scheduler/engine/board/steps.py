@@ -64,7 +64,8 @@ def rewrite_bundles(
         )
         if steps:
             kind = Kind.RESERVE if bundle.kind is Kind.START and bundle.workload in reserved else bundle.kind
-            result.append(replace(bundle, kind=kind, steps=steps))
+            changed = kind is not bundle.kind or steps != bundle.steps
+            result.append(replace(bundle, kind=kind, steps=steps) if changed else bundle)
     return result
 
 
@@ -73,6 +74,6 @@ def _rewrite_step(step: Step, move: Move | None, reserved: Collection[str]) -> S
         return step
     is_reserved = step.reserved or step.workload in reserved
     if move is None:
-        return replace(step, reserved=is_reserved)
+        return step if is_reserved == step.reserved else replace(step, reserved=is_reserved)
     is_reserved, pod = is_reserved or not move.starts_now, move.pod
     return replace(step, node=pod.node, devices=pod.devices, milli=pod.milli, reserved=is_reserved)

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from berth.core.garbage import relax_garbage_collection
+from berth.core.garbage import defer_full_collections
 from berth.db.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import set_process_name
 from pools.engine.victims import Work
@@ -29,8 +29,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         set_process_name("scheduler")
-        relax_garbage_collection()
         scheduler = build_scheduler()
+        defer_full_collections()
 
         def end(number: int, frame: FrameType | None) -> None:
             scheduler.end()

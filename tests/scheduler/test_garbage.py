@@ -1,0 +1,37 @@
+"""The scheduler collects garbage only between its steps."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import gc, weakref
+from berth.core.garbage import collect_deferred_garbage, defer_full_collections
+
+class Node:
+    def __init__(self):
+        self.me = self
+
+def full_collections():
+    return gc.get_stats()[2]["collections"]
+
+defer_full_collections()
+before, garbage = full_collections(), Node()
+observer = weakref.ref(garbage)
+gc.collect(1)  # the object survives and is now visited by full collections only
+del garbage
+live = [[] for _ in range(3_000_000)]
+assert full_collections() == before, "Python ran a full collection"
+assert observer() is not None
+assert collect_deferred_garbage()
+assert observer() is None, "the garbage was not collected"
+assert not collect_deferred_garbage(), "there is nothing to collect"
+"""
+
+
+def test_full_collections_run_only_when_requested() -> None:
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+
+
+def test_processes_without_deferred_collections_do_not_collect_on_request() -> None:
+    script = "from berth.core.garbage import collect_deferred_garbage as run; assert not run()"
+    subprocess.run([sys.executable, "-c", script], check=True)
