@@ -87,6 +87,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("arrays/<uuid:array_id>/metrics", metrics.ArrayMetrics.as_view()),
     path("arrays/<uuid:array_id>/metrics/names", metrics.ArrayMetricNames.as_view()),
     path("arrays/<uuid:array_id>/cancel", arrays.CancelArray.as_view()),
+    path("arrays/<uuid:array_id>/suspend", arrays.SuspendArray.as_view()),
+    path("arrays/<uuid:array_id>/resume", arrays.ResumeArray.as_view()),
     path("arrays/<uuid:array_id>/retry", arrays.RetryArray.as_view()),
     path("metrics", metrics.MetricComparison.as_view()),
     path("sessions", sessions.Sessions.as_view()),

@@ -25,6 +25,7 @@ WRITES_WITHOUT_CHANGE = {
     "workloads/cancel": "the matrix names no existing workload",
 }
 CALLS_WITHOUT_EFFECT = {
+    "arrays/{array}/resume": "no task is suspended",
     "arrays/{array}/retry": "no task has failed",
     "workloads/{workload}/resume": "the workload is not suspended",
     "node-pools/local/resume": "the pool is not paused",

@@ -64,6 +64,8 @@ def rows() -> list[Any]:
         [
             ("submit", "array.stored"),
             ("cancel", "array.cancelled"),
+            ("suspend", "array.suspended"),
+            ("resume", "array.resumed"),
             ("retry", "array.superseded"),
             ("retry", "array.stored"),
         ],
@@ -76,11 +78,16 @@ def test_crash_during_an_array_change_leaves_no_partial_state(stage: Stage, chan
     stage.tick(2)
     arrays.cancel(actor=dave, array=array, indexes=[0, 3])
     stage.tick(4)
+    if change == "resume":
+        arrays.suspend(actor=dave, array=array)
+        stage.tick(4)
     before = rows()
     document = training("other", project="vision", roles=ONE_CPU, array={"tasks": 3})
     calls = {
         "submit": lambda: arrays.submit(actor=dave, document=document),
         "cancel": lambda: arrays.cancel(actor=dave, array=array),
+        "suspend": lambda: arrays.suspend(actor=dave, array=array),
+        "resume": lambda: arrays.resume(actor=dave, array=array),
         "retry": lambda: arrays.retry(actor=dave, array=array, indexes=[0, 3]),
     }
 

@@ -107,6 +107,48 @@ def test_suspended_task_frees_its_slot_and_is_queued_again_when_resumed(stage: S
     assert counts(array) == {"completed": 3}
 
 
+def test_lowered_max_running_applies_once_enough_tasks_have_ended(stage: Stage) -> None:
+    large_node(stage)
+    array = submit_array(stage, array={"tasks": 8, "max_running": 4})
+    stage.tick(2)
+    arrays.set_max_running(actor=stage.cast.dave, array=array, max_running=2)
+    stage.tick()
+    assert active(array) == [0, 1, 2, 3], "running tasks continue"
+    end(stage, array, 0, 1, 2)
+    stage.tick(2)
+    assert active(array) == [3, 4]
+    run_to_end(stage, array, most=2)
+    assert counts(array) == {"completed": 8}
+
+
+def test_plan_from_before_max_running_was_lowered_starts_no_held_task(stage: Stage) -> None:
+    large_node(stage)
+    array = submit_array(stage, array={"tasks": 5, "max_running": 4})
+    view = stage.loop.observe(stage.clock.now())
+    plan = stage.loop.decide(view)
+    assert plan is not None and len(plan.bundles) == 4
+    arrays.set_max_running(actor=stage.cast.dave, array=array, max_running=1)
+    stage.loop.commit(view, plan)
+    assert active(array) == [0]
+    assert counts(array) == {"held": 4, "starting": 1}
+
+
+def test_suspended_array_stops_and_continues_when_resumed(stage: Stage) -> None:
+    large_node(stage)
+    array = submit_array(stage, array={"tasks": 5, "max_running": 2})
+    stage.tick(2)
+    assert arrays.suspend(actor=stage.cast.dave, array=array) == 5
+    assert counts(array) == {"stopping": 2, "suspended": 3}
+    assert arrays.resume(actor=stage.cast.dave, array=array, indexes=[1]) == 1, "while it is stopping"
+    stage.tick(4, seconds=1)
+    assert counts(array) == {"running": 1, "suspended": 4}
+    array.refresh_from_db()
+    assert array.state == ArrayState.ACTIVE
+    assert arrays.resume(actor=stage.cast.dave, array=array) == 4
+    run_to_end(stage, array, most=2)
+    assert (array.state, counts(array)) == ("completed", {"completed": 5})
+
+
 def test_array_with_a_failed_task_fails_and_sends_one_notification(stage: Stage) -> None:
     large_node(stage)
     events = ["started", "completed", "failed"]

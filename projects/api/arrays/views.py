@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.arrays import Indexes, check_index_count, expand
+from berth.core.spec.arrays import TASKS_MAX, Indexes, check_index_count, expand
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Query, Word, parse_body, parse_document, parse_query
@@ -107,9 +107,27 @@ class Arrays(ApiView):
         )
 
 
+class ArrayPatch(Body):
+    """New values of an array."""
+
+    max_running: Annotated[
+        Annotated[int, Field(ge=1, le=TASKS_MAX)] | None,
+        Field(description="Maximum number of tasks that hold resources at the same time; null for none."),
+    ]
+
+
 class ArrayDetail(ApiView):
     @operation("Get an array with the counts of its tasks", response=ArrayDetailResponse)
     def get(self, request: Request, array_id: UUID) -> Response:
+        return Response(serialize_array(selectors.find_array(self.actor, array_id)))
+
+    @operation(
+        "Change how many tasks of an active array may run", body=ArrayPatch, response=ArrayDetailResponse
+    )
+    def patch(self, request: Request, array_id: UUID) -> Response:
+        array = selectors.find_array(self.actor, array_id)
+        patch = parse_body(request, ArrayPatch)
+        arrays.set_max_running(actor=self.actor, array=array, max_running=patch.max_running)
         return Response(serialize_array(selectors.find_array(self.actor, array_id)))
 
     @operation("Delete an array that has ended, with its tasks", status=204)
@@ -148,6 +166,26 @@ class CancelArray(ArrayAction):
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
         return self.change(request, array_id, arrays.cancel)
+
+
+class SuspendArray(ArrayAction):
+    @operation(
+        "Suspend the live tasks of an array, or selected ones",
+        query=ChangeQuery, body=ChangeBody, response=ArrayChangeResponse,
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, array_id: UUID) -> Response:
+        return self.change(request, array_id, arrays.suspend)
+
+
+class ResumeArray(ArrayAction):
+    @operation(
+        "Resume the suspended tasks of an array, or selected ones",
+        query=ChangeQuery, body=ChangeBody, response=ArrayChangeResponse,
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, array_id: UUID) -> Response:
+        return self.change(request, array_id, arrays.resume)
 
 
 class RetryArray(ArrayAction):

@@ -1,7 +1,8 @@
-"""Submit, cancel, retry and count the tasks of arrays."""
+"""Submit, cancel, suspend, resume, retry and count the tasks of arrays."""
 
-from projects.services.arrays.control import cancel, delete, retry
+from projects.services.arrays.control import cancel, delete, resume, retry, suspend
 from projects.services.arrays.counts import TaskCounts, count_tasks_by_array
+from projects.services.arrays.limit import set_max_running
 from projects.services.arrays.submission import ArraySubmission, predict, submit, validate
 
 __all__ = [
@@ -11,7 +12,10 @@ __all__ = [
     "count_tasks_by_array",
     "delete",
     "predict",
+    "resume",
     "retry",
+    "set_max_running",
     "submit",
+    "suspend",
     "validate",
 ]

@@ -1,25 +1,26 @@
-"""Cancel, retry and delete arrays."""
+"""Cancel, suspend, resume, retry and delete arrays."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.utils import timezone
 
-from berth.core.errors import Conflict, NotFound
+from berth.core.errors import Conflict
 from berth.core.spec import parse_workload
-from berth.core.spec.arrays import compress
 from berth.db.crash_points import crash_point
 from berth.db.wake import wake
 from projects.access import Action, require, with_roles
 from projects.actor import Actor
 from projects.engine import lifecycle
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
-from projects.services import announce, audit, events
+from projects.models.arrays import WAITING_REASON
+from projects.services import announce, events
 from projects.services.arrays import progress
-from projects.services.arrays.tasks import check_indexes, store_tasks
+from projects.services.arrays.rows import audit_change, lock_array, select_tasks
+from projects.services.arrays.tasks import store_tasks
 from projects.services.dependencies import refuse_if_awaited
 from projects.services.workloads.control import record_leftovers
 from projects.services.workloads.moves import Move, delete_reservations, move_all
@@ -27,8 +28,27 @@ from projects.services.workloads.submission import collect_warnings, prepare
 from projects.services.workloads.submission_view import SubmissionView
 
 SHOWN = 5
-UNSTARTED = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 LONG_COLUMNS = ("spec", "explanation", "pending_reasons")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Cancellation or suspension of tasks. `unstarted` are the phases of tasks without pods."""
+
+    action: str
+    to: str
+    reason: str
+    unstarted: Sequence[str]
+
+    def is_new_for(self, task: Workload) -> bool:
+        """Return whether it changes a live task. Cancellation takes precedence over suspension."""
+        if task.phase == Phase.STOPPING:
+            return task.next_phase not in (*lifecycle.ENDED, self.to)
+        return task.phase != self.to
+
+
+CANCELLATION = _Stop("cancel", Phase.CANCELLED, "Cancelled", (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED))
+SUSPENSION = _Stop("suspend", Phase.SUSPENDED, "Suspended", (Phase.PENDING, Phase.RESERVED))
 
 
 def cancel(
@@ -44,27 +64,65 @@ def cancel(
     Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, nothing is changed. Raises
     Invalid for an index that the array does not have.
     """
+    return _stop(actor, array, CANCELLATION, indexes, dry_run, now)
+
+
+def suspend(
+    *,
+    actor: Actor,
+    array: WorkloadArray,
+    indexes: Sequence[int] | None = None,
+    dry_run: bool = False,
+    now: datetime | None = None,
+) -> int:
+    """Suspend the array's live tasks, or only those with these indexes. Return their number.
+
+    Tasks that are suspended or being cancelled stay unchanged. Other tasks of the array are released in place
+    of the suspended ones. With `dry_run`, nothing is changed. Raises Invalid for an index that the array does
+    not have.
+    """
+    return _stop(actor, array, SUSPENSION, indexes, dry_run, now)
+
+
+def resume(
+    *,
+    actor: Actor,
+    array: WorkloadArray,
+    indexes: Sequence[int] | None = None,
+    dry_run: bool = False,
+    now: datetime | None = None,
+) -> int:
+    """Resume the array's suspended tasks, or only those with these indexes. Return their number.
+
+    Resumed tasks are released again in the order of their indexes. With `dry_run`, nothing is changed. Raises
+    Invalid for an index that the array does not have.
+    """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
     with transaction.atomic():
-        locked = _lock(array)
-        rows = _tasks(locked, indexes).exclude(phase__in=lifecycle.ENDED)
-        tasks = list(rows.select_for_update(of=("self",)).defer(*LONG_COLUMNS).order_by("pk"))
-        stopping = [task for task in tasks if task.phase == Phase.STOPPING]
-        turned = [task for task in stopping if task.next_phase not in lifecycle.ENDED]
-        moved = [task for task in tasks if task.phase != Phase.STOPPING]
+        locked = lock_array(array)
+        tasks = _lock_tasks(locked, indexes)
+        turned = [
+            task for task in tasks if task.phase == Phase.STOPPING and task.next_phase == Phase.SUSPENDED
+        ]
+        moved = [task for task in tasks if task.phase == Phase.SUSPENDED]
         count = len(turned) + len(moved)
         if dry_run or not count:
             return count
-        message = f"Cancelled by {actor.name}."
-        for task in tasks:
-            task.project, task.array = locked.project, locked
-        move_all([_cancel_move(task, message) for task in moved], actor=actor.name, now=at)
-        crash_point("array.cancelled")
-        _mark_cancelled(turned, message, actor)
+        message = f"Resumed by {actor.name}."
+        columns = {"backoff_until": None, "start_refusal": "", "held": True}
+        move_all(
+            [
+                Move(task, [Phase.SUSPENDED], Phase.PENDING, WAITING_REASON, message, columns=columns)
+                for task in moved
+            ],
+            actor=actor.name,
+            now=at,
+        )
+        crash_point("array.resumed")
+        _turn(turned, "resumed", f"Resumed by {actor.name} while stopping.", actor, next_phase=Phase.PENDING)
         progress.release([locked.pk], at)
-        progress.end([locked.pk], at)
-        _audit(actor, "cancel", locked, count, [task.array_index for task in (*turned, *moved)])
+        audit_change(actor, "resume", locked, count, [task.array_index for task in (*turned, *moved)])
         wake("scheduler")
     return count
 
@@ -86,8 +144,8 @@ def retry(
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
     with transaction.atomic():
-        locked = _lock(array)
-        rows = _tasks(locked, indexes)
+        locked = lock_array(array)
+        rows = select_tasks(locked, indexes)
         if indexes is None:
             rows = rows.filter(phase=Phase.FAILED)
         tasks = list(rows.order_by("array_index").values_list("pk", "array_index", "attempt", "phase"))
@@ -105,7 +163,7 @@ def retry(
         store_tasks(locked, model, attempts, actor, warnings)
         crash_point("array.stored")
         progress.release([locked.pk], at)
-        _audit(actor, "retry", locked, len(tasks), attempts)
+        audit_change(actor, "retry", locked, len(tasks), attempts)
         wake("scheduler")
     return len(tasks)
 
@@ -117,7 +175,7 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
     """
     require(actor, Action.OPERATE, array)
     with transaction.atomic():
-        locked = _lock(array)
+        locked = lock_array(array)
         if locked.state == ArrayState.ACTIVE:
             raise Conflict("This array is active. Cancel it, and wait until its tasks have ended.")
         refuse_if_awaited(locked)
@@ -128,48 +186,67 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
             for task in tasks.only("pk", "name", "project_id").order_by("pk")
         )
         record_leftovers(tasks)
-        _audit(actor, "delete", locked, tasks.count(), ())
+        audit_change(actor, "delete", locked, tasks.count(), ())
         if last is not None:
             announce.workload_changed(last)
         tasks.delete()
         locked.delete()
 
 
-def _lock(array: WorkloadArray) -> WorkloadArray:
-    rows = WorkloadArray.objects.select_for_update(of=("self",), no_key=True)
-    locked = rows.select_related("project__department").filter(pk=array.pk).first()
-    if locked is None:
-        raise NotFound("This array was deleted.")
-    return locked
+def _stop(
+    actor: Actor,
+    array: WorkloadArray,
+    stop: _Stop,
+    indexes: Sequence[int] | None,
+    dry_run: bool,
+    now: datetime | None,
+) -> int:
+    """Cancel or suspend tasks. Return their number."""
+    require(actor, Action.OPERATE, array)
+    at = now or timezone.now()
+    with transaction.atomic():
+        locked = lock_array(array)
+        tasks = [task for task in _lock_tasks(locked, indexes) if stop.is_new_for(task)]
+        if dry_run or not tasks:
+            return len(tasks)
+        message = f"{stop.reason} by {actor.name}."
+        turned = [task for task in tasks if task.phase == Phase.STOPPING]
+        moved = [task for task in tasks if task.phase != Phase.STOPPING]
+        move_all([_stop_move(task, stop, message) for task in moved], actor=actor.name, now=at)
+        crash_point(f"array.{stop.reason.lower()}")
+        _turn(turned, stop.reason.lower(), message, actor, next_phase=stop.to, reason=stop.reason)
+        progress.release([locked.pk], at)
+        progress.end([locked.pk], at)
+        audit_change(actor, stop.action, locked, len(tasks), [task.array_index for task in (*turned, *moved)])
+        wake("scheduler")
+    return len(tasks)
 
 
-def _tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> QuerySet[Workload]:
-    """Return the last attempt of each task. Raises Invalid for an index that the array does not have."""
-    rows = Workload.objects.filter(array=array, superseded=False)
-    if indexes is None:
-        return rows
-    existing = rows.values_list("array_index", flat=True)
-    check_indexes([index for index in existing if index is not None], indexes)
-    return rows.filter(array_index__in=set(indexes))
+def _lock_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> list[Workload]:
+    """Lock the live tasks of a locked array. Raises Invalid for an index that the array does not have."""
+    rows = select_tasks(array, indexes).exclude(phase__in=lifecycle.ENDED)
+    tasks = list(rows.select_for_update(of=("self",)).defer(*LONG_COLUMNS).order_by("pk"))
+    for task in tasks:
+        task.project, task.array = array.project, array
+    return tasks
 
 
-def _cancel_move(task: Workload, message: str) -> Move:
-    if task.phase in UNSTARTED:
-        return Move(task, [task.phase], Phase.CANCELLED, "Cancelled", message, columns={"explanation": None})
-    columns = {"next_phase": Phase.CANCELLED}
-    return Move(task, [task.phase], Phase.STOPPING, "Cancelled", message, columns=columns)
+def _stop_move(task: Workload, stop: _Stop, message: str) -> Move:
+    if task.phase in stop.unstarted:
+        return Move(task, [task.phase], stop.to, stop.reason, message, columns={"explanation": None})
+    columns = {"next_phase": stop.to}
+    return Move(task, [task.phase], Phase.STOPPING, stop.reason, message, columns=columns)
 
 
-def _mark_cancelled(tasks: Sequence[Workload], message: str, actor: Actor) -> None:
-    """Mark locked tasks that are already stopping as cancelled."""
+def _turn(tasks: Sequence[Workload], kind: str, message: str, actor: Actor, **columns: str) -> None:
+    """Change the next phase of locked tasks that are already stopping, and record an event for each."""
     if not tasks:
         return
     ids = [task.pk for task in tasks]
-    Workload.objects.filter(pk__in=ids).update(
-        next_phase=Phase.CANCELLED, reason="Cancelled", message=message, version=F("version") + 1
-    )
+    values = {**columns, "message": message} if "reason" in columns else columns
+    Workload.objects.filter(pk__in=ids).update(version=F("version") + 1, **values)
     delete_reservations(ids)
-    events.record_all(events.build("cancelled", task, message, actor=actor.name) for task in tasks)
+    events.record_all(events.build(kind, task, message, actor=actor.name) for task in tasks)
     announce.workloads_changed(tasks)
 
 
@@ -200,12 +277,3 @@ def _reopen(array: WorkloadArray) -> None:
         raise Conflict(
             f"{array.project.name} already has an active array named {array.name}. Wait until it ends."
         ) from None
-
-
-def _audit(
-    actor: Actor, action: str, array: WorkloadArray, count: int, indexes: Collection[int | None]
-) -> None:
-    after: dict[str, Any] = {"tasks": count}
-    if indexes:
-        after["indexes"] = compress(index for index in indexes if index is not None)
-    audit.write_entry(actor, action, array, after=after, project=array.project)

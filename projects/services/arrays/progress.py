@@ -3,7 +3,8 @@
 A task is released if both limits of its array allow it: at most PENDING_MAX released tasks may be pending,
 and at most `max_running` tasks may be pending or hold resources. Only a release raises these numbers, and a
 release locks the array, so the limits hold even if a process stops at any point. A suspended task counts
-towards neither limit, and is held again when it is resumed.
+towards neither limit, and is held again when it is resumed. If `max_running` is lowered, pending tasks are
+held again; running tasks above it continue.
 """
 
 import uuid
@@ -14,7 +15,7 @@ from django.db import connection
 
 from berth.db import prepared
 from projects.models import WorkloadArray
-from projects.models.arrays import PENDING_MAX
+from projects.models.arrays import PENDING_MAX, WAITING_MESSAGE, WAITING_REASON
 from projects.services.arrays.counts import count_tasks_by_array
 from projects.services.notifications import deliveries
 
@@ -56,6 +57,28 @@ RELEASE = f"""
          ORDER BY task.array_index LIMIT greatest({ROOM}, 0)
      ) AS next
      WHERE array_.id = ANY(%(arrays)s) AND task.id = next.id AND task.held
+"""  # noqa: S608
+# Lock the tasks in the same order as other transactions that lock several tasks.
+HOLD = f"""
+    WITH surplus AS MATERIALIZED (
+        SELECT task.id FROM projects_workloadarray AS array_ {RELEASED}
+         CROSS JOIN LATERAL (
+            SELECT id FROM projects_workload AS task
+             WHERE task.array_id = array_.id AND NOT task.superseded AND NOT task.held
+               AND task.phase = 'pending'
+             ORDER BY task.array_index DESC
+             LIMIT greatest(released.counted - coalesce(array_.max_running, 2147483647), 0)
+         ) AS task
+         WHERE array_.id = %(array)s
+    ), locked AS MATERIALIZED (
+        SELECT id FROM projects_workload WHERE id IN (SELECT id FROM surplus) ORDER BY id FOR NO KEY UPDATE
+    )
+    UPDATE projects_workload AS task
+       SET held = true, reason = %(reason)s, message = %(message)s, since = %(now)s, explanation = NULL,
+           pending_reasons = task.pending_reasons
+               || jsonb_build_object('reason', %(reason)s::text, 'since', %(now)s),
+           version = task.version + 1
+      FROM locked WHERE task.id = locked.id AND task.phase = 'pending' AND NOT task.held
 """  # noqa: S608
 END = f"""
     UPDATE projects_workloadarray AS array_
@@ -104,6 +127,14 @@ def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
     """Release as many tasks of locked arrays as their limits allow. Return the number of released tasks."""
     with connection.cursor() as cursor:
         cursor.execute(RELEASE, {"arrays": list(arrays), "most": PENDING_MAX, "now": now})
+        return cursor.rowcount
+
+
+def hold_surplus(array: uuid.UUID, now: datetime) -> int:
+    """Hold the last pending tasks of a locked array that exceeds `max_running`. Return their number."""
+    texts = {"reason": WAITING_REASON, "message": WAITING_MESSAGE}
+    with connection.cursor() as cursor:
+        cursor.execute(HOLD, {"array": array, "now": now, **texts})
         return cursor.rowcount
 
 

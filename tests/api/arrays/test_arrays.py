@@ -243,7 +243,7 @@ def test_retry_is_validated_like_a_submission(cast: Cast, dave: Caller) -> None:
     assert Workload.objects.filter(array=array["id"]).count() == 3
 
 
-@pytest.mark.parametrize("action", ["cancel", "retry"])
+@pytest.mark.parametrize("action", ["cancel", "retry", "suspend", "resume"])
 def test_another_member_cannot_change_an_array(carol: Caller, dave: Caller, action: str) -> None:
     array = submit(carol)
     assert dave.post(f"arrays/{array['id']}/{action}").status_code == 403
@@ -258,15 +258,15 @@ def test_submission_query_count_is_independent_of_the_number_of_tasks(
         submit(dave, array={"tasks": size})
 
 
-@pytest.mark.parametrize("action", ["cancel", "retry"])
-def test_cancel_and_retry_query_count_is_independent_of_the_number_of_tasks(
+@pytest.mark.parametrize("action", ["cancel", "retry", "suspend", "resume"])
+def test_query_count_of_a_change_is_independent_of_the_number_of_tasks(
     dave: Caller, action: str, django_assert_max_num_queries: Any
 ) -> None:
     numbers = []
     for size in (2, 200):
         array = submit(dave, name=f"sweep-of-{size}", array={"tasks": size})
-        if action == "retry":
-            dave.post(f"arrays/{array['id']}/cancel")
+        if action in ("retry", "resume"):
+            dave.post(f"arrays/{array['id']}/{'cancel' if action == 'retry' else 'suspend'}")
         with django_assert_max_num_queries(100) as captured:
             body = {"indexes": [f"0-{size - 1}"]}
             assert dave.post(f"arrays/{array['id']}/{action}", body).json()["changed"] == size

@@ -165,6 +165,19 @@ def test_array_commands_work_with_a_real_server(
     assert "Progress    0 of 20 ended, 2 pending, 18 held" in described
     assert "max_running: 2" in run("describe", "sweep", "--spec")
     assert "17 tasks before this one" in run("why", "sweep-19")
+    assert run("suspend", "sweep[0-4]", "--dry-run") == "vision/sweep: 5 tasks to be suspended\n"
+    assert run("suspend", "sweep") == "vision/sweep: 20 tasks suspended\n"
+    assert run("resume", "sweep") == "vision/sweep: 20 tasks resumed\n"
+    limit = "array.max_running"
+    assert run("edit", "sweep", "--set", f"{limit}=1", "--dry-run") == (
+        "vision/sweep would run at most 1 task at a time\n"
+    )
+    assert run("edit", "sweep", "--unset", limit) == "vision/sweep runs any number of tasks at a time\n"
+    assert run("edit", "sweep", "--set", f"{limit}=2") == "vision/sweep runs at most 2 tasks at a time\n"
+    for arguments in (("--set", "priority=60"), ("--set", f"{limit}=3", "--set", "array.tasks=9"), ()):
+        refused = berth("edit", "sweep", *arguments, **token)
+        assert refused.returncode == 2
+        assert "only array.max_running can be edited" in refused.stderr
     assert run("cancel", "sweep[0-9]") == "vision/sweep: 10 tasks cancelled\n"
     assert run("retry", "sweep[3-4]") == "vision/sweep: 2 tasks submitted again\n"
     assert run("cancel", "sweep-3") == "vision/sweep-3 is cancelled\n"

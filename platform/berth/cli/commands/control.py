@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
     Change = WorkloadDetail | ArrayChange
 
-Workloads = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="WORKLOAD...",
-        help="Name, PROJECT/NAME or ID of one or more workloads.",
-        autocompletion=workload_names,
-    ),
-]
 Targets = Annotated[
     list[str],
     typer.Argument(
@@ -101,22 +93,45 @@ def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
     return task.id, [task.index]
 
 
-def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Suspend workloads: stop their pods until they are resumed.
+def suspend(workloads: Targets, dry_run: DryRunOption = False, output: OutputOption = Output.TABLE) -> None:
+    """Suspend workloads, arrays or selected tasks: stop their pods until they are resumed.
 
     \b
     berth suspend vision/train
+    berth suspend sweep                       all live tasks of the array
+    berth suspend 'sweep[0-99]' --dry-run
     """
-    _act_on_workloads(workloads, output, lambda client, workload: client.workloads.suspend(workload.id))
+
+    def act(client: "Client", target: Target) -> "Change":
+        if target.array is not None:
+            return client.arrays.suspend(target.array.id, target.indexes, dry_run=dry_run)
+        return client.workloads.suspend(_workload_to_change(target, dry_run).id)
+
+    _apply_to_targets(workloads, output, act, "to be suspended" if dry_run else "suspended")
 
 
-def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Resume suspended workloads: return them to the queue.
+def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOption = Output.TABLE) -> None:
+    """Resume suspended workloads, arrays or selected tasks: return them to the queue.
 
     \b
     berth resume vision/train
+    berth resume sweep
     """
-    _act_on_workloads(workloads, output, lambda client, workload: client.workloads.resume(workload.id))
+
+    def act(client: "Client", target: Target) -> "Change":
+        if target.array is not None:
+            return client.arrays.resume(target.array.id, target.indexes, dry_run=dry_run)
+        return client.workloads.resume(_workload_to_change(target, dry_run).id)
+
+    _apply_to_targets(workloads, output, act, "to be resumed" if dry_run else "resumed")
+
+
+def _workload_to_change(target: Target, dry_run: bool) -> "WorkloadDetail":
+    """Return the target's workload. Raises BadInput for a dry run, which only arrays support."""
+    assert target.workload is not None
+    if dry_run:
+        raise BadInput(f"--dry-run applies to arrays, but {target.workload.handle} is a workload")
+    return target.workload
 
 
 def delete(workloads: Targets) -> None:
@@ -146,28 +161,11 @@ def _owner(target: Target) -> "WorkloadDetail | ArrayDetail":
     return owner
 
 
-def _act_on_workloads(
-    references: list[str],
-    output: Output,
-    act_on: Callable[["Client", "WorkloadDetail"], "WorkloadDetail"],
-) -> None:
-    def act(client: "Client", target: Target) -> "Change":
-        assert target.workload is not None
-        return act_on(client, target.workload)
-
-    _apply_to_targets(references, output, act, "", find=_find_workload)
-
-
-def _find_workload(client: "Client", reference: str) -> Target:
-    return Target(client.workloads.find(reference))
-
-
 def _apply_to_targets(
     references: list[str],
     output: Output,
     act: Callable[["Client", Target], "Change"],
     result: str,
-    find: Callable[["Client", str], Target] = find_target,
 ) -> None:
     """Look up all targets, then act on each. If one action is refused, the others are still performed.
 
@@ -175,7 +173,7 @@ def _apply_to_targets(
     """
     exit_codes: list[ExitCode] = []
     with open_client() as client:
-        selected = [find(client, reference) for reference in references]
+        selected = [find_target(client, reference) for reference in references]
         changed = []
         for target in selected:
             try:

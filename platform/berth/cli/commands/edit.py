@@ -1,20 +1,26 @@
-"""Command `berth edit`, which changes the document of a pending or suspended workload."""
+"""Command `berth edit`, which changes the document of a workload or the task limit of an array."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.arrays import find_target
 from berth.cli.documents import apply_settings, documents_from_files
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import safe
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.models.arrays import ArrayDetail
     from berth.client.models.workloads import Edit, WorkloadDetail
+
+ARRAY_PART = "array.max_running"
 
 
 def edit(
@@ -44,13 +50,21 @@ def edit(
     berth edit train --set roles[0].gpu=2 --set labels.team=nlp --unset deadline
     berth edit train -f train.yaml --dry-run
     berth edit train
+    berth edit sweep --set array.max_running=20     how many tasks of an array may run
 
     An edited workload is still ordered by its submission time unless it requests more than before.
     """
     if file is not None and (setting or unset):
         raise BadInput("--file cannot be combined with --set or --unset")
     with open_client() as client:
-        target = client.workloads.find(workload)
+        selected = find_target(client, workload)
+        if selected.array is not None:
+            is_whole = selected.indexes is None and file is None
+            limit = _find_task_limit(selected.array, setting or (), unset or (), can_edit=is_whole)
+            _edit_array(client, selected.array, limit, dry_run=dry_run, output=output)
+            return
+        target = selected.workload
+        assert target is not None
         before = target.spec
         text = ""
         if setting or unset:
@@ -70,6 +84,37 @@ def edit(
         show_data(edited.plain(), output)
     else:
         print("\n".join(safe(line) for line in _describe(edited, dry_run=dry_run)))
+
+
+def _find_task_limit(
+    array: "ArrayDetail", settings: Sequence[str], unset: Sequence[str], *, can_edit: bool
+) -> int | None:
+    """Return the new maximum number of running tasks. Raises BadInput for any other edit."""
+    before = array.spec
+    edited = can_edit and bool(settings or unset)
+    if edited:
+        ((_, after),) = apply_settings([("", _without(before, unset))], settings)
+        limit = after["array"].pop("max_running", None) if isinstance(after.get("array"), dict) else None
+        section = {key: value for key, value in before["array"].items() if key != "max_running"}
+        edited = after == {**before, "array": section}
+    if not edited:
+        raise BadInput(
+            f"{array.handle} is an array, and only {ARRAY_PART} can be edited. Use, for example, "
+            f"--set {ARRAY_PART}=20, or --unset {ARRAY_PART} for no maximum."
+        )
+    return limit
+
+
+def _edit_array(
+    client: "Client", array: "ArrayDetail", limit: int | None, *, dry_run: bool, output: Output
+) -> None:
+    if not dry_run:
+        array = client.arrays.set_max_running(array.id, limit)
+    if output.is_data:
+        show_data(array.plain(), output)
+        return
+    number = "any number of tasks" if limit is None else f"at most {format_count(limit, 'task')}"
+    print(f"{safe(array.handle)} {'would run' if dry_run else 'runs'} {number} at a time")
 
 
 def _without(document: dict[str, Any], parts: Iterable[str]) -> dict[str, Any]:

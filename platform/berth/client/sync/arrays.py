@@ -85,6 +85,23 @@ class Arrays(Resource):
         """Cancel all live tasks, or only those at the given indexes or ranges. A dry run only counts."""
         return self._change(array_id, "cancel", indexes, dry_run)
 
+    def suspend(
+        self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
+    ) -> ArrayChange:
+        """Suspend all live tasks, or only those at the given indexes or ranges. A dry run only counts."""
+        return self._change(array_id, "suspend", indexes, dry_run)
+
+    def resume(
+        self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
+    ) -> ArrayChange:
+        """Resume all suspended tasks, or only those at the given indexes or ranges. A dry run only counts."""
+        return self._change(array_id, "resume", indexes, dry_run)
+
+    def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
+        """Set how many tasks of an active array may hold resources at the same time; None for no maximum."""
+        body = {"max_running": max_running}
+        return self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
+
     def retry(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
