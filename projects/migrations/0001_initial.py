@@ -548,6 +548,7 @@ class Migration(migrations.Migration):
                     "code",
                     models.ForeignKey(
                         blank=True,
+                        db_index=False,
                         help_text="Files that each pod starts with; empty after they have expired.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
@@ -592,6 +593,7 @@ class Migration(migrations.Migration):
                     "array",
                     models.ForeignKey(
                         blank=True,
+                        db_index=False,
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="tasks",
@@ -772,6 +774,7 @@ class Migration(migrations.Migration):
                 (
                     "project",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="workloads",
                         to="projects.project",
@@ -823,7 +826,21 @@ class Migration(migrations.Migration):
                         fields=["id"],
                         name="workload_dependents",
                     ),
-                    django.contrib.postgres.indexes.GinIndex(fields=["labels"], name="workload_labels"),
+                    django.contrib.postgres.indexes.GinIndex(
+                        fields=["labels"],
+                        name="workload_labels",
+                        condition=models.Q(("labels", {}), _negated=True),
+                    ),
+                    models.Index(
+                        fields=["code"],
+                        name="workload_code",
+                        condition=models.Q(("code__isnull", False)),
+                    ),
+                    models.Index(
+                        fields=["array"],
+                        name="workload_array",
+                        condition=models.Q(("array__isnull", False)),
+                    ),
                     models.Index(
                         condition=models.Q(
                             ("held", False),
@@ -2337,6 +2354,7 @@ class Migration(migrations.Migration):
                     "parent",
                     models.ForeignKey(
                         blank=True,
+                        db_index=False,
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="children",
@@ -2346,6 +2364,7 @@ class Migration(migrations.Migration):
                 (
                     "workload",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="roles",
                         to="projects.workload",
@@ -2354,6 +2373,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["workload", "position"],
+                "indexes": [
+                    models.Index(
+                        fields=["parent"],
+                        name="role_parent",
+                        condition=models.Q(("parent__isnull", False)),
+                    ),
+                ],
                 "constraints": [
                     models.UniqueConstraint(fields=("workload", "position"), name="role_position_once"),
                     models.CheckConstraint(

@@ -52,13 +52,15 @@ class PodState(models.TextChoices):
 
 
 LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
+HAS_LABELS = ~Q(labels={})  # condition of the index on labels, which filters by label repeat
 
 
 class Workload(FastRows):
     """Workload. `spec` is the parsed document; filters and the scheduler use the other columns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")
+    # Every index slows down each change of a workload. `workload_project_newest` covers this column.
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads", db_index=False)
     name = models.CharField(max_length=63, validators=[NAME])
     kind = models.CharField(max_length=12, choices=WorkloadKind.choices, default=WorkloadKind.TRAINING)
     submitted_by = models.ForeignKey(
@@ -67,7 +69,7 @@ class Workload(FastRows):
     spec = models.JSONField()
     labels = models.JSONField(default=dict)
     code = models.ForeignKey(
-        CodeTree, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads",
+        CodeTree, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False,
         help_text="Files that each pod starts with; empty after they have expired.",
     )  # fmt: skip
     pools = ArrayField(models.CharField(max_length=63), help_text="Pool names in order of preference.")
@@ -75,7 +77,7 @@ class Workload(FastRows):
     preemptible = models.BooleanField(default=True)
 
     array = models.ForeignKey(
-        WorkloadArray, null=True, blank=True, on_delete=models.PROTECT, related_name="tasks"
+        WorkloadArray, null=True, blank=True, on_delete=models.PROTECT, related_name="tasks", db_index=False
     )
     array_index = models.PositiveIntegerField(
         null=True, blank=True, help_text="Index of the task in its array."
@@ -189,7 +191,9 @@ class Workload(FastRows):
                 name="workload_dependents",
                 condition=Q(spec__has_key="after") & ~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
-            GinIndex(fields=["labels"], name="workload_labels"),
+            GinIndex(fields=["labels"], name="workload_labels", condition=HAS_LABELS),
+            models.Index(fields=["code"], name="workload_code", condition=Q(code__isnull=False)),
+            models.Index(fields=["array"], name="workload_array", condition=Q(array__isnull=False)),
             models.Index(
                 fields=["id"],
                 name="workload_observed",
@@ -257,9 +261,10 @@ class WorkloadDeletion(models.Model):
 class RoleNode(models.Model):
     """Node of the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
 
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
+    # `role_position_once` covers this column.
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles", db_index=False)
     parent = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
+        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children", db_index=False
     )
     position = models.PositiveIntegerField(help_text="Position in the tree, depth first.")
     name = models.CharField(max_length=63)
@@ -276,6 +281,7 @@ class RoleNode(models.Model):
 
     class Meta:
         ordering = ["workload", "position"]
+        indexes = [models.Index(fields=["parent"], name="role_parent", condition=Q(parent__isnull=False))]
         constraints = [
             models.UniqueConstraint(name="role_position_once", fields=["workload", "position"]),
             models.CheckConstraint(

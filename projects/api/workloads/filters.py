@@ -11,6 +11,7 @@ from berth.server.api.pagination import Order, filter_by
 from berth.server.api.requests import ListQuery, Word
 from projects.api.workloads.schemas import PhaseName, WorkloadKindName
 from projects.models import Workload
+from projects.models.workloads import HAS_LABELS
 
 Sort = Literal[
     "submitted_at",
@@ -83,7 +84,7 @@ def filter_workloads(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySe
         rows = rows.filter(Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool]))
     for label in query.label:
         key, _, value = label.partition("=")
-        rows = rows.filter(labels__contains={key: value})
+        rows = rows.filter(HAS_LABELS, labels__contains={key: value})
     return rows if query.search is None else rows.filter(_match_name_or_id(query.search))
 
 

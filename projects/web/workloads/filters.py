@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadKind
-from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
+from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import workload_count, workloads
 
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -100,7 +100,7 @@ def _search_condition(words: str) -> Q:
     """Return a condition that matches a label given as key=value, or part of a name."""
     key, equals, value = words.partition("=")
     if equals and key:
-        return Q(labels__contains={key: value})
+        return HAS_LABELS & Q(labels__contains={key: value})
     return (
         Q(name__icontains=words)
         | Q(project__name__icontains=words)
