@@ -13,6 +13,7 @@ def settings_of_processes(database_url: str, tmp_path: Path) -> dict[str, str]:
     return {"DATABASE_URL": database_url, "BERTH_HOME": str(tmp_path)}
 
 
+@pytest.mark.heavy
 def test_kueue_benchmark_completes_all_workloads_submitted_over_rest(
     settings_of_processes: dict[str, str],
 ) -> None:

@@ -13,6 +13,7 @@ from berth.cli import reference
 from berth.cli.main import app
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, problem
+from tests.samples import sample
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = dict(reference.walk_commands(get_command(app), ("berth",)))
@@ -80,11 +81,14 @@ def test_every_command_that_prints_data_has_an_output_option(words: tuple[str, .
 @pytest.mark.parametrize("words", REMOTE_COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
     ("reply", "code", "message"),
-    [
-        (httpx.ConnectError("Connection refused"), 6, "cannot reach http://127.0.0.1:8000"),
-        (problem(401, detail="The token has run out."), 3, "The token has run out. (berth login)"),
-        (problem(404, detail="There is nothing of that name."), 4, "There is nothing of that name."),
-    ],
+    sample(
+        [
+            (httpx.ConnectError("Connection refused"), 6, "cannot reach http://127.0.0.1:8000"),
+            (problem(401, detail="The token has run out."), 3, "The token has run out. (berth login)"),
+            (problem(404, detail="There is nothing of that name."), 4, "There is nothing of that name."),
+        ],
+        1,
+    ),
     ids=["no server", "expired token", "unknown name"],
 )
 def test_common_error_prints_one_line_and_sets_the_exit_code(

@@ -34,14 +34,17 @@ def after(workload: str = "first", state: str = "completed") -> list[dict[str, s
 
 @pytest.mark.parametrize(
     ("state", "exit_code", "phase"),
-    [
-        ("completed", 0, "running"),
-        ("completed", 3, "cancelled"),
-        ("failed", 3, "running"),
-        ("failed", 0, "cancelled"),
-        ("any", 0, "running"),
-        ("any", 3, "running"),
-    ],
+    sample(
+        [
+            ("completed", 0, "running"),
+            ("completed", 3, "cancelled"),
+            ("failed", 3, "running"),
+            ("failed", 0, "cancelled"),
+            ("any", 0, "running"),
+            ("any", 3, "running"),
+        ],
+        3,
+    ),
 )
 def test_dependent_starts_only_if_the_required_state_is_reached(
     stage: Stage, state: str, exit_code: int, phase: str

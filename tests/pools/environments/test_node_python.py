@@ -165,6 +165,7 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
         agent.wait()
 
 
+@pytest.mark.heavy
 def test_error_on_an_older_python_states_the_required_version(tmp_path: Path) -> None:
     """The test runs the real script on a machine with an older Python and no network."""
     served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"

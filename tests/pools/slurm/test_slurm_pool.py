@@ -49,18 +49,6 @@ def kill_points(directory: Path) -> list[str]:
     return points
 
 
-KILL_POINTS = {"before provision", "after provision", "before a commit", "after a commit"}
-
-
-def test_reconciler_killed_once_at_each_kind_of_step_of_a_slurm_order_recovers(tmp_path: Path) -> None:
-    points = kill_points(tmp_path / "undisturbed")
-    assert set(points) >= KILL_POINTS
-    for name in KILL_POINTS:
-        killer = KillAt(points.index(name) + 1)
-        recover_from_kill(tmp_path / name.replace(" ", "-"), killer)
-        assert killer.where == name
-
-
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_reconciler_killed_at_any_step_of_a_slurm_order_recovers(tmp_path: Path) -> None:
@@ -97,6 +85,7 @@ def test_queued_slurm_job_is_shown_as_a_requested_node_with_slurms_reason(slurm:
     assert "not ready within 900 s" in ScalingEvent.objects.filter(kind="lost").latest("pk").reason
 
 
+@pytest.mark.heavy
 def test_queued_slurm_jobs_are_cancelled_when_no_longer_needed(slurm: FakeSlurm) -> None:
     slurm.set(machines=["n0", "n1"])
     stage = slurm_stage(slurm)
@@ -168,6 +157,7 @@ def test_nodes_are_kept_while_slurm_is_unresponsive(slurm: FakeSlurm) -> None:
     assert stage.pool.last_error == ""
 
 
+@pytest.mark.heavy
 def test_job_without_a_node_is_cancelled_after_the_grace_period(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)

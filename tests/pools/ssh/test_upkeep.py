@@ -68,6 +68,7 @@ def test_lost_agent_is_restarted_and_keeps_its_node(
     assert (stage.host("box-1").failures, stage.host("box-1").message) == (0, "")
 
 
+@pytest.mark.heavy
 def test_killing_berth_during_an_installation_creates_no_duplicates(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:

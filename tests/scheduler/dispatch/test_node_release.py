@@ -185,6 +185,7 @@ def test_node_with_a_non_preemptible_workload_is_not_released(stage: PoolStage) 
     assert stage.pool().nodes_desired == 3
 
 
+@pytest.mark.heavy
 def test_no_node_is_released_while_a_workload_is_pending(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilised", nodes=(1, 3))
@@ -218,6 +219,7 @@ def test_crash_during_a_release_leaves_no_partial_state(stage: PoolStage) -> Non
     assert stage.nodes() == {0: "ready", 1: "ready"}
 
 
+@pytest.mark.heavy
 def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolStage) -> None:
     """The move is checked again under a lock, so a node cordoned since the decision accepts no workload."""
     submit_one_per_node(stage)

@@ -63,6 +63,7 @@ def test_repeatedly_refused_gang_frees_its_nodes_and_starts_after_a_backoff(stag
     assert workload.start_refusal == ""
 
 
+@pytest.mark.heavy
 def test_gang_whose_refusals_arrive_late_frees_its_nodes(stage: Stage) -> None:
     """A webhook that does not respond delays each refusal, so that every second call is still running."""
     late = RuntimeFailure("the API server has not responded to this call yet")
@@ -73,6 +74,7 @@ def test_gang_whose_refusals_arrive_late_frees_its_nodes(stage: Stage) -> None:
     assert not Allocation.objects.filter(released_at=None).exists()
 
 
+@pytest.mark.heavy
 def test_backoff_increases_while_the_cluster_refuses_starts(stage: Stage) -> None:
     refuse(stage, 1000)
     workload = stage.submit(**GANG)
@@ -140,6 +142,7 @@ def test_refused_replicas_of_a_running_workload_free_their_gpus_until_a_backoff_
     assert len(stage.pods(workload, "running")) == 3
 
 
+@pytest.mark.heavy
 def test_refused_replacement_of_a_required_replica_is_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

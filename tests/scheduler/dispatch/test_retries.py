@@ -105,6 +105,7 @@ def test_completed_run_can_restart_by_a_rule(stage: Stage, changes: dict[str, An
     assert workload.run == 2
 
 
+@pytest.mark.heavy
 def test_backoff_is_at_most_an_hour(stage: Stage) -> None:
     workload = running(stage, {"on": [1], "backoff": "40m"})
     assert fail(stage, workload, exit_code=1) == Phase.PENDING
@@ -140,6 +141,7 @@ def test_restart_avoids_the_failed_node_and_states_the_reason(stage: Stage) -> N
     assert stage.pods(workload, "running")[0].node == third
 
 
+@pytest.mark.heavy
 def test_removing_the_rule_makes_avoided_nodes_available_again(stage: Stage) -> None:
     Node.objects.exclude(name="local-0").delete()
     workload = running(stage, {"on": [1], "other_node": True})

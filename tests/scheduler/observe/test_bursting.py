@@ -70,6 +70,7 @@ def test_submission_prediction_and_explanation_include_burst_time_and_price(
     assert explain(actor, stored.workload, stage.clock.now()).burst == ""
 
 
+@pytest.mark.heavy
 def test_burst_delay_restarts_after_a_preemption(stage: Stage, cloud: NodePool) -> None:
     Node.objects.filter(pool=stage.cast.pool).update(state="ready")
     workload = stage.submit(**BURST)

@@ -60,6 +60,7 @@ def test_binding_resource_determines_the_number_of_nodes(
     assert (nodes_desired(empty_pool), present(empty_pool.pressure)["binding"]) == (nodes, binding)
 
 
+@pytest.mark.heavy
 def test_node_that_runs_cpu_only_workloads_is_not_idle(stage: Stage, empty_pool: NodePool) -> None:
     stage.node(0)
     NodePool.objects.update(nodes_desired=1)
@@ -70,6 +71,7 @@ def test_node_that_runs_cpu_only_workloads_is_not_idle(stage: Stage, empty_pool:
     assert empty_pool.idle_since is None
 
 
+@pytest.mark.heavy
 def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty_pool: NodePool) -> None:
     """One of eight GPUs is allocated, and the pods' CPU limits fill every node."""
     for ordinal in range(4):

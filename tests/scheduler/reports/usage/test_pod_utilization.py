@@ -177,6 +177,7 @@ def test_allocated_gpu_that_is_idle_for_a_long_time_is_reported(measured_workloa
     assert idle() == {}, "one of its GPUs is busy"
 
 
+@pytest.mark.heavy
 def test_unmeasured_gpu_is_not_idle(measured_workload: MeasuredWorkload) -> None:
     measured_workload.gpus(0, 0)
     measured_workload.pass_time()
