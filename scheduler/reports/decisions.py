@@ -30,6 +30,7 @@ KIND_TITLES = {
     "stale_gang": "Stop below minimum",
 }
 NODES_SHOWN = 4
+CYCLES_SEARCHED = 5000  # reading the plans of a month would take minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +123,29 @@ class _Redaction:
         return created is not None and created <= at
 
 
-def decided_cycles(actor: Actor, filters: DecisionFilters) -> QuerySet[Cycle]:
-    """Return the cycles with a matching decision that the user may see."""
+def decided_cycles(
+    actor: Actor, filters: DecisionFilters, since: datetime | None = None, until: datetime | None = None
+) -> QuerySet[Cycle]:
+    """Return the cycles of a period with a matching decision that the user may see.
+
+    Of the period's cycles with decisions, only the latest CYCLES_SEARCHED are searched, unless all of them
+    match.
+    """
     redaction = _Redaction(actor)
     rows = Cycle.objects.defer("snapshot")
+    if since is not None:
+        rows = rows.filter(at__gte=since)
+    if until is not None:
+        rows = rows.filter(at__lte=until)
     if redaction.projects is None and not filters:
         return rows.filter(Q(applied__gt=0) | Q(stale__gt=0) | ~Q(notes=[]))
     if redaction.projects is not None and not redaction.projects:
         return rows.none()
+    rows = rows.filter(applied__gt=0)
+    # A separate query, because PostgreSQL might otherwise read all plans first.
+    earlier = rows.order_by("-pk").values_list("pk", flat=True)[CYCLES_SEARCHED : CYCLES_SEARCHED + 1].first()
+    if earlier is not None:
+        rows = rows.filter(pk__gt=earlier)
     path = _json_path(redaction, filters)
     matches = Func(
         F("plan"),
@@ -137,7 +153,7 @@ def decided_cycles(actor: Actor, filters: DecisionFilters) -> QuerySet[Cycle]:
         template="jsonb_path_exists(%(expressions)s::jsonpath)",
         output_field=BooleanField(),
     )
-    return rows.filter(applied__gt=0).filter(matches)
+    return rows.filter(matches)
 
 
 def _json_path(redaction: _Redaction, filters: DecisionFilters) -> str:

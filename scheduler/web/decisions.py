@@ -29,11 +29,9 @@ KEYS = ("kind", "pool", "project", "workload", "since", "until")
 def index(request: Request) -> HttpResponse:
     values = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in KEYS}
     filters = DecisionFilters(values["kind"], values["pool"], values["project"], values["workload"])
-    rows, zone = decided_cycles(request.actor, filters), reader_zone(request)
-    if since := parse_time(values["since"], zone):
-        rows = rows.filter(at__gte=since)
-    if until := parse_time(values["until"], zone, end=True):
-        rows = rows.filter(at__lte=until)
+    zone = reader_zone(request)
+    since, until = parse_time(values["since"], zone), parse_time(values["until"], zone, end=True)
+    rows = decided_cycles(request.actor, filters, since, until)
     cursor = request.GET.get("cursor", "")
     listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)
     context = {

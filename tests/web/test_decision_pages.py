@@ -8,6 +8,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from projects.models import Project, Workload
 from scheduler.models import Eviction
+from scheduler.reports import decisions
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -87,6 +88,16 @@ def test_decision_list_applies_its_filters(
     text = page(sign_in("alice"), f"/decisions?{query}")
     assert shown in text
     assert missing not in text
+
+
+@pytest.mark.parametrize("user", ["alice", "erin"])
+def test_decision_filters_search_only_the_latest_cycles_of_a_period(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    monkeypatch.setattr(decisions, "CYCLES_SEARCHED", 1)
+    client, before = sign_in(user), make.ago(minutes=30).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert "No matches" in page(client, "/decisions?kind=start")
+    assert "2 pods on node-1" in page(client, f"/decisions?kind=start&until={before}")
 
 
 def test_tenants_see_decisions_about_their_projects_without_other_names(
