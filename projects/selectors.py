@@ -41,12 +41,14 @@ from projects.models import (
     SecretUse,
     Subscription,
     Template,
+    UserSecret,
     Workload,
     WorkloadArray,
 )
 from projects.models.tenants import Tenant
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 
+AnySecret = ProjectSecret | PoolSecret | UserSecret
 R = TypeVar("R", bound=Model)
 
 
@@ -164,16 +166,25 @@ def project_secrets(actor: Actor) -> QuerySet[ProjectSecret]:
     return rows.filter(project__in=visible_projects(actor))
 
 
+def personal_secrets(actor: Actor) -> QuerySet[UserSecret]:
+    """Return the user's own secrets."""
+    rows = UserSecret.objects.select_related("user")
+    return rows.none() if actor.user is None else rows.filter(user=actor.user)
+
+
 def pool_secrets(actor: Actor) -> QuerySet[PoolSecret]:
     return PoolSecret.objects.select_related("pool").filter(pool__in=visible_pools(actor))
 
 
-def secret_users(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[Workload]:
+def secret_users(actor: Actor, secret: AnySecret) -> QuerySet[Workload]:
     """Return the visible live workloads whose documents name the secret, by name."""
-    use = {"secrets": [{"name": secret.name}]}
+    personal = {"personal": True} if isinstance(secret, UserSecret) else {}
+    use = {"secrets": [{"name": secret.name, **personal}]}
     rows = workloads(actor).filter(phase__in=LIVE_PHASES)
     rows = rows.filter(Q(spec__contains=use) | Q(spec__contains={"roles": [use]}))
-    if isinstance(secret, ProjectSecret):
+    if isinstance(secret, UserSecret):
+        rows = rows.filter(submitted_by=secret.user)
+    elif isinstance(secret, ProjectSecret):
         rows = rows.filter(project=secret.project)
     else:
         hidden = ProjectSecret.objects.filter(name=secret.name, kind=secret.kind).values("project")
@@ -181,7 +192,7 @@ def secret_users(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[W
     return rows.order_by("project__name", "name")
 
 
-def secret_uses(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[SecretUse]:
+def secret_uses(actor: Actor, secret: AnySecret) -> QuerySet[SecretUse]:
     """Return the runs of visible workloads that received the secret.
 
     `is_outdated` is True if the run has not ended and the secret has changed since.
@@ -191,9 +202,7 @@ def secret_uses(actor: Actor, secret: ProjectSecret | PoolSecret) -> QuerySet[Se
     return rows.annotate(is_outdated=ExpressionWrapper(_is_outdated(secret), output_field=BooleanField()))
 
 
-def outdated_secret_users(
-    actor: Actor, secrets: Iterable[ProjectSecret | PoolSecret]
-) -> dict[tuple[str, str, str], int]:
+def outdated_secret_users(actor: Actor, secrets: Iterable[AnySecret]) -> dict[tuple[str, str, str], int]:
     """Return, for each secret, the number of visible workloads that run with an older version.
 
     The keys are the kind and the name of the owner, and the secret's name.
@@ -213,13 +222,15 @@ def _visible_secret_uses(actor: Actor) -> QuerySet[SecretUse]:
     return rows.filter(workload__project__in=visible_projects(actor))
 
 
-def _uses_of(secret: ProjectSecret | PoolSecret) -> Q:
+def _uses_of(secret: AnySecret) -> Q:
+    if isinstance(secret, UserSecret):
+        return Q(owner_kind=SecretUse.Owner.USER, owner=secret.user.get_username(), name=secret.name)
     if isinstance(secret, ProjectSecret):
         return Q(owner_kind=SecretUse.Owner.PROJECT, owner=secret.project.name, name=secret.name)
     return Q(owner_kind=SecretUse.Owner.POOL, owner=secret.pool.name, name=secret.name)
 
 
-def _is_outdated(secret: ProjectSecret | PoolSecret) -> Q:
+def _is_outdated(secret: AnySecret) -> Q:
     """Match uses in live runs whose secret has since been changed or created again."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | Q(at__lt=secret.created_at))

@@ -1,4 +1,4 @@
-"""REST endpoints for projects' secrets, and for the runs that received a secret.
+"""REST endpoints for secrets of projects and users, and for the runs that received a secret.
 
 No response contains a value.
 """
@@ -11,8 +11,8 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import NotFound
-from berth.core.problems import format_value
+from berth.core.errors import Invalid, NotFound
+from berth.core.problems import Problem, format_value
 from berth.server.api.pagination import NEWEST, each, filter_by, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, no_content
@@ -29,11 +29,16 @@ from pools.api.secrets import (
     secret_responses,
     stored_secret_response,
 )
-from pools.models import PoolSecret
+from pools.models import SecretKind
 from projects import selectors
 from projects.actor import Actor
-from projects.models import ProjectSecret, SecretUse
-from projects.services.secrets import delete_project_secret, set_project_secret
+from projects.models import ProjectSecret, SecretUse, UserSecret
+from projects.services.secrets import (
+    delete_personal_secret,
+    delete_project_secret,
+    set_personal_secret,
+    set_project_secret,
+)
 
 
 class UsesQuery(ListQuery):
@@ -100,6 +105,47 @@ class PoolSecretUses(PoolView):
         return _uses_page(self.actor, request, find_pool_secret(self.get_pool(name), secret))
 
 
+class PersonalSecrets(ApiView):
+    @operation("List your personal secrets", query=ListQuery, page=SecretResponse)
+    def get(self, request: Request) -> Response:
+        query = parse_query(request, ListQuery)
+        return Response(page(selectors.personal_secrets(self.actor), query, BY_NAME, secret_responses))
+
+
+class PersonalSecretDetail(ApiView):
+    @operation("Get a personal secret without its value", response=SecretResponse)
+    def get(self, request: Request, secret: str) -> Response:
+        return Response(secret_response(_find_personal_secret(self.actor, secret)))
+
+    @operation("Set a personal secret", body=SecretBody, response=SecretResponse, also_status=201)
+    def put(self, request: Request, secret: str) -> Response:
+        content = parse_secret(request)
+        if content.kind != SecretKind.VALUE:
+            raise Invalid([Problem("registry", "is not used by personal secrets", "", "value")])
+        stored, is_new = set_personal_secret(
+            actor=self.actor, name=secret, content=content, at=timezone.now()
+        )
+        return stored_secret_response(stored, f"/api/v1/secrets/{stored.name}" if is_new else "")
+
+    @operation("Delete a personal secret", status=204)
+    def delete(self, request: Request, secret: str) -> Response:
+        delete_personal_secret(actor=self.actor, secret=_find_personal_secret(self.actor, secret))
+        return no_content()
+
+
+class PersonalSecretUses(ApiView):
+    @operation("List the runs that received a personal secret", query=UsesQuery, page=SecretUseResponse)
+    def get(self, request: Request, secret: str) -> Response:
+        return _uses_page(self.actor, request, _find_personal_secret(self.actor, secret))
+
+
+def _find_personal_secret(actor: Actor, name: str) -> UserSecret:
+    stored = selectors.personal_secrets(actor).filter(name=name).first()
+    if stored is None:
+        raise NotFound(f"You have no personal secret named {format_value(name)}.")
+    return stored
+
+
 def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectSecret:
     project = selectors.find_project(actor, project_name)
     row = ProjectSecret.objects.select_related("project__department").filter(project=project, name=name)
@@ -109,7 +155,7 @@ def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectS
     return stored
 
 
-def _uses_page(actor: Actor, request: Request, secret: ProjectSecret | PoolSecret) -> Response:
+def _uses_page(actor: Actor, request: Request, secret: selectors.AnySecret) -> Response:
     query = parse_query(request, UsesQuery)
     rows = filter_by(selectors.secret_uses(actor, secret), is_outdated=query.outdated)
     return Response(page(rows, query, NEWEST, each(_use_response)))

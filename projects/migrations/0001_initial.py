@@ -3247,7 +3247,9 @@ class Migration(migrations.Migration):
                 ("run", models.PositiveIntegerField(help_text="Run number within the workload.")),
                 (
                     "owner_kind",
-                    models.CharField(choices=[("project", "Project"), ("pool", "Pool")], max_length=8),
+                    models.CharField(
+                        choices=[("project", "Project"), ("pool", "Pool"), ("user", "User")], max_length=8
+                    ),
                 ),
                 ("owner", models.CharField(max_length=150)),
                 ("name", models.CharField(max_length=63)),
@@ -3295,5 +3297,64 @@ class Migration(migrations.Migration):
                 ("rule", models.JSONField(help_text="Rule at the time of the warning.")),
                 ("message", models.TextField()),
             ],
+        ),
+        migrations.CreateModel(
+            name="UserSecret",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("value", "Value"), ("registry", "Registry"), ("ssh_key", "SSH key")],
+                        default="value",
+                        max_length=16,
+                    ),
+                ),
+                ("registry", models.CharField(blank=True, default="", max_length=255)),
+                ("username", models.CharField(blank=True, default="", max_length=255)),
+                ("sealed", models.TextField()),
+                ("version", models.PositiveIntegerField(default=1)),
+                ("created_at", models.DateTimeField()),
+                ("created_by", models.CharField(max_length=150)),
+                ("updated_at", models.DateTimeField()),
+                ("updated_by", models.CharField(max_length=150)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="secrets",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["user", "name"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "name"), name="user_secret_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("sealed", ""), _negated=True), name="user_secret_sealed"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("kind", "value")), name="user_secret_is_a_value"
+                    ),
+                ],
+            },
         ),
     ]

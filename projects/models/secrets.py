@@ -1,10 +1,11 @@
-"""Models of project secrets, and of the runs that received secrets."""
+"""Models of secrets of projects and users, and of the runs that received secrets."""
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from pools.models.secret import Secret
+from pools.models.secret import Secret, SecretKind
 from projects.models.tenants import Project
 from projects.models.workloads import Workload
 
@@ -25,6 +26,20 @@ class ProjectSecret(Secret):
         ]
 
 
+class UserSecret(Secret):
+    """Personal secret: only workloads that its owner submits may use it, and only the owner sees its name."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="secrets")
+
+    class Meta:
+        ordering = ["user", "name"]
+        constraints = [
+            models.UniqueConstraint(name="user_secret_once", fields=["user", "name"]),
+            models.CheckConstraint(name="user_secret_sealed", condition=~Q(sealed="")),
+            models.CheckConstraint(name="user_secret_is_a_value", condition=Q(kind=SecretKind.VALUE)),
+        ]
+
+
 class SecretUse(models.Model):
     """Version of a secret that pods of a workload's run received, recorded before the first of them starts.
 
@@ -34,6 +49,7 @@ class SecretUse(models.Model):
     class Owner(models.TextChoices):
         PROJECT = "project"
         POOL = "pool"
+        USER = "user"
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="secret_uses")
     run = models.PositiveIntegerField(help_text="Run number within the workload.")

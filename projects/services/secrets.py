@@ -1,24 +1,26 @@
-"""Project secrets, and the secret values that pods and image pulls receive.
+"""Secrets of projects and users, and the secret values that pods and image pulls receive.
 
-A project's secret overrides the pool's secret of the same name.
+A project's secret overrides the pool's secret of the same name. A document names personal secrets as such.
 """
 
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from django.db import transaction
 
-from berth.core.errors import BerthError
+from berth.core.errors import BerthError, Forbidden
+from berth.core.spec import WorkloadSpec
+from berth.core.spec.roles import SecretUse
 from pools.joining.sealed import UnsealError, unseal
 from pools.models import NodePool, PoolSecret, SecretKind
 from pools.models.secret import Secret
 from pools.services.secrets import SecretContent, secret_summary, store_secret
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import Project, ProjectSecret
+from projects.models import Project, ProjectSecret, UserSecret
 from projects.services import announce, audit
 
 
@@ -61,6 +63,43 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
         secret.delete()
 
 
+def set_personal_secret(
+    *, actor: Actor, name: str, content: SecretContent, at: datetime
+) -> tuple[UserSecret, bool]:
+    """Create or replace a secret of the user. Return the secret and whether it is new.
+
+    Raises Forbidden for a component, Invalid, or Conflict if the user has too many secrets.
+    """
+    if actor.user is None:
+        raise Forbidden("Only users have personal secrets.")
+    with transaction.atomic():
+        secret, before = store_secret(UserSecret, {"user": actor.user}, name, content, by=actor.name, at=at)
+        audit.write_entry(actor, "set_secret", secret, before=before, after=secret_summary(secret))
+    return secret, before is None
+
+
+def delete_personal_secret(*, actor: Actor, secret: UserSecret) -> None:
+    """Delete a secret of the user. Raises Forbidden if it belongs to someone else."""
+    if actor.user is None or actor.user.pk != secret.user_id:
+        raise Forbidden("Only its owner may delete a personal secret.")
+    with transaction.atomic():
+        audit.write_entry(actor, "delete_secret", secret, before=secret_summary(secret))
+        secret.delete()
+
+
+def require_submitter_of_personal_secrets(
+    actor: Actor, specs: Iterable[WorkloadSpec | None], submitter_id: int | None
+) -> None:
+    """Raise Forbidden if one of the documents uses personal secrets and the user did not submit it.
+
+    Otherwise a project admin could replace the command, and so read another person's secrets.
+    """
+    if actor.user is not None and actor.user.pk == submitter_id:
+        return
+    if any(spec.uses_personal_secrets for spec in specs if spec is not None):
+        raise Forbidden("This document uses personal secrets. Only its submitter may change it.")
+
+
 def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], str | UnusableSecret]:
     """Return the auth.json for image pulls, or "" if there are no credentials, by project and pool.
 
@@ -88,29 +127,22 @@ def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], s
 def _auth_json(rows: Sequence[Secret]) -> str:
     if not rows:
         return ""
-    logins = {row.registry: f"{row.username}:{_unseal(row)}".encode() for row in rows}
+    logins = {row.registry: f"{row.username}:{unseal_secret(row)}".encode() for row in rows}
     auths = {registry: {"auth": base64.b64encode(login).decode()} for registry, login in logins.items()}
     return json.dumps({"auths": auths})
 
 
-def secret_values(
-    project: Project, pool: NodePool, names: Iterable[str], rows: Mapping[str, Secret] | None = None
-) -> dict[str, str]:
-    """Return the values by name. Raises MissingSecret or UnusableSecret.
-
-    `rows` is the result of `secrets_by_name`, if it is already loaded.
-    """
-    rows = secrets_by_name(project, pool) if rows is None else rows
-    values = {}
-    for name in dict.fromkeys(names):
-        row = rows.get(name)
-        if row is None:
-            raise MissingSecret(
-                f"The secret {name} is neither in project {project.name} nor in pool {pool.name}. Set it "
-                f"with `berth secret set {name} --project {project.name}`."
-            )
-        values[name] = _unseal(row)
-    return values
+def missing_secret_error(use: SecretUse, project: Project, pool: NodePool) -> MissingSecret:
+    """Return the error for a declared secret that does not exist."""
+    if use.personal:
+        return MissingSecret(
+            f"The submitter has no personal secret {use.name}, and can set it with "
+            f"`berth secret set {use.name} --personal`."
+        )
+    return MissingSecret(
+        f"The secret {use.name} is neither in project {project.name} nor in pool {pool.name}. Set it "
+        f"with `berth secret set {use.name} --project {project.name}`."
+    )
 
 
 def secrets_by_name(project: Project, pool: NodePool) -> dict[str, Secret]:
@@ -122,7 +154,15 @@ def secrets_by_name(project: Project, pool: NodePool) -> dict[str, Secret]:
     return {row.name: row for row in rows}
 
 
-def _unseal(row: Secret) -> str:
+def personal_secrets_by_name(user_id: int | None) -> dict[str, Secret]:
+    """Return the personal secrets of a user, or none for None."""
+    if user_id is None:
+        return {}
+    return {row.name: row for row in UserSecret.objects.select_related("user").filter(user=user_id)}
+
+
+def unseal_secret(row: Secret) -> str:
+    """Return the secret's value. Raises UnusableSecret if it cannot be decrypted."""
     try:
         return unseal(row.sealed)
     except UnsealError as error:

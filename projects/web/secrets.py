@@ -1,4 +1,4 @@
-"""Pages that list, set and delete secrets of projects and pools. No page contains a secret's value."""
+"""Pages that list, set and delete secrets. No page contains a value."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,23 +14,31 @@ from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
-from pools.models import NodePool, PoolSecret, SecretKind
+from pools.models import PoolSecret, SecretKind
 from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
 from projects.access import Action, administered_projects, may, require, visible_pools
 from projects.actor import Actor
-from projects.models import Project, ProjectSecret, SecretUse
+from projects.models import ProjectSecret, SecretUse, UserSecret
 from projects.selectors import (
+    AnySecret,
     outdated_secret_users,
+    personal_secrets,
     pool_secrets,
     project_secrets,
     projects,
     secret_users,
     secret_uses,
 )
-from projects.services.secrets import delete_project_secret, set_project_secret
+from projects.services.secrets import (
+    delete_personal_secret,
+    delete_project_secret,
+    set_personal_secret,
+    set_project_secret,
+)
 
-Owner = Project | NodePool
-PROJECT, POOL = "project", "pool"
+PROJECT, POOL, USER = "project", "pool", "user"
+ME = "me"  # owner of personal secrets, in addresses and forms
+PERSONAL = "Personal"
 WORKLOADS_SHOWN = 10
 
 
@@ -71,22 +79,33 @@ class RegistryForm(SecretForm):
 
 @dataclass(frozen=True, slots=True)
 class SecretRow:
-    row: ProjectSecret | PoolSecret
+    row: AnySecret
     may_change: bool
     outdated_users: int = 0
 
     @property
     def kind(self) -> str:
+        if isinstance(self.row, UserSecret):
+            return USER
         return PROJECT if isinstance(self.row, ProjectSecret) else POOL
 
     @property
-    def owner(self) -> Owner:
-        return self.row.project if isinstance(self.row, ProjectSecret) else self.row.pool
+    def owner(self) -> str:
+        """Name of the project or the pool, or ME."""
+        if isinstance(self.row, UserSecret):
+            return ME
+        return self.row.project.name if isinstance(self.row, ProjectSecret) else self.row.pool.name
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Key of the secret in the counts of its outdated users."""
+        owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
+        return self.kind, owner, self.row.name
 
 
 SECRETS: tuple[Column[SecretRow], ...] = (
     Column("name", "Name", lambda each: each.row.name),
-    Column("owner", "Owner", lambda each: f"{each.kind} {each.owner}"),
+    Column("owner", "Owner", lambda each: PERSONAL if each.kind == USER else f"{each.kind} {each.owner}"),
     Column("kind", "Kind", lambda each: each.row.get_kind_display()),
     Column("registry", "Registry", lambda each: each.row.registry),
     Column("username", "Username", lambda each: each.row.username, in_file=True),
@@ -111,11 +130,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if file := requested_csv(request, listing):
         return file
     outdated = outdated_secret_users(request.actor, [each.row for each in listing.rows])
-    secrets = [
-        replace(each, outdated_users=outdated.get((each.kind, each.owner.name, each.row.name), 0))
-        for each in listing.rows
-    ]
-    context = {"listing": listing, "secrets": secrets, "may_set": bool(_choices(request.actor))}
+    secrets = [replace(each, outdated_users=outdated.get(each.key, 0)) for each in listing.rows]
+    context = {
+        "listing": listing,
+        "secrets": secrets,
+        "may_set_registry": bool(_registry_owners(request.actor)),
+    }
     return page(request, "projects/secrets/list.html", context, inner="projects/secrets/rows.html")
 
 
@@ -123,17 +143,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @require_http_methods(["GET", "POST"])
 def add(request: Request, kind: str) -> HttpResponse:
     """Show the form for a new secret, which replaces an existing one of the same name."""
-    choices = _choices(request.actor)
+    choices = _registry_owners(request.actor)
+    if kind == SecretKind.VALUE:
+        choices = [(f"{USER}/{ME}", "Personal, only for your own workloads"), *choices]
     if not choices:
         require(request.actor, Action.ADMINISTER)
     form_class = RegistryForm if kind == SecretKind.REGISTRY else SecretForm
     form = form_class(request.POST or None, initial=_initial(request), auto_id="secret_%s")
-    cast("forms.ChoiceField", form.fields["owner"]).choices = [("", "Select a project or a pool"), *choices]
+    cast("forms.ChoiceField", form.fields["owner"]).choices = [("", "Select an owner"), *choices]
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         content = SecretContent(values["value"], values.get("registry", ""), values.get("username", ""))
         with form_errors(form, {"password": "value"}):
-            _set(request.actor, _find_owner(request.actor, values["owner"]), values["name"], content)
+            _set(request.actor, values["owner"], values["name"], content)
             return done(request, f"Secret {values['name']} saved.", to=reverse("secrets"))
     title = "Set registry credentials" if kind == SecretKind.REGISTRY else "Set secret"
     return form_page(
@@ -148,18 +170,21 @@ def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
     secret = _find(request.actor, kind, owner, name)
     if isinstance(secret, ProjectSecret):
         require(request.actor, Action.SET_SECRETS, secret.project)
-    else:
+    elif isinstance(secret, PoolSecret):
         require(request.actor, Action.ADMINISTER)
     if request.method == "POST":
-        if isinstance(secret, ProjectSecret):
+        if isinstance(secret, UserSecret):
+            delete_personal_secret(actor=request.actor, secret=secret)
+        elif isinstance(secret, ProjectSecret):
             delete_project_secret(actor=request.actor, secret=secret)
         else:
             delete_pool_secret(actor=request.actor, secret=secret)
         return done(request, f"Secret {name} deleted.", to=reverse("secrets"))
     users = secret_users(request.actor, secret)
+    what = f"your secret {name}" if kind == USER else f"the secret {name} of {kind} {owner}"
     return confirm_page(
         request,
-        title=f"Delete the secret {name} of {kind} {owner}?",
+        title=f"Delete {what}?",
         warning="Running pods keep it. Workloads that use it cannot start again.",
         label="Delete secret",
         danger=True,
@@ -182,8 +207,8 @@ def uses(request: Request, kind: str, owner: str, name: str) -> HttpResponse | S
     return page(request, "projects/secrets/uses.html", context, inner="projects/secrets/use_rows.html")
 
 
-def _find(actor: Actor, kind: str, owner: str, name: str) -> ProjectSecret | PoolSecret:
-    rows = (each for each in _rows(actor) if (each.kind, each.owner.name) == (kind, owner))
+def _find(actor: Actor, kind: str, owner: str, name: str) -> AnySecret:
+    rows = (each for each in _rows(actor) if (each.kind, each.owner) == (kind, owner))
     secret = next((each.row for each in rows if each.row.name == name), None)
     if secret is None:
         raise Http404
@@ -193,6 +218,8 @@ def _find(actor: Actor, kind: str, owner: str, name: str) -> ProjectSecret | Poo
 def _rows(actor: Actor) -> Iterator[SecretRow]:
     is_admin = may(actor, Action.ADMINISTER)
     administered = set(administered_projects(actor).values_list("pk", flat=True))
+    for personal_secret in personal_secrets(actor):
+        yield SecretRow(personal_secret, may_change=True)
     for secret in project_secrets(actor):
         yield SecretRow(secret, secret.project_id in administered)
     for pool_secret in pool_secrets(actor):
@@ -213,8 +240,8 @@ def _initial(request: Request) -> dict[str, str]:
     return {}
 
 
-def _choices(actor: Actor) -> list[tuple[str, str]]:
-    """Return the owners whose secrets the user may set."""
+def _registry_owners(actor: Actor) -> list[tuple[str, str]]:
+    """Return the projects and pools whose secrets the user may set."""
     names = administered_projects(actor).order_by("name").values_list("name", flat=True)
     choices = [(f"{PROJECT}/{name}", f"Project {name}") for name in names]
     if may(actor, Action.ADMINISTER):
@@ -224,16 +251,14 @@ def _choices(actor: Actor) -> list[tuple[str, str]]:
     return choices
 
 
-def _find_owner(actor: Actor, choice: str) -> Owner:
-    kind, _, name = choice.partition("/")
-    if kind == PROJECT:
-        return projects(actor).get(name=name)
-    return visible_pools(actor).get(name=name)
-
-
-def _set(actor: Actor, owner: Owner, name: str, content: SecretContent) -> None:
+def _set(actor: Actor, choice: str, name: str, content: SecretContent) -> None:
     at = timezone.now()
-    if isinstance(owner, Project):
-        set_project_secret(actor=actor, project=owner, name=name, content=content, at=at)
+    kind, _, owner = choice.partition("/")
+    if kind == USER:
+        set_personal_secret(actor=actor, name=name, content=content, at=at)
+    elif kind == PROJECT:
+        project = projects(actor).get(name=owner)
+        set_project_secret(actor=actor, project=project, name=name, content=content, at=at)
     else:
-        set_pool_secret(actor=actor, pool=owner, name=name, content=content, at=at)
+        pool = visible_pools(actor).get(name=owner)
+        set_pool_secret(actor=actor, pool=pool, name=name, content=content, at=at)

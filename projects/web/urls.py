@@ -55,12 +55,12 @@ urlpatterns = [
     path("secrets", secrets.index, name="secrets"),
     re_path(r"^secrets/new/(?P<kind>value|registry)$", secrets.add, name="secret-new"),
     re_path(
-        r"^secrets/(?P<kind>project|pool)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-z0-9-]+)/uses$",
+        r"^secrets/(?P<kind>project|pool|user)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-z0-9-]+)/uses$",
         secrets.uses,
         name="secret-uses",
     ),
     re_path(
-        r"^secrets/(?P<kind>project|pool)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-z0-9-]+)/delete$",
+        r"^secrets/(?P<kind>project|pool|user)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-z0-9-]+)/delete$",
         secrets.delete,
         name="secret-delete",
     ),

@@ -15,7 +15,7 @@ from projects.services import arrays, quotas, schedules, sessions, workloads
 from projects.services.notifications import subscriptions
 from projects.services.people import tokens
 from projects.services.quotas import budgets
-from projects.services.secrets import set_project_secret
+from projects.services.secrets import set_personal_secret, set_project_secret
 from projects.services.workloads import templates
 from scheduler.models import Cycle
 from tests.api.conftest import Caller
@@ -90,6 +90,7 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         values = schedules.ScheduleValues("0 4 * * 1", text=TEMPLATE["text"])
         schedules.set_schedule(actor=actor, project=project, name=name, values=values)
     value = SecretContent("v")
+    set_personal_secret(actor=cast.dave, name="token", content=value, at=timezone.now())
     set_project_secret(actor=cast.carol, project=cast.vision, name="token", content=value, at=timezone.now())
     set_pool_secret(actor=cast.alice, pool=cast.pool, name="token", content=value, at=timezone.now())
     token = ApiToken.objects.create(

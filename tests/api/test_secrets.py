@@ -42,6 +42,23 @@ def test_secret_is_created_replaced_and_deleted(cast: Cast, caller: Callable[...
         assert caller(user)("DELETE", f"{place}/hf-token").status_code == 404
 
 
+def test_personal_secret_belongs_to_its_user_only(cast: Cast, caller: Callable[..., Caller]) -> None:
+    dave, frank = caller("dave"), caller("frank")
+    for user, value in ((dave, TOKEN), (frank, "other")):
+        created = user("PUT", "secrets/wandb", {"value": value})
+        assert (created.status_code, created["Location"]) == (201, "/api/v1/secrets/wandb")
+    assert dave("PUT", "secrets/wandb", {"value": "second"}).json()["version"] == 2
+    assert frank.get("secrets/wandb").json()["version"] == 1
+    assert [item["name"] for item in dave.get("secrets").json()["items"]] == ["wandb"]
+    assert dave.get("secrets/wandb/uses").json()["items"] == []
+    refused = dave("PUT", "secrets/hub", LOGIN)
+    assert refused.status_code == 422 and "personal secrets" in refused.content.decode()
+    assert dave("DELETE", "secrets/wandb").status_code == 204
+    assert not dave.get("secrets").json()["items"] and frank.get("secrets/wandb").status_code == 200
+    everything = caller("alice").get("audit", object_type="usersecret").content.decode()
+    assert "wandb" in everything and TOKEN not in everything
+
+
 def test_no_response_contains_a_secret_value(cast: Cast, caller: Callable[..., Caller]) -> None:
     alice = caller("alice")
     for place in (PROJECT, POOL):

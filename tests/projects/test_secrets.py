@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from berth.core.errors import Conflict, Invalid
+from berth.core.errors import Conflict, Forbidden, Invalid
 from pools.models import NodePool
 from pools.services.secrets import SecretContent, set_pool_secret
 from projects.actor import Actor
@@ -19,10 +19,12 @@ from projects.services.secrets import (
     UnusableSecret,
     delete_project_secret,
     registry_auths,
-    secret_values,
+    secrets_by_name,
+    set_personal_secret,
     set_project_secret,
+    unseal_secret,
 )
-from projects.services.workloads import secret_support
+from projects.services.workloads import editing, secret_support
 from tests import factories as make
 from tests.cast import Cast, training
 
@@ -45,6 +47,11 @@ def set_login(actor: Actor, owner: Project | NodePool, name: str, registry: str,
 def logins(auth: str) -> dict[str, str]:
     entries = json.loads(auth)["auths"].items()
     return {registry: base64.b64decode(entry["auth"]).decode() for registry, entry in entries}
+
+
+def secret_values(project: Project, pool: NodePool, names: list[str]) -> dict[str, str]:
+    rows = secrets_by_name(project, pool)
+    return {name: unseal_secret(rows[name]) for name in names}
 
 
 def test_no_table_contains_the_value_of_a_secret(cast: Cast) -> None:
@@ -99,8 +106,7 @@ def test_registry_credentials_of_all_projects_need_two_queries(
 
 def test_pods_do_not_receive_registry_credentials(cast: Cast) -> None:
     set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
-    with pytest.raises(UnusableSecret, match="hub is neither in project vision nor in pool"):
-        secret_values(cast.vision, cast.pool, ["hub"])
+    assert not secrets_by_name(cast.vision, cast.pool)
 
 
 def test_history_records_each_change_without_the_value(cast: Cast) -> None:
@@ -220,3 +226,41 @@ def test_workload_runs_only_in_pools_that_have_its_secrets(cast: Cast) -> None:
     assert problems(cast, "a", "b", name="train-2")["secrets"][0] == "are not all in the same pool"
     set_secret(cast.carol, cast.vision, "b", TOKEN)
     assert submit(cast, "a", "b", name="train-2").pools == ["local"]
+
+
+PERSONAL_USE = {"name": "key", "env": "API_KEY", "personal": True}
+
+
+def set_personal(actor: Actor, name: str, value: str) -> None:
+    set_personal_secret(actor=actor, name=name, content=SecretContent(value), at=timezone.now())
+
+
+def test_personal_secret_needs_its_owner_as_the_submitter(cast: Cast) -> None:
+    set_personal(cast.dave, "key", TOKEN)
+    set_secret(cast.carol, cast.vision, "other", TOKEN)
+    with pytest.raises(Invalid) as caught:
+        workloads.submit(actor=cast.carol, document=training("hers", secrets=[PERSONAL_USE]))
+    (problem,) = caught.value.problems
+    assert problem.path == "secrets[0].name" and "is not one of your personal secrets" in problem.message
+    with pytest.raises(Invalid):
+        workloads.submit(actor=cast.dave, document=training("no", secrets=[PERSONAL_USE | {"name": "other"}]))
+    with pytest.raises(Invalid):
+        workloads.submit(
+            actor=cast.dave, document=training("no", secrets=[{"name": "key", "env": "API_KEY"}])
+        )
+    workloads.submit(actor=cast.dave, document=training("his", secrets=[PERSONAL_USE]))
+
+
+def test_project_admin_cannot_change_the_command_that_gets_a_personal_secret(cast: Cast) -> None:
+    set_personal(cast.dave, "key", TOKEN)
+    set_personal(cast.carol, "key", "hers")
+    using = workloads.submit(actor=cast.dave, document=training("his", secrets=[PERSONAL_USE]))
+    plain = workloads.submit(actor=cast.dave, document=training("plain"))
+    replaced: dict[str, Any] = {"command": "env"}
+    for workload, patch in (
+        (using, replaced), (using, {"secrets": None, **replaced}), (plain, {"secrets": [PERSONAL_USE]}),
+    ):  # fmt: skip
+        with pytest.raises(Forbidden, match="uses personal secrets"):
+            editing.edit(actor=cast.carol, workload=workload, patch=patch)
+    editing.edit(actor=cast.carol, workload=plain, patch={"priority": 60})
+    editing.edit(actor=cast.dave, workload=using, patch={"command": "env"})

@@ -10,7 +10,7 @@ from django.utils import timezone
 from pools.joining.sealed import unseal
 from pools.models import PoolSecret
 from pools.services.secrets import SecretContent, set_pool_secret
-from projects.models import ProjectSecret, SecretUse
+from projects.models import ProjectSecret, SecretUse, UserSecret
 from projects.services import workloads
 from projects.services.secrets import set_project_secret
 from tests.cast import Cast, training
@@ -71,6 +71,20 @@ def test_secrets_page_counts_workloads_with_an_older_version(cast: Cast, sign_in
     assert sign_in("frank").get("/secrets/project/vision/hf-token/uses").status_code == 404
 
 
+def test_personal_secret_is_set_by_anyone_and_shown_to_its_owner(cast: Cast, sign_in: SignIn) -> None:
+    erin = sign_in("erin")
+    form = FORM | {"owner": "user/me"}
+    assert erin.post("/secrets/new/value", form, headers=HTMX).status_code == 204
+    page = text(erin.get("/secrets"))
+    assert "hf-token" in page and "Personal" in page
+    assert "hf-token" not in text(sign_in("alice").get("/secrets"))
+    assert sign_in("alice").post("/secrets/user/me/hf-token/delete").status_code == 404
+    assert "No uses yet" in text(erin.get("/secrets/user/me/hf-token/uses"))
+    assert "Delete your secret hf-token?" in text(erin.get("/secrets/user/me/hf-token/delete", headers=HTMX))
+    assert erin.post("/secrets/user/me/hf-token/delete", headers=HTMX).status_code == 204
+    assert not UserSecret.objects.exists()
+
+
 def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     assert alice.post("/secrets/new/registry", LOGIN, headers=HTMX).status_code == 204
@@ -92,8 +106,9 @@ def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in:
     for name in ("dave", "erin"):
         page = text(sign_in(name).get("/secrets"))
         assert "hf-token" in page and "shared" in page
-        assert "Add secret" not in page and "Replace" not in page and "Delete" not in page
-        assert sign_in(name).post("/secrets/new/value", FORM).status_code == 403
+        assert "Add registry" not in page and "Replace" not in page and "Delete" not in page
+        assert sign_in(name).post("/secrets/new/value", FORM).status_code == 422, "the owner is not offered"
+        assert sign_in(name).get("/secrets/new/registry").status_code == 403
         assert sign_in(name).post("/secrets/project/vision/hf-token/delete").status_code == 403
         assert sign_in(name).post("/secrets/pool/local/shared/delete").status_code == 403
     assert "hf-token" not in text(sign_in("grace").get("/secrets"))

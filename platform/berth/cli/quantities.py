@@ -9,6 +9,7 @@ from berth.core.backports import parse_iso_time
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 DURATION = re.compile(r"(\d{1,12})([smhd]?)", re.ASCII)
+PERSONAL = "personal/"
 
 
 def parse_duration(option: str, text: str) -> int:
@@ -84,13 +85,18 @@ def parse_idle_rule(text: str) -> dict[str, str]:
     return parse_key_values("--idle-rule", text.split(",")) if text.strip() else {}
 
 
-def parse_secret(option: str, key: str, entry: str) -> dict[str, str]:
-    """Parse NAME=VARIABLE or NAME=FILE. `key` is `env` or `file`. Raises BadInput if it is malformed."""
+def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
+    """Parse NAME=VARIABLE or NAME=FILE, in which a personal secret's NAME begins with "personal/".
+
+    `key` is `env` or `file`. Raises BadInput if the text is malformed.
+    """
     name, _, target = entry.partition("=")
+    is_personal = name.startswith(PERSONAL)
+    name = name.removeprefix(PERSONAL)
     if not name or not target:
         form = "NAME=VARIABLE" if key == "env" else "NAME=FILE"
         raise invalid_value(option, f"is not {form}", entry, form)
-    return {"name": name, key: target}
+    return {"name": name, key: target, **({"personal": True} if is_personal else {})}
 
 
 def parse_toleration(entry: str) -> dict[str, str]:

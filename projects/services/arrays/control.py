@@ -22,6 +22,7 @@ from projects.services.arrays import progress
 from projects.services.arrays.rows import audit_change, lock_array, select_tasks
 from projects.services.arrays.tasks import store_tasks
 from projects.services.dependencies import refuse_if_awaited
+from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import record_leftovers
 from projects.services.workloads.moves import Move, delete_reservations, move_all
 from projects.services.workloads.submission import collect_warnings, prepare
@@ -154,6 +155,7 @@ def retry(
             return len(tasks)
         view = SubmissionView(with_roles(actor), locks=True)
         spec = parse_workload(locked.spec)
+        require_submitter_of_personal_secrets(actor, [spec], locked.submitted_by_id)
         model = prepare(view, locked.spec, spec, project=locked.project, now=at, is_array=True)
         (warnings,) = collect_warnings(view, [model])
         _reopen(locked)

@@ -15,6 +15,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
 from django.db.models.functions import Greatest, RowNumber
 
 from berth.core.errors import BerthError, Conflict, Invalid, NotFound
+from berth.core.problems import Problem
 from berth.db.crash_points import crash_point
 from projects.access import Action, may
 from projects.actor import Actor
@@ -85,7 +86,10 @@ def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: dat
     again.
     """
     document = schedule_document(schedule)
-    check_schedulable(document)
+    spec = check_schedulable(document)
+    if schedule.template and spec.uses_personal_secrets:
+        allowed = "secrets of the project or the pool; others can change the template"
+        raise Invalid([Problem("secrets", "cannot be personal in a template", "", allowed)])
     if document.get("array") is not None:
         run.array = arrays.submit(actor=actor, document=document, now=now).array
     else:

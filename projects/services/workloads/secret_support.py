@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec import GroupSpec, WorkloadSpec
+from berth.core.spec.roles import SecretUse
 from projects.models import Project
 from projects.services.workloads.submission_view import SubmissionView
 
 NONE_YET = "nothing, because neither the project nor these pools have secrets; see `berth secret set --help`"
+NO_PERSONAL = "nothing, because you have no personal secrets; see `berth secret set --help`"
 
 
 def pools_with_secrets(
@@ -16,9 +18,13 @@ def pools_with_secrets(
 ) -> list[str]:
     """Return the pools in which the project can use all of the document's secrets.
 
-    Raises Invalid if there is no such pool, or if the document lists a pool that lacks a secret.
+    Raises Invalid if there is no such pool, if the document lists a pool that lacks a secret, or if the user
+    lacks a personal secret.
     """
-    paths = dict(_secret_paths("", spec))
+    uses = list(_secret_paths("", spec))
+    if any(use.personal for use, _ in uses):
+        _check_personal(view, [(use.name, path) for use, path in uses if use.personal])
+    paths = {use.name: path for use, path in uses if not use.personal}
     if not paths:
         return list(pools)
     available = view.secret_names(project, pools)
@@ -36,14 +42,25 @@ def pools_with_secrets(
     return capable
 
 
-def _secret_paths(path: str, node: WorkloadSpec | GroupSpec) -> Iterator[tuple[str, str]]:
-    """Yield the name of each secret with its path in the document."""
+def _check_personal(view: SubmissionView, uses: Sequence[tuple[str, str]]) -> None:
+    owned = view.personal_secret_names
+    problems = [
+        Problem(path, "is not one of your personal secrets", format_value(name),
+                suggest(name, sorted(owned)) or NO_PERSONAL)
+        for name, path in uses if name not in owned
+    ]  # fmt: skip
+    if problems:
+        raise Invalid(problems)
+
+
+def _secret_paths(path: str, node: WorkloadSpec | GroupSpec) -> Iterator[tuple[SecretUse, str]]:
+    """Yield each use of a secret with the path of its name in the document."""
     prefix = f"{path}." if path else ""
     if isinstance(node, WorkloadSpec):
-        yield from ((use.name, f"secrets[{number}].name") for number, use in enumerate(node.secrets))
+        yield from ((use, f"secrets[{number}].name") for number, use in enumerate(node.secrets))
     for index, role in enumerate(node.roles or ()):
         for number, use in enumerate(role.secrets):
-            yield use.name, f"{prefix}roles[{index}].secrets[{number}].name"
+            yield use, f"{prefix}roles[{index}].secrets[{number}].name"
     for index, group in enumerate(node.groups or ()):
         yield from _secret_paths(f"{prefix}groups[{index}]", group)
 

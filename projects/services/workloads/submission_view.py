@@ -18,7 +18,7 @@ from pools.models.node import HOSTING
 from projects.access import Action, can_see, may, require
 from projects.actor import Actor
 from projects.engine.admission import Allowance, oversold
-from projects.models import CodeTree, Department, Project, ProjectSecret
+from projects.models import CodeTree, Department, Project, ProjectSecret, UserSecret
 from projects.selectors import projects as projects_of
 from projects.services.code import find_tree, touch_tree
 
@@ -189,6 +189,13 @@ class SubmissionView:
         """Return the names of the registry credentials of the project and the pools."""
         names = {name for owner, name in self._project_secrets[SecretKind.REGISTRY] if owner == project.pk}
         return names | {name for owner, name in self._pool_secrets[SecretKind.REGISTRY] if owner in pools}
+
+    @cached_property
+    def personal_secret_names(self) -> frozenset[str]:
+        """Names of the user's personal secrets."""
+        if self.actor.user is None:
+            return frozenset()
+        return frozenset(UserSecret.objects.filter(user=self.actor.user.pk).values_list("name", flat=True))
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:

@@ -117,14 +117,14 @@ def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader)
     if not uses:
         return DeclaredSecrets()
     try:
-        values = reader.declared_values(pod, [use.name for use in uses])
+        values = {use: reader.read(pod, use) for use in uses}
     except MissingSecret:
         raise
     except UnusableSecret as error:
         raise ValueError(str(error)) from error
     return DeclaredSecrets(
-        {use.env: values[use.name] for use in uses if use.env},
-        {use.file: values[use.name] for use in uses if use.file},
+        {use.env: value for use, value in values.items() if use.env},
+        {use.file: value for use, value in values.items() if use.file},
     )
 
 

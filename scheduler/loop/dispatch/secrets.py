@@ -3,33 +3,48 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from berth.core.spec.roles import SecretUse as DeclaredUse
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from pools.models.secret import Secret
 from pools.services.environments import environment_secrets
-from projects.models import Pod, ProjectSecret, SecretUse
-from projects.services.secrets import secret_values, secrets_by_name
+from projects.models import Pod, ProjectSecret, SecretUse, UserSecret
+from projects.services.secrets import (
+    missing_secret_error,
+    personal_secrets_by_name,
+    secrets_by_name,
+    unseal_secret,
+)
 from scheduler.loop.context import SchedulerContext
 
 
 @dataclass(slots=True)
 class SecretReader:
-    """Reader of secrets for pods that start together. It reads a project's secrets in a pool only once."""
+    """Reader of secrets for pods that start together. It reads the secrets of each owner only once."""
 
+    _personal: dict[int | None, Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
 
-    def declared_values(self, pod: Pod, names: Iterable[str]) -> dict[str, str]:
-        """Return the current values of a project's secrets. Raises MissingSecret or UnusableSecret."""
-        return secret_values(pod.workload.project, pod.node.pool, names, self.declared(pod))
+    def read(self, pod: Pod, use: DeclaredUse) -> str:
+        """Return the current value of a declared secret. Raises MissingSecret or UnusableSecret."""
+        secret = self.find(pod, use)
+        if secret is None:
+            raise missing_secret_error(use, pod.workload.project, pod.node.pool)
+        return unseal_secret(secret)
 
-    def declared(self, pod: Pod) -> Mapping[str, Secret]:
-        """Return the secrets that the pod may use by name, with encrypted values."""
+    def find(self, pod: Pod, use: DeclaredUse) -> Secret | None:
+        """Return a declared secret, or None if it does not exist."""
+        if use.personal:
+            user_id = pod.workload.submitted_by_id
+            if user_id not in self._personal:
+                self._personal[user_id] = personal_secrets_by_name(user_id)
+            return self._personal[user_id].get(use.name)
         project, pool = pod.workload.project, pod.node.pool
         key = (project.pk, pool.pk)
         if key not in self._declared:
             self._declared[key] = secrets_by_name(project, pool)
-        return self._declared[key]
+        return self._declared[key].get(use.name)
 
     def plugin_values(self, pod: Pod) -> Mapping[str, str]:
         """Return the secrets of the pool's plugins by variable. Raises UnsealError."""
@@ -47,7 +62,7 @@ def record_secret_uses(pods: Iterable[Pod], reader: SecretReader, context: Sched
         spec = context.specs.get(pod.workload).spec
         role = next((role for role in spec.all_roles if role.name == pod.role), None) if spec else None
         for declared in spec.role_secrets(role) if spec and role else ():
-            secret = reader.declared(pod).get(declared.name)
+            secret = reader.find(pod, declared)
             if secret is not None:
                 use = _build_use(pod, secret)
                 uses[use.workload_id, use.run, use.owner_kind, use.owner, use.name] = use
@@ -59,7 +74,9 @@ def record_secret_uses(pods: Iterable[Pod], reader: SecretReader, context: Sched
 
 
 def _build_use(pod: Pod, secret: Secret) -> SecretUse:
-    if isinstance(secret, ProjectSecret):
+    if isinstance(secret, UserSecret):
+        kind, owner = SecretUse.Owner.USER, secret.user.get_username()
+    elif isinstance(secret, ProjectSecret):
         kind, owner = SecretUse.Owner.PROJECT, pod.workload.project.name
     else:
         kind, owner = SecretUse.Owner.POOL, pod.node.pool.name

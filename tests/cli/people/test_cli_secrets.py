@@ -86,6 +86,13 @@ def test_pool_secret_is_set_by_a_platform_admin(berth: Berth, cast: Cast, as_car
     assert berth("secret", "set", "a", "--pool", "local", typed=TOKEN, **as_alice).returncode == 0
     assert values() == {"a": TOKEN}
     assert "a " in berth("secret", "list", "--pool", "local", **as_carol).stdout
+    assert berth("secret", "set", "b", "--personal", typed=TOKEN, **as_carol).returncode == 0
+    assert berth("secret", "list", "--personal", **as_carol).stdout.splitlines()[1].startswith("b ")
+    clash = berth("secret", "list", "--personal", "--pool", "local", **as_carol)
+    assert (clash.returncode, "cannot be combined" in clash.stderr) == (2, True)
+    words = ("--name", "x", "--dry-run", "--secret", "personal/b=KEY", "-o", "json", "--", "env")
+    document = berth("submit", *words, **as_carol)
+    assert document.returncode == 0, document.stderr
 
 
 @pytest.mark.parametrize(

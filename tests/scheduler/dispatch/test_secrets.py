@@ -6,9 +6,11 @@ from django.utils import timezone
 from berth.db import crash_points
 from pools.runtimes.base import PodOrder
 from pools.services.secrets import SecretContent
-from projects.models import Phase, ProjectSecret, Workload
+from projects.models import Phase, ProjectSecret, UserSecret, Workload
 from projects.selectors import outdated_secret_users, secret_uses
-from projects.services.secrets import set_project_secret
+from projects.services import workloads
+from projects.services.secrets import set_personal_secret, set_project_secret
+from tests.cast import training
 from tests.scheduler.crashes import Killed
 from tests.scheduler.stage import Stage
 
@@ -87,6 +89,19 @@ def test_each_run_is_recorded_with_the_version_that_it_received(stage: Stage, wo
     set_token(stage, "third")
     assert outdated(stage) == [(2, 2, True), (1, 1, False)], "a secret that was created again has changed"
     assert not secret_uses(stage.cast.frank, ProjectSecret.objects.get()).exists()
+
+
+def test_pod_receives_the_personal_secret_of_its_submitter(stage: Stage) -> None:
+    set_token(stage, "of the project")
+    for actor, value in ((stage.cast.alice, "hers"), (stage.cast.dave, "his")):
+        set_personal_secret(actor=actor, name="token", content=SecretContent(value), at=timezone.now())
+    uses = [*USES, {"name": "token", "env": "MINE", "personal": True}]
+    workload = workloads.submit(actor=stage.cast.dave, document=training("his", secrets=uses))
+    stage.tick(2)
+    secret_env = find_order(stage, workload).secret_env
+    assert (secret_env["MINE"], secret_env["HF_TOKEN"]) == ("his", "of the project")
+    (use,) = secret_uses(stage.cast.dave, UserSecret.objects.get(user=stage.cast.dave.user))
+    assert (use.owner_kind, use.owner, use.run) == ("user", "dave", 1)
 
 
 def test_workload_whose_secret_was_deleted_fails_at_once_with_its_name(

@@ -138,10 +138,12 @@ class AsyncQuotaGroups(AsyncResource):
 
 
 class AsyncSecrets(AsyncResource):
-    """Secrets of a project or a pool. Values can be set but not read."""
+    """Secrets of a project, a pool or, with `personal`, of the user. Values can be set but not read."""
 
-    def list(self, *, project: str | None = None, pool: str | None = None) -> AsyncIterator[Secret]:
-        return self._iterate(Secret, _secrets_path(project, pool))
+    def list(
+        self, *, project: str | None = None, pool: str | None = None, personal: bool = False
+    ) -> AsyncIterator[Secret]:
+        return self._iterate(Secret, _secrets_path(project, pool, personal))
 
     def uses(
         self,
@@ -149,6 +151,7 @@ class AsyncSecrets(AsyncResource):
         *,
         project: str | None = None,
         pool: str | None = None,
+        personal: bool = False,
         outdated: bool | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[SecretUse]:
@@ -156,20 +159,26 @@ class AsyncSecrets(AsyncResource):
 
         With `outdated=True`, only those that go on with an older version of the secret.
         """
-        path = f"{_secrets_path(project, pool)}/{quote(name, safe='')}/uses"
+        path = f"{_secrets_path(project, pool, personal)}/{quote(name, safe='')}/uses"
         return self._iterate(SecretUse, path, {"outdated": outdated}, limit)
 
     async def set(
-        self, name: str, value: str, *, project: str | None = None, pool: str | None = None
+        self,
+        name: str,
+        value: str,
+        *,
+        project: str | None = None,
+        pool: str | None = None,
+        personal: bool = False,
     ) -> Secret:
         """Create or replace a secret that pods can use."""
-        return await self._set(name, {"value": value}, project, pool)
+        return await self._set(name, {"value": value}, _secrets_path(project, pool, personal))
 
     async def set_ssh_key(
         self, name: str, key: str, *, project: str | None = None, pool: str | None = None
     ) -> Secret:
         """Create or replace the private key that Berth uses to log in to a pool's SSH hosts."""
-        return await self._set(name, {"ssh_key": key}, project, pool)
+        return await self._set(name, {"ssh_key": key}, _secrets_path(project, pool))
 
     async def set_registry(
         self, name: str, registry: str, username: str, password: str,
@@ -177,19 +186,22 @@ class AsyncSecrets(AsyncResource):
     ) -> Secret:  # fmt: skip
         """Create or replace the credentials for pulling images from a registry."""
         body = {"registry": registry, "username": username, "password": password}
-        return await self._set(name, body, project, pool)
+        return await self._set(name, body, _secrets_path(project, pool))
 
-    async def delete(self, name: str, *, project: str | None = None, pool: str | None = None) -> None:
-        await self._delete(f"{_secrets_path(project, pool)}/{quote(name, safe='')}")
+    async def delete(
+        self, name: str, *, project: str | None = None, pool: str | None = None, personal: bool = False
+    ) -> None:
+        await self._delete(f"{_secrets_path(project, pool, personal)}/{quote(name, safe='')}")
 
-    async def _set(self, name: str, body: Mapping[str, str], project: str | None, pool: str | None) -> Secret:
-        path = f"{_secrets_path(project, pool)}/{quote(name, safe='')}"
-        return await self._send(Secret, "PUT", path, body=body)
+    async def _set(self, name: str, body: Mapping[str, str], path: str) -> Secret:
+        return await self._send(Secret, "PUT", f"{path}/{quote(name, safe='')}", body=body)
 
 
-def _secrets_path(project: str | None, pool: str | None) -> str:
-    if (project is None) == (pool is None):
-        raise ValueError("A secret belongs to a project or to a pool. Specify one of the two.")
+def _secrets_path(project: str | None, pool: str | None, personal: bool = False) -> str:
+    if (project is not None) + (pool is not None) + personal != 1:
+        raise ValueError("A secret belongs to a project, to a pool or to you. Specify one of the three.")
+    if personal:
+        return "secrets"
     owner = f"projects/{quote(project, safe='')}" if project else f"node-pools/{quote(pool or '', safe='')}"
     return f"{owner}/secrets"
 

@@ -69,12 +69,14 @@ class ScaleWith(Document):
 
 
 class SecretUse(Document):
-    """Secret of the project or pool that pods receive as a variable (`env`) or a file.
+    """Secret that pods receive as a variable (`env`) or a file.
 
-    Files are in the directory BERTH_SECRETS_DIR.
+    It belongs to the project or the pool, or to the submitter if `personal` is true. Files are in the
+    directory BERTH_SECRETS_DIR.
     """
 
     name: Name
+    personal: bool = False
     env: Variable | None = None
     file: FileName | None = None
 

@@ -174,6 +174,10 @@ class WorkloadSpec(Document):
     def role_secrets(self, role: RoleSpec) -> tuple[SecretUse, ...]:
         return (*self.secrets, *role.secrets)
 
+    @property
+    def uses_personal_secrets(self) -> bool:
+        return any(use.personal for role in self.all_roles for use in self.role_secrets(role))
+
     def document(self) -> dict[str, Any]:
         """Return the document to store, without defaults. Parsing it yields an equal spec."""
         return self.model_dump(mode="json", exclude_defaults=True)

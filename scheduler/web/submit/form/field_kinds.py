@@ -12,6 +12,7 @@ INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{0,9}", re.ASCII)
 DURATION = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
 FILE_PREFIX = "file:"
+PERSONAL_PREFIX = "personal/"
 SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
@@ -73,10 +74,12 @@ def _format_secrets(value: Any, written: str | None) -> str | None:
         return None
     lines = []
     for use in value:
-        if not isinstance(use, Mapping) or set(use) not in ({"name", "env"}, {"name", "file"}):
+        if not isinstance(use, Mapping) or set(use) - {"personal"} not in ({"name", "env"}, {"name", "file"}):
+            return None
+        if use.get("personal", False) not in (True, False):
             return None
         target = str(use["env"]) if "env" in use else FILE_PREFIX + str(use["file"])
-        lines.append(f"{use['name']}={target}")
+        lines.append(f"{PERSONAL_PREFIX if use.get('personal') else ''}{use['name']}={target}")
     return "\n".join(lines)
 
 
@@ -146,11 +149,14 @@ def _parse_secrets(text: str, _: Any) -> Any:
     uses = []
     for line in filter(None, map(str.strip, text.split("\n"))):
         name, _, target = line.partition("=")
+        personal = {"personal": True} if name.startswith(PERSONAL_PREFIX) else {}
+        name = name.removeprefix(PERSONAL_PREFIX)
         file = target.removeprefix(FILE_PREFIX)
         if not name or not file:
             allowed = f"NAME=VARIABLE or NAME={FILE_PREFIX}FILE, one per line"
             raise InvalidFieldText("must be NAME=VARIABLE", line[:80], allowed)
-        uses.append({"name": name, "env": target} if file == target else {"name": name, "file": file})
+        key = "env" if file == target else "file"
+        uses.append({"name": name, key: file, **personal})
     return uses or ABSENT
 
 

@@ -29,7 +29,10 @@ PRIORITY_HINT = (
     f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
 )
-SECRETS_HINT = "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line"
+SECRETS_HINT = (
+    "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line. "
+    "Personal secrets are named personal/NAME"
+)
 NOTICE_HINT = "For example USR1, sent before SIGTERM on evictions and suspensions"
 RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "

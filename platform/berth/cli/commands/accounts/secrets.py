@@ -1,4 +1,4 @@
-"""Command `berth secret` for secrets of projects and pools. Values are never arguments and never printed."""
+"""Command `berth secret`. Values of secrets are never arguments and never printed."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.tenants import Secret, SecretUse
 
-app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools.")
+app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools, and your own.")
 USES_SHOWN = 20  # after a secret was set
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
 SecretProjectOption = Annotated[
@@ -31,17 +31,25 @@ SecretPoolOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Node pool, instead of a project.", autocompletion=pool_names),
 ]
+PersonalOption = Annotated[
+    bool, typer.Option("--personal", help="Your own secrets, instead of a project's or a pool's.")
+]
 
 
 @app.command("list")
 def list_secrets(
-    project: SecretProjectOption = None, pool: SecretPoolOption = None, output: OutputOption = Output.TABLE
+    *,
+    project: SecretProjectOption = None,
+    pool: SecretPoolOption = None,
+    personal: PersonalOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the secrets of a project or a pool, without their values.
+    """List the secrets of a project or a pool, or your own, without their values.
 
     \b
     berth secret list -p vision
     berth secret list --pool train
+    berth secret list --personal
     """
     columns = [
         Column("NAME", lambda s: s.name),
@@ -55,7 +63,7 @@ def list_secrets(
         Column("BY", lambda s: s.updated_by),
     ]
     with open_client() as client:
-        secrets = list(client.secrets.list(**_owner(client, project, pool)))
+        secrets = list(client.secrets.list(**_owner(client, project, pool, personal=personal)))
     show_list(secrets, columns, output, "No secrets.")
 
 
@@ -65,6 +73,7 @@ def set_secret(
     name: SecretArgument,
     project: SecretProjectOption = None,
     pool: SecretPoolOption = None,
+    personal: PersonalOption = False,
     file: Annotated[
         str | None, typer.Option("--file", "-f", metavar="FILE", help="File with the value.")
     ] = None,
@@ -89,6 +98,7 @@ def set_secret(
     berth secret set hf-token -p vision
     pass berth/hf-token | berth secret set hf-token -p vision
     berth secret set deploy-key -p vision --file id_ed25519
+    berth secret set wandb-key --personal
     berth secret set registry --pool train --registry registry.example.org:5000 -u berth
     berth secret set ssh-key --pool metal --ssh-key --file ~/.ssh/berth
     """
@@ -96,8 +106,10 @@ def set_secret(
         raise BadInput("secret set: --ssh-key cannot be combined with --registry")
     if (registry is None) != (username is None):
         raise BadInput("secret set: use --registry and --username together")
+    if personal and (ssh_key or registry is not None):
+        raise BadInput("secret set: --personal cannot be combined with --ssh-key or --registry")
     with open_client() as client:
-        owner = _owner(client, project, pool)
+        owner = _owner(client, project, pool, personal=personal)
         value = _read_value(file, "Value" if registry is None else "Password")
         stored: Any
         if ssh_key:
@@ -116,6 +128,7 @@ def list_uses(
     name: SecretArgument,
     project: SecretProjectOption = None,
     pool: SecretPoolOption = None,
+    personal: PersonalOption = False,
     outdated: Annotated[
         bool, typer.Option("--outdated", help="Only runs that go on with an older version of the secret.")
     ] = False,
@@ -136,20 +149,26 @@ def list_uses(
         Column("TIME", lambda u: format_time(u.at), brief=lambda u: format_short_time(u.at)),
     ]
     with open_client() as client:
-        owner = _owner(client, project, pool)
+        owner = _owner(client, project, pool, personal=personal)
         uses = list(client.secrets.uses(name, outdated=outdated or None, limit=limit, **owner))
     show_list(uses, columns, output, "No uses.")
 
 
 @app.command("delete")
-def delete(name: SecretArgument, project: SecretProjectOption = None, pool: SecretPoolOption = None) -> None:
+def delete(
+    *,
+    name: SecretArgument,
+    project: SecretProjectOption = None,
+    pool: SecretPoolOption = None,
+    personal: PersonalOption = False,
+) -> None:
     """Delete a secret. Workloads that use it can no longer start; running pods keep it.
 
     \b
     berth secret delete hf-token -p vision
     """
     with open_client() as client:
-        client.secrets.delete(name, **_owner(client, project, pool))
+        client.secrets.delete(name, **_owner(client, project, pool, personal=personal))
     print(safe(f"{name} deleted"))
 
 
@@ -162,8 +181,12 @@ def _print_result(secret: "Secret", outdated: "Sequence[SecretUse]") -> None:
         print(safe(f"Running with an older version until they start again: {names}{more}"))
 
 
-def _owner(client: "Client", project: str | None, pool: str | None) -> dict[str, str]:
+def _owner(client: "Client", project: str | None, pool: str | None, *, personal: bool) -> dict[str, Any]:
     """Return the owner that the options specify. The default is the default project."""
+    if personal:
+        if project or pool:
+            raise BadInput(f"--personal cannot be combined with {'--project' if project else '--pool'}")
+        return {"personal": True}
     if project and pool:
         raise BadInput("--project cannot be combined with --pool")
     if pool:
