@@ -43,6 +43,26 @@ def log_text(page: Page) -> str:
     return page.locator("#log pre").inner_text()
 
 
+def test_link_to_a_log_line_opens_at_the_line(opened: Open, pods: list[Pod], home: Path) -> None:
+    lines = [f"\x1b[32mstep {number}\x1b[0m äöü {'x' * 80}\n" for number in range(1, 3001)]
+    write(home, pods[1], "".join(lines))
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[1].workload_id}/logs")
+        page.get_by_label("Pod and run").select_option(str(pods[1].pk))
+        line = page.locator("#log .l", has_text="step 2990 ")
+        expect(line).to_be_visible()
+        line.click(position={"x": -30, "y": 5}, force=True)
+        offset = len("".join(lines[:2989]).encode())
+        address = f"{page.url.partition('#')[0]}#pod={pods[1].pk}&line=2990&at={offset}"
+        expect(page).to_have_url(address)
+        page.goto("/workloads")
+        page.goto(address)
+        expect(page.locator("#log .hit")).to_contain_text("step 2990 ")
+        assert page.evaluate(NUMBER_OF_HIT) == 2990
+        assert not page.get_by_label("Follow").is_checked()
+        assert faults == []
+
+
 def test_new_log_lines_appear_as_they_are_written(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], f"\x1b[31mfirst\x1b[0m {MARKUP}\n")
     with opened("dave") as (page, faults):

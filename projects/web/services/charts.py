@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from berth.core.amounts import MILLI
 from berth.server.web.charts.steps import StepChart, step_chart
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service
@@ -14,7 +15,7 @@ MAX_POINTS = 400  # maximum points per chart; the CSV file has all points
 
 CSV_HEADERS = (
     "Time", "Serving engines", "Reporting engines", "Token cache usage (%)", "Queued requests",
-    "Queue time p95 (ms)",
+    "Queue time p95 (s)",
 )  # fmt: skip
 
 MIN_VALID_SECONDS = 60.0  # minimum time that a sample is valid, even if the scrape interval is shorter
@@ -44,6 +45,7 @@ class Chart:
     now: str
     threshold: str
     has_gaps: bool
+    in_thousandths: bool  # whether the chart's numbers are thousandths of the unit
 
     @property
     def label(self) -> str:
@@ -72,7 +74,14 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
         _chart("usage", "Token cache usage", "%", points, _pick("avg_token_usage", 100), usage, axis),
         _chart("queued", "Queued requests", "", points, _pick("total_queue_reqs", 1), backlog, axis),
         _chart(
-            "latency", "Queue time p95", "ms", points, _pick("queue_time_p95", 1000), queue_time_limit, axis
+            "latency",
+            "Queue time p95",
+            "s",
+            points,
+            _pick("queue_time_p95", 1000),
+            queue_time_limit,
+            axis,
+            in_thousandths=True,
         ),
     ]
 
@@ -102,7 +111,7 @@ def csv_rows(service: Service, now: datetime) -> Iterator[list[Any]]:
     usage, queued, latency = (
         _pick("avg_token_usage", 100),
         _pick("total_queue_reqs", 1),
-        _pick("queue_time_p95", 1000),
+        _pick("queue_time_p95", 1),
     )
     for point in _points(service, now):
         yield [point.at, point.engines, point.reporting, usage(point), queued(point), latency(point)]
@@ -126,6 +135,7 @@ def _pick(name: str, factor: float) -> Pick:
 
 def _chart(
     key: str, title: str, unit: str, points: Sequence[MetricsPoint], pick: Pick, threshold: float, axis: Axis,
+    *, in_thousandths: bool = False,
 ) -> Chart:  # fmt: skip
     """Return a chart that shows unknown values and missing samples as gaps instead of zeros."""
     times, values = _steps(points, pick, axis)
@@ -140,9 +150,13 @@ def _chart(
         end=axis.end.timestamp(),
     )
     last = values[-1]
+
+    def show(value: float) -> str:
+        return f"{value / MILLI:,.3g}" if in_thousandths else f"{value:,.0f}"
+
     return Chart(
-        key, title, unit, step_lines, axis.begin, axis.end, "unknown" if last is None else f"{last:,.0f}",
-        f"{threshold:,.0f}", any(gaps),
+        key, title, unit, step_lines, axis.begin, axis.end, "unknown" if last is None else show(last),
+        show(threshold), any(gaps), in_thousandths,
     )  # fmt: skip
 
 

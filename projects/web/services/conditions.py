@@ -17,7 +17,7 @@ TITLES = {
     "no_queue": "Queue empty",
     "throughput_stable": "Throughput stable",
 }
-IN_MILLISECONDS = ("queue_latency_high", "ttft_high")
+IN_SECONDS = ("queue_latency_high", "ttft_high")
 IN_PERCENT = (names.TOKEN_USAGE_HIGH, names.TOKEN_USAGE_LOW, names.THROUGHPUT_STABLE)
 KEYS = re.compile("|".join(rf"\b{name}\b" for name in TITLES))
 
@@ -54,4 +54,4 @@ def use_condition_titles(reason: str) -> str:
 def _format_value(name: str, value: float) -> str:
     if name in IN_PERCENT:
         return f"{100 * value:,.3g} %"
-    return f"{1000 * value:,.0f} ms" if name in IN_MILLISECONDS else f"{value:,.3g}"
+    return f"{value:,.3g} s" if name in IN_SECONDS else f"{value:,.3g}"

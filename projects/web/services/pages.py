@@ -48,10 +48,10 @@ class ServiceRow:
         return self.metrics.get("total_queue_reqs")
 
     @property
-    def queue_time(self) -> int | None:
-        """Return the 95th percentile of the queue time in milliseconds."""
+    def queue_time(self) -> float | None:
+        """Return the 95th percentile of the queue time in seconds."""
         value = self.metrics.get("queue_time_p95")
-        return None if value is None else round(1000 * value)
+        return None if value is None else round(value, 3)
 
 
 COLUMNS: tuple[Column[ServiceRow], ...] = (
@@ -63,7 +63,7 @@ COLUMNS: tuple[Column[ServiceRow], ...] = (
     Column("total", "Total", lambda row: row.service.total, "engines", in_file=True),
     Column("initial", "Initial", lambda row: row.service.initial_engines, "engines", in_file=True),
     Column("queued", "Queued requests", lambda row: row.queued, number=True),
-    Column("queue-time", "Queue time p95", lambda row: row.queue_time, "ms", number=True),
+    Column("queue-time", "Queue time p95", lambda row: row.queue_time, "s", number=True),
     Column("model", "Model", lambda row: row.service.model_name, order="model_name"),
     Column("created", "Created", lambda row: row.service.created_at, order="created_at", in_file=True),
     Column("under-way", "In progress", lambda row: row.request.status if row.request else None, in_file=True),

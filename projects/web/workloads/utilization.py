@@ -7,7 +7,6 @@ from django.utils import timezone
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import stacked_bar
-from berth.server.web.numbers import as_percentage
 from projects.idle_gpus import idle_since, mean_utilization
 from projects.models import Workload
 
@@ -24,7 +23,8 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
         busy, shown = measured.get(row.pk), cast("Any", row)
         shown.utilization, shown.idle_since, shown.utilization_bar = busy, idle.get(row.pk), None
         if busy is not None:
-            label = f"GPU utilization {as_percentage(busy)} %"
+            shown.utilization_percent = round(busy / 10)
+            label = f"GPU utilization {shown.utilization_percent} %"
             shown.utilization_bar = stacked_bar([(busy, "used")], MILLI, label)
     return rows
 

@@ -132,7 +132,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "course": build_capacity_chart(pool, now, request.GET.get("span", "")),
         "spans": SPANS,
         "pieces": pieces,
-        "piece_bars": [(level, _level_bar(level, pieces)) for level in pieces.levels] if pieces else [],
+        "piece_bars": _level_bars(pieces) if pieces else [],
         "costs": costs,
         "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
@@ -157,6 +157,17 @@ def outcome_tone(row: ScalingEvent) -> str:
     return TONES.get(ScalingKind(row.kind), "")
 
 
-def _level_bar(level: FragmentationLevel, of: Fragmentation) -> Bar:
-    label = f"{level.nodes} of {of.nodes} nodes have {level.gpus} GPUs free"
-    return stacked_bar([(level.nodes, "used")], of.nodes, label)
+def _level_bars(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
+    """Return the levels with their bars, without levels that no node has and that fit no pod."""
+    return [
+        (
+            level,
+            stacked_bar(
+                [(level.nodes, "used")],
+                of.nodes,
+                f"{level.nodes} of {of.nodes} nodes have {level.gpus} GPUs free",
+            ),
+        )
+        for level in of.levels
+        if level.nodes or level.replicas
+    ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from pools.models import NodePool
 from projects.actor import Actor
 from projects.engine.replicas.conditions import with_sample
 from projects.engine.replicas.config import AutoscalerConfig
@@ -15,6 +16,7 @@ from projects.models import (
     Autoscaler,
     InferenceEngine,
     MetricsPoint,
+    Pod,
     ScaleRequest,
     ScaleStep,
     Scaling,
@@ -22,6 +24,7 @@ from projects.models import (
     Workload,
 )
 from projects.services import workloads
+from tests import factories as make
 
 DOCUMENT: dict[str, Any] = {
     "name": "chat-70b",
@@ -30,7 +33,9 @@ DOCUMENT: dict[str, Any] = {
     "roles": [{"name": "engine", "replicas": 2, "gpu": 1}],
     "service": {
         "model_name": "llama-70b", "router": {"kind": "sglang", "url": "http://router.example.org:30000"},
-        "weight_sync": True, "autoscaler": {"min_engines": 2, "max_engines": 8},
+        "weight_sync": True,
+        # A long interval, so that the samples remain recent while screenshots are taken.
+        "autoscaler": {"min_engines": 2, "max_engines": 8, "metrics_interval_secs": 60},
     },
 }  # fmt: skip
 
@@ -38,27 +43,49 @@ DOCUMENT: dict[str, Any] = {
 def create_service(scene: Any) -> Workload:
     now = timezone.now()
     dave = Actor.for_user(scene.people["dave"])
-    row = workloads.submit(actor=dave, document={**DOCUMENT, "project": "vision", "pools": ["train"]})
+    pool = _serving_pool(scene)
+    row = workloads.submit(actor=dave, document={**DOCUMENT, "project": "vision", "pools": [pool.name]})
     started = now - timedelta(hours=5)
     Workload.objects.filter(pk=row.pk).update(
         phase="running", reason="Running", message="All required pods of the gang are running.",
         since=started, started_at=started, first_started_at=started,
+        submitted_at=started - timedelta(minutes=2), run=1,
     )  # fmt: skip
     service = Service.objects.get(workload=row)
     Service.objects.filter(pk=service.pk).update(weight_version="step-1200", next_number=6)
-    _engines(service, now)
+    _engines(service, pool, now)
     _requests(service, now)
     _metrics(service, now)
     return row
 
 
-def _engines(service: Service, now: datetime) -> None:
+def _serving_pool(scene: Any) -> NodePool:
+    """Create a pool with one node, whose four GPUs the engines use, and room for a second node."""
+    pool = make.pool(
+        "serve",
+        gpus=4,
+        nodes_min=1,
+        nodes_max=2,
+        nodes_desired=2,
+        gpu_model="L40S",
+        ticked_at=make.ago(seconds=5),
+    )
+    make.node(pool, since=make.ago(hours=6), created_at=make.ago(hours=6.1))
+    make.quota(scene.departments["research"], pool, 8)
+    make.quota(scene.projects["vision"], pool, 6)
+    return pool
+
+
+def _engines(service: Service, pool: NodePool, now: datetime) -> None:
+    started, node = now - timedelta(hours=5), pool.nodes.get()
+    initial = Workload.objects.get(pk=service.workload_id)
     for engine in service.engines.all():
-        _serve(engine, f"http://10.0.4.1{engine.number}:23001", now - timedelta(hours=5))
+        pod = make.place(initial, node, [engine.number])
+        _serve(engine, pod, started)
     child = workloads.submit(
         actor=Actor.system("services"), project=service.workload.project,
         document={
-            "name": "chat-70b-e4", "kind": "service", "command": "true", "pools": ["train"],
+            "name": "chat-70b-e4", "kind": "service", "command": "true", "pools": [pool.name],
             "roles": [{"name": "engine", "replicas": 1, "gpu": 1}],
         },
     )  # fmt: skip
@@ -66,12 +93,23 @@ def _engines(service: Service, now: datetime) -> None:
         reason="WaitingForScaleUp",
         message="1 more node would be enough; the pool can grow.",
         submitted_by=service.workload.submitted_by,
+        submitted_at=now - timedelta(minutes=2),
+        since=now - timedelta(minutes=2),
+        explanation={"pool": pool.name, "queue_position": 1, "blockers": []},
+        explained_at=now,
     )
     for number in (2, 3):
+        added = now - timedelta(minutes=40)
+        workload = make.workload(
+            service.workload.project, f"chat-70b-e{number}", phase="running", kind="service",
+            pools=[pool.name], by=service.workload.submitted_by, run=1,
+            started_at=added, since=added, submitted_at=added, message="1 of 1 pods running.",
+        )  # fmt: skip
         engine = InferenceEngine.objects.create(
-            service=service, number=number, origin="managed", state="CREATING", since=now, created_at=now
-        )
-        _serve(engine, f"http://10.0.4.1{number}:23001", now - timedelta(minutes=40))
+            service=service, number=number, origin="managed", state="CREATING", since=now, created_at=now,
+            workload=workload,
+        )  # fmt: skip
+        _serve(engine, make.place(workload, node, [number]), added)
     InferenceEngine.objects.create(
         service=service, number=4, origin="managed", state="CREATING", since=now - timedelta(minutes=2),
         created_at=now, workload=child,
@@ -85,10 +123,12 @@ def _engines(service: Service, now: datetime) -> None:
     )
 
 
-def _serve(engine: InferenceEngine, url: str, since: datetime) -> None:
+def _serve(engine: InferenceEngine, pod: Pod, since: datetime) -> None:
+    url = f"http://10.0.4.11:{23001 + engine.number}"
+    make.used(pod, 74 + 3 * engine.number)
     InferenceEngine.objects.filter(pk=engine.pk).update(
         state="ACTIVE", since=since, url=url, is_healthy=True, router_url=url, is_routed=True,
-        weight_version="step-1200",
+        weight_version="step-1200", pod_id=pod.pk,
     )  # fmt: skip
 
 

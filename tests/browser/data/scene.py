@@ -14,7 +14,7 @@ from projects.actor import Actor
 from projects.models import Department, Membership, Phase, Project, Workload, WorkloadArray
 from projects.services import quotas, tenants
 from projects.services.people import members
-from scheduler.models import Eviction
+from scheduler.models import Allocation, Eviction
 from tests import factories as make
 from tests.browser.data.array import create_array
 from tests.browser.data.booting import create_booting_node
@@ -102,6 +102,7 @@ def _machines(scene: Scene) -> None:
     NodePool.objects.filter(pk=train.pk).update(created_at=make.ago(hours=30))
     train.refresh_from_db()
     local = make.pool("local", gpus=2, nodes_max=4, nodes_desired=1, gpu_model="L4")
+    NodePool.objects.update(ticked_at=make.ago(seconds=5))
     scene.pools = {"train": train, "local": local}
     nodes = [
         make.node(train, since=make.ago(hours=9 - n), created_at=make.ago(hours=9.1 - n)) for n in range(3)
@@ -157,6 +158,7 @@ def _run(
         by=scene.people[by],
         pools=["train"],
         started_at=started,
+        first_started_at=started,
         since=started,
         submitted_at=started - timedelta(minutes=3),
         run=1,
@@ -166,6 +168,7 @@ def _run(
     for _ in range(gpus):
         node, device = next(scene.slots)
         make.place(workload, node, [device])
+    Allocation.objects.filter(pod__workload=workload).update(bound_at=started)
     scene.workloads[name] = workload
     make.event(workload, "submitted", f"Submitted by {by}.", at=workload.submitted_at, actor=by)
     make.event(workload, "starting", f"Placed on {gpus} devices of train.", at=started - timedelta(seconds=1))

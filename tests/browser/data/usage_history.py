@@ -15,11 +15,14 @@ PEOPLE = {"vision": ("dave", 9.5), "speech": ("erin", 6), "robotics": ("carol", 
 
 
 def create_usage_history(scene: Any) -> None:
-    """Create weeks of usage that is lower at night and at weekends. The project search is new."""
+    """Create weeks of usage that is lower at night and at weekends. The project search is new.
+
+    The last hours are left to the running workloads.
+    """
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     pool = scene.pools["train"]
     rows = []
-    for back in range(1, WEEKS * 7 * 24):
+    for back in range(5, WEEKS * 7 * 24):
         at = hour - timedelta(hours=back)
         calm = 0.35 if at.weekday() >= 5 else 0.6 if not 7 <= at.hour < 20 else 1.0
         for number, (name, (person, gpus)) in enumerate(PEOPLE.items()):

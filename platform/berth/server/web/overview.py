@@ -1,9 +1,9 @@
 """Overview page: GPUs, queues, pending workloads with their reasons, and recent evictions."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
 
 from django.db.models import Case, Count, IntegerField, Q, When
 from django.db.models.fields.json import KT
@@ -95,7 +95,7 @@ def index(request: Request) -> HttpResponse:
         "shortfalls": find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
         "course": list(reversed(hourly_means)),
         "measured": any(hour.measured for hour in hourly_means),
-        "chart": usage_chart(hourly_means, zone),
+        "chart": utilization_chart(hourly_means),
         "chart_begin": hourly_means[0].at,
         "chart_end": hourly_means[-1].at + timedelta(hours=1),
         "zone": zone.key,
@@ -130,19 +130,31 @@ def _queue_state(workload: Workload) -> tuple[int | None, datetime | None]:
     return explanation.get("queue_position"), parse_datetime(starts) if starts else None
 
 
-def usage_chart(hourly_means: list[MeanGpus], zone: ZoneInfo) -> Columns:
-    """Return hourly columns of GPUs: used, allocated but idle, allocated but unmeasured, and free."""
-    layers: dict[str, list[tuple[float, str]]] = {"used": [], "quiet": [], "unknown": [], "free": []}
-    for hour in hourly_means:
-        at = hour.at.astimezone(zone).strftime("%a %H:00")
-        for kind, amount, use in (
-            ("used", hour.used, "used"),
-            ("quiet", hour.measured - hour.used, "allocated, idle"),
-            ("unknown", hour.allocated - hour.measured, "allocated, not measured"),
-            ("free", hour.total - hour.allocated, "free"),
-        ):
-            layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {use}"))
-    return stacked_columns(list(layers.items()))
+@dataclass(frozen=True, slots=True)
+class UtilizationChart:
+    """Hourly columns of GPUs: used, allocated but idle, allocated but not measured, and free.
+
+    `readouts` is JSON for the script that shows the numbers at the pointer.
+    """
+
+    columns: Columns
+    readouts: str
+
+
+def utilization_chart(hourly_means: list[MeanGpus]) -> UtilizationChart:
+    amounts = {
+        "used": [hour.used for hour in hourly_means],
+        "quiet": [hour.measured - hour.used for hour in hourly_means],
+        "unknown": [hour.allocated - hour.measured for hour in hourly_means],
+        "free": [hour.total - hour.allocated for hour in hourly_means],
+    }
+    layers = [(kind, [(amount, "") for amount in values]) for kind, values in amounts.items()]
+    times = (round(hour.at.timestamp()) for hour in hourly_means)
+    readouts = [
+        [at, *(round(value, 1) for value in values)]
+        for at, *values in zip(times, *amounts.values(), strict=True)
+    ]
+    return UtilizationChart(stacked_columns(layers), json.dumps(readouts, separators=(",", ":")))
 
 
 def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:

@@ -38,7 +38,10 @@
   function piece(text, begin, open) {
     const span = document.createElement("span"), parts = text.split(/(?<=\n)/);
     span.dataset.begin = begin;
-    if (open && parts.length) fill(open, parts.shift());
+    if (open && parts.length) {
+      fill(open, parts.shift());
+      span.dataset.continues = ""; // its first line is in the previous piece
+    }
     for (const part of parts) {
       const each = document.createElement("span");
       each.className = "l";
@@ -187,6 +190,7 @@
     if (event.target.id !== "log-pod") return;
     matches?.replaceChildren();
     pattern = null;
+    history.replaceState(null, "", location.pathname + location.search);
     newest();
   });
   document.addEventListener("click", (event) => {
@@ -211,6 +215,7 @@
 
   function show(element) {
     if (!element) return;
+    body.querySelector(".hit")?.classList.remove("hit");
     element.classList.add("hit");
     box.scrollTop = element.offsetTop - box.clientHeight / 3;
   }
@@ -222,9 +227,51 @@
     chosen = (number + all.length) % all.length;
     const { logAt, logLine } = all[chosen].dataset, offset = Number(logAt);
     document.getElementById("log-place").textContent = `${chosen + 1} of ${matches.querySelector("[data-count]").dataset.count}`;
-    follow.checked = false;
-    read(`offset=${Math.max(0, offset - CONTEXT)}&limit=${PIECE + CONTEXT}`, { offset, line: Number(logLine) });
+    go(offset, Number(logLine));
+    link(offset, Number(logLine));
   }
+
+  // Links to lines: the pod, the line and its offset are in the fragment of the URL.
+  function go(offset, number) {
+    follow.checked = false;
+    read(`offset=${Math.max(0, offset - CONTEXT)}&limit=${PIECE + CONTEXT}`, { offset, line: number });
+  }
+
+  const link = (offset, number) => history.replaceState(null, "", `#pod=${pod}&line=${number}&at=${offset}`);
+
+  /** Show the line that the URL names. Return whether there is one. */
+  function openLink() {
+    const target = new URLSearchParams(location.hash.slice(1)), offset = Number(target.get("at") ?? NaN), list = pods();
+    if (!(offset >= 0) || ![...(list?.options ?? [])].some((option) => option.value === target.get("pod"))) return false;
+    list.value = target.get("pod");
+    go(offset, Number(target.get("line")));
+    return true;
+  }
+
+  /** Return the offset of a line in bytes. The page shows text without escape sequences, so it is read again. */
+  async function offsetOf(element) {
+    const span = element.parentElement, begin = Number(span.dataset.begin);
+    let breaksBefore = [...span.children].indexOf(element) + (span.dataset.continues === undefined ? 0 : 1);
+    const { data } = await fetched(`offset=${begin}&limit=${4 * PIECE}`);
+    let at = 0;
+    for (; breaksBefore > 0 && at < data.length; at += 1) if (data[at] === 10) breaksBefore -= 1;
+    return begin + at;
+  }
+
+  body.addEventListener("click", async (event) => {
+    const element = event.target.closest(".l"), frame = body.getBoundingClientRect();
+    const isNumber = event.clientX - frame.left < parseFloat(getComputedStyle(body).paddingLeft);
+    if (!search || !element || !line || !isNumber) return;
+    follow.checked = false;
+    hangUp();
+    settle();
+    const number = line + [...body.querySelectorAll(".l")].indexOf(element), mine = turn, offset = await offsetOf(element);
+    if (mine !== turn) return;
+    body.querySelector(".hit")?.classList.remove("hit");
+    element.classList.add("hit");
+    link(offset, number);
+  });
+  addEventListener("hashchange", openLink);
 
   search?.addEventListener("keydown", (event) => { // Enter again: next match, with Shift: previous match
     if (event.key !== "Enter" || event.target.name !== "text" || !hits().length) return;
@@ -248,5 +295,5 @@
     if (pod && [...list.options].some((option) => option.value === pod)) list.value = pod;
     else if (list.value) newest();
   });
-  if (pods()?.value) newest();
+  if (pods()?.value && !(search && openLink())) newest();
 })();
