@@ -2,6 +2,7 @@
 
 import os
 import random
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from pools.kubernetes.reports import read_report, unschedulable_message
 from pools.kubernetes.worker import StillRunning
 from pools.runtimes import local_log
 from pools.runtimes.base import (
+    ChannelRefused,
     ClusterQuotas,
     LogChunk,
     Measurements,
@@ -267,6 +269,9 @@ class KubernetesRuntime:
         access = self._entry_access(entry)
         run(access, partial(self._pods.update_log, pod_id, access.cluster, _path(entry, pod_id)))
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
+
+    def open_channel(self, pod_id: str) -> socket.socket:
+        raise ChannelRefused("pools that run in a Kubernetes cluster have no shells. Use `kubectl exec`")
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return None, because Berth does not mount the workspaces of clusters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -191,6 +192,10 @@ class StartRefused(RuntimeFailure):
     """Raised if the pool's cluster refuses to start a pod for now, for example because of its quota."""
 
 
+class ChannelRefused(Exception):
+    """Raised with the reason if a pod has no channels: it is not running, or its runtime has none."""
+
+
 @dataclass(frozen=True)
 class ClusterQuota:
     """Amount that a quota of the pool's own cluster allows the pods of one namespace.
@@ -276,6 +281,16 @@ class Runtime(Protocol):
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         """Return the last `lines` lines that still exist, or only the end of very long lines."""
+        ...
+
+    def open_channel(self, pod_id: str) -> socket.socket:
+        """Return a blocking stream socket for one command that a user runs in the pod.
+
+        The socket carries the frames of `pools.runtimes.shim.channels.frames`, and the first one is the
+        request. The command has the pod's namespaces, limits, user, variables and working directory. It ends,
+        with all processes that it started, when the socket is closed or the pod ends.
+        Raises ChannelRefused, or RuntimeFailure if the runtime itself fails.
+        """
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pools.runtimes import local_log
 from pools.runtimes.base import (
+    ChannelRefused,
     ClusterQuotas,
     LogChunk,
     Measurements,
@@ -261,6 +262,17 @@ class LocalRuntime:
         pod = self._pod_dir(pod_id)
         ended = pod.has("exit")
         return (ended, pod.log) if pod.exists else (True, self._saved_log(pod_id))
+
+    def open_channel(self, pod_id: str) -> socket.socket:
+        try:
+            return self._pod_dir(pod_id).connect_channel()
+        except (FileNotFoundError, ConnectionRefusedError):
+            state = self.get_reports([pod_id])[pod_id].state
+        except OSError as error:
+            raise RuntimeFailure(str(error)) from error
+        if state is PodState.RUNNING:
+            raise ChannelRefused("the pod was started by a version of Berth that had no shells")
+        raise ChannelRefused("the pod is not running")
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, StopNotice
 from pools.runtimes.images.store import remove_container
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
+from pools.runtimes.shim.channels.listener import SOCKET
 from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
 from pools.runtimes.shim.records import Record, read_fields, read_record, sync_directory, write_record
 from pools.runtimes.shim.secrets import Secrets
@@ -120,6 +122,19 @@ class PodDir:
             pass
         finally:
             os.close(fd)
+
+    def connect_channel(self) -> socket.socket:
+        """Return a connection to a new channel of the pod. Raises OSError."""
+        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:  # connect through a descriptor, because socket paths are limited to 107 bytes
+            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+        except OSError:
+            connection.close()
+            raise
+        finally:
+            os.close(directory)
+        return connection
 
     def has_shim(self) -> bool:
         """Return whether a shim runs for this pod.

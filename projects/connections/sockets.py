@@ -11,7 +11,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import InterfaceError, OperationalError
 
-from projects.actor import Actor
+from projects.actor import ALL_SCOPES, Actor
 from projects.connections.credentials import Credential, load_active_user, session_key
 from projects.connections.watch import WATCHER, Connection
 
@@ -38,6 +38,14 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         """
         raise NotImplementedError
 
+    async def authenticate(self) -> tuple[Credential, frozenset[str]]:
+        """Return the credential of the connection and its scopes. By default, it is a browser session."""
+        return Credential(session_key=session_key(self.scope["headers"])), ALL_SCOPES
+
+    async def refuse(self, code: int) -> None:
+        """Close a socket that has been accepted, with a code that is the reason."""
+        await self.close(code)
+
     async def prepare(self) -> None:
         """Prepare the socket. This is called once, before the socket is accepted."""
 
@@ -47,8 +55,8 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def connect(self) -> None:
         self.connection: Connection | None = None
         self.tasks: list[asyncio.Task[None]] = []
-        self.credential = Credential(session_key=session_key(self.scope["headers"]))
         try:
+            self.credential, self.scopes = await self.authenticate()
             await self._open()
         except BaseException:  # for example, if the browser has already disconnected
             # Channels does not call `disconnect` for a socket that failed to open.
@@ -59,7 +67,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         code = await self._register()
         if code:
             await self.accept()
-            await self.close(code)
+            await self.refuse(code)
             return
         await self.prepare()
         await self.accept()
@@ -82,7 +90,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def check(self) -> int:
         """Return 0 if the user is signed in and permitted, otherwise a close code."""
         user = await self._load_user()
-        return SIGNED_OUT if user is None else await self.check_permission(Actor.for_user(user))
+        return SIGNED_OUT if user is None else await self.check_permission(Actor.for_user(user, self.scopes))
 
     async def _register(self) -> int:
         user = await self._load_user()
@@ -91,7 +99,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         if WATCHER.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
             return TOO_MANY_CONNECTIONS
         self.connection = WATCHER.open(self.credential, user.pk)
-        return await self.check_permission(Actor.for_user(user))
+        return await self.check_permission(Actor.for_user(user, self.scopes))
 
     async def _load_user(self) -> User | None:
         return await database_sync_to_async(load_active_user)(self.credential)
@@ -112,7 +120,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.tasks[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.tasks[0]
-        await self.close(code)
+        await self.refuse(code)
 
     async def _run_sender(self) -> None:
         try:

@@ -23,7 +23,7 @@ class KubernetesStage:
     """Runtime on one cluster. Each stage is a separate installation."""
 
     # Container runtimes pass on complete lines only, and replace CR LF by LF.
-    line_end, line_break, measures_usage = b"\n", b"\n", False
+    line_end, line_break, measures_usage, has_channels = b"\n", b"\n", False, False
     patience = 60.0  # this machine may be slow
 
     def __init__(self, root: Path, connection: Connection, settings: KubernetesSettings, node: str) -> None:

@@ -55,12 +55,13 @@ class Stage(Protocol):
 
     `line_end` completes a line on runtimes that deliver only complete log lines, and is empty on
     others. `line_break` is a line break that the runtime delivers unchanged. `measures_usage` is
-    false if the runtime does not measure pods.
+    false if the runtime does not measure pods, and `has_channels` is false if it refuses channels.
     """
 
     line_end: bytes
     line_break: bytes
     measures_usage: bool
+    has_channels: bool
 
     @property
     def runtime(self) -> Runtime: ...
@@ -102,7 +103,7 @@ class Stage(Protocol):
 class LocalStage:
     """Stage whose pods are shells that read commands from a pipe."""
 
-    line_end, line_break, measures_usage = b"", b"\r\n", True
+    line_end, line_break, measures_usage, has_channels = b"", b"\r\n", True, True
     SHELL = 'mkfifo "$BERTH_POD_DIR/do"; while :; do . "$BERTH_POD_DIR/do"; done'
 
     def __init__(self, root: Path) -> None:
@@ -189,7 +190,7 @@ class RayStage(LocalStage):
 
 
 class FakeStage:
-    line_end, line_break, measures_usage = b"", b"\r\n", True
+    line_end, line_break, measures_usage, has_channels = b"", b"\r\n", True, False
 
     def __init__(self) -> None:
         self.runtime: FakeRuntime = FakeRuntime()

@@ -1,13 +1,26 @@
 """Contract tests for every runtime. `test_ray.py` runs them on Ray."""
 
+import json
 import select
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodState, StopNotice
+from pools.runtimes.base import ChannelRefused, PodCause, PodState, StopNotice
+from pools.runtimes.shim.channels.frames import (
+    CREDIT,
+    END,
+    FROM_POD,
+    INPUT,
+    OUTPUT,
+    START,
+    STATUS,
+    FrameReader,
+    encode_frame,
+)
 from tests.contracts.kubernetes_stage import KubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import PATIENCE, FakeStage, LocalStage, Stage, ended, order, poll_until, running
 
@@ -228,6 +241,40 @@ def test_log_tail_contains_only_whole_lines(stage: Stage) -> None:
     assert (tail.data, tail.offset, tail.next_offset) == (expected, 4, 4 + len(expected))
     assert stage.runtime.tail_log("p-1", 99).data == b"one\n" + expected
     assert stage.runtime.tail_log("p-1", 0).data == b""
+
+
+def test_channel_runs_a_command_in_the_pod_until_its_connection_closes(stage: Stage) -> None:
+    with pytest.raises(ChannelRefused):
+        stage.runtime.open_channel("p-1")
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    if not stage.has_channels:
+        with pytest.raises(ChannelRefused, match="have no shells"):
+            stage.runtime.open_channel("p-1")
+        return
+    frames = exchange(stage.runtime.open_channel("p-1"), ["sh", "-c", "echo $RANK; cat; exit 3"], b"typed")
+    assert frames == {OUTPUT: b"0\ntyped", STATUS: b'{"exit_code": 3}'}
+    with stage.runtime.open_channel("p-1") as left_open:
+        left_open.sendall(encode_frame(START, b'{"command": ["sh", "-c", "echo on; exec sleep 5000"]}'))
+        assert left_open.recv(100)
+        stage.end_pod("p-1", 0)
+        assert ended(stage.runtime, "p-1").exit_code == 0
+        assert left_open.recv(100) == b""
+    with pytest.raises(ChannelRefused, match="not running"):
+        stage.runtime.open_channel("p-1")
+
+
+def exchange(connection: socket.socket, command: list[str], data: bytes) -> dict[int, bytes]:
+    """Run a command with this input, and return what it sent by the kind of frame."""
+    with connection:
+        connection.sendall(encode_frame(START, json.dumps({"command": command}).encode()))
+        connection.sendall(encode_frame(INPUT, data) + encode_frame(END))
+        reader, received = FrameReader(FROM_POD), dict[int, bytes]()
+        while STATUS not in received and (part := connection.recv(4096)):
+            for kind, payload in reader.feed(part):
+                received[kind] = received.get(kind, b"") + payload
+    received.pop(CREDIT)
+    return received
 
 
 def test_usage_of_running_pods_is_measured(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """A scriptable in-memory runtime for tests and simulations."""
 
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from berth.core.clock import Clock
 from pools.runtimes.base import (
+    ChannelRefused,
     ClusterQuotas,
     DeviceUsage,
     LogChunk,
@@ -239,6 +241,9 @@ class FakeRuntime:
         if self.errors_by_call.get("get_cluster_quotas"):
             raise self.errors_by_call["get_cluster_quotas"].popleft()
         return self.cluster_quotas
+
+    def open_channel(self, pod_id: str) -> socket.socket:
+        raise ChannelRefused("simulated pods have no shells")
 
     def rendezvous(self) -> tuple[str, int]:
         self._port += 1

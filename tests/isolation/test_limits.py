@@ -12,7 +12,7 @@ from pools.runtimes.enclosure.limits import MIB, PROCESSES_MAX
 from pools.runtimes.group_usage import group_usage
 from pools.runtimes.shim import cgroups
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
-from pools.runtimes.shim.pod import OPEN_FILES_HARD, OPEN_FILES_SOFT
+from pools.runtimes.shim.entry import OPEN_FILES_HARD, OPEN_FILES_SOFT
 from pools.runtimes.shim.records import read_fields
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
 

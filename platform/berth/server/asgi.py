@@ -24,12 +24,14 @@ from berth.server.web.live.request_ids import with_request_id
 from projects.api.authentication import may_send_large_bodies
 from projects.visits.links import load_port_origins
 from projects.visits.proxy import PortProxy
+from scheduler.api.channels.consumer import ChannelConsumer
 from scheduler.api.live import LiveConsumer
 from scheduler.api.logs.live import LogConsumer
 
 websocket_urlpatterns: list[URLPattern] = [
     path("ws/live", LiveConsumer.as_asgi()),
     path("ws/workloads/<uuid:workload_id>/log", LogConsumer.as_asgi()),
+    path("ws/workloads/<uuid:workload_id>/exec", ChannelConsumer.as_asgi()),
 ]
 
 berth = ProtocolTypeRouter(

@@ -1,14 +1,26 @@
 """Client of a node's agent."""
 
+import json
+import socket
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
-from pools.runtimes.base import LogChunk, Measurements, PodOrder, PodReport, RuntimeFailure, StopNotice
+from pools.runtimes.base import (
+    ChannelRefused,
+    LogChunk,
+    Measurements,
+    PodOrder,
+    PodReport,
+    RuntimeFailure,
+    StopNotice,
+)
 from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.wire import (
     LOG_HEADER,
@@ -19,6 +31,7 @@ from pools.runtimes.wire import (
     encode_order,
 )
 
+CHANNEL_SECONDS = 20.0  # time for an agent to open a channel
 CHUNK_BYTES = 4 * 1024 * 1024
 SKEW_MIN = timedelta(seconds=10)  # smaller differences may be due to the duration of the call
 
@@ -72,6 +85,36 @@ class NodeAgent:
                 return
             offset = chunk.next_offset
 
+    def open_channel(self, pod_id: str) -> socket.socket:
+        """Return a connection that the agent has connected to a new channel of the pod.
+
+        Raises ChannelRefused or RuntimeFailure.
+        """
+        address = urlsplit(self._base)
+        connection = HTTPConnection(address.hostname or "", address.port, timeout=CHANNEL_SECONDS)
+        try:
+            headers = {**self._headers, "Connection": "Upgrade", "Upgrade": "berth-channel"}
+            connection.request("POST", "/channel", json.dumps({"pod_id": pod_id}), headers)
+            response = connection.getresponse()
+            if response.status != httpx.codes.SWITCHING_PROTOCOLS:
+                reason = response.read(300).decode(errors="replace")
+                self._raise_refusal(response.status, reason)
+            opened = connection.sock.dup()
+        except (OSError, HTTPException) as error:
+            raise AgentUnreachable(f"the node at {self._base} is not responding: {error!r}") from error
+        finally:
+            connection.close()
+        opened.settimeout(None)
+        enable_keepalive(opened)
+        return opened
+
+    def _raise_refusal(self, status: int, reason: str) -> None:
+        if status == httpx.codes.CONFLICT:
+            raise ChannelRefused(reason)
+        if reason == "unknown request: channel":
+            raise ChannelRefused(f"the agent of the node at {self._base} is too old. It is upgraded soon")
+        raise RuntimeFailure(f"the node at {self._base} responded with {status}: {reason}")
+
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return the time of the last checkpoint by Berth's clock, or None."""
         response = self._request("checkpointed_at", workspace=workspace)
@@ -103,6 +146,14 @@ class NodeAgent:
                 f"the node at {self._base} responded with {response.status_code}: {response.text[:300]}"
             )
         return response
+
+
+def enable_keepalive(connection: socket.socket) -> None:
+    """Detect within about a minute that the other machine is gone, also while nothing is sent."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 4)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _clock_skew(response: httpx.Response) -> timedelta:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import httpx
 
-from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
 from pools.runtimes.ray.cluster import NODE_LABEL
 
 NODES_MAX = 10_000  # maximum that Ray allows; its default is 100
@@ -93,3 +93,7 @@ def _error_text(response: httpx.Response) -> str:
 def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[-1][:300] if lines else ""
+
+
+def lost_report(message: str) -> PodReport:
+    return PodReport(PodState.EXITED, cause=PodCause.LOST, message=message)

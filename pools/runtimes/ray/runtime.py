@@ -1,6 +1,7 @@
 """Ray runtime: each pod is a job that runs on exactly its node and devices."""
 
 import random
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,10 @@ import httpx
 from pools.joining.instructions import Instructions
 from pools.runtimes import local_log
 from pools.runtimes.base import (
+    ChannelRefused,
     ClusterQuotas,
     LogChunk,
     Measurements,
-    PodCause,
     PodOrder,
     PodReport,
     PodState,
@@ -36,7 +37,7 @@ from pools.runtimes.ray.cluster import (
     device_resources,
     node_label,
 )
-from pools.runtimes.ray.jobs import Jobs
+from pools.runtimes.ray.jobs import Jobs, lost_report
 from pools.runtimes.ray.probes import ProbePods
 from pools.runtimes.ray.scripts import CHECK, STOP, start_script, update_script, upgrade_script
 from pools.runtimes.ray.starts import BackgroundStarts
@@ -155,7 +156,7 @@ class RayRuntime:
     def _node_reports(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
         node = self._nodes.get(instance_id)
         if node is None:
-            return {pod_id: self._end(pod_id, _lost_report("node is gone")) for pod_id in pod_ids}
+            return {pod_id: self._end(pod_id, lost_report("node is gone")) for pod_id in pod_ids}
         try:
             reports = self._agent(node).get_reports(pod_ids)
         except RuntimeFailure as failure:
@@ -177,7 +178,7 @@ class RayRuntime:
         except RuntimeFailure:
             return STARTING_REPORT
         if latest.state is PodState.UNKNOWN:
-            latest = _lost_report(f"Ray could not start the job: {job.last_line}")
+            latest = lost_report(f"Ray could not start the job: {job.last_line}")
         return self._end(pod_id, latest) if latest.state is PodState.EXITED else latest
 
     def _unreachable_report(self, pod_id: str, node: RayNode, failure: RuntimeFailure) -> PodReport:
@@ -187,7 +188,7 @@ class RayRuntime:
         except RuntimeFailure:
             job = None
         if job is not None and job.ended and isinstance(failure, AgentUnreachable):
-            return self._end(pod_id, _lost_report(f"node died: {job.last_line}"))
+            return self._end(pod_id, lost_report(f"node died: {job.last_line}"))
         return self._last.get(pod_id, STARTING_REPORT)
 
     def _end(self, pod_id: str, report: PodReport) -> PodReport:
@@ -250,14 +251,20 @@ class RayRuntime:
         node = self._nodes_by_instance().get(entry.instance_id) if entry else None
         return None if node is None else self._agent(node)
 
+    def open_channel(self, pod_id: str) -> socket.socket:
+        self._nodes_by_instance()
+        entry = self._entry(pod_id)
+        node = self._nodes.get(entry.instance_id) if entry and not entry.ended else None
+        if node is None:
+            raise ChannelRefused("the pod is not running")
+        return self._agent(node).open_channel(pod_id)
+
     def checkpointed_at(self, workspace: str) -> datetime | None:
         nodes = self._nodes_by_instance()
         entries = (self.ledger.find(pod_id) for pod_id in self.ledger.ids())
         workspace_nodes = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
-        times = [
-            self._agent(nodes[i]).checkpointed_at(workspace) for i in sorted(workspace_nodes) if i in nodes
-        ]
-        return max((saved for saved in times if saved is not None), default=None)
+        agents = [self._agent(nodes[i]) for i in sorted(workspace_nodes) if i in nodes]
+        return max(filter(None, (agent.checkpointed_at(workspace) for agent in agents)), default=None)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         nodes = self._nodes_by_instance()
@@ -390,7 +397,3 @@ class RayRuntime:
 
     def _head(self, pool: str) -> RayNode | None:
         return next((node for node in self._nodes.values() if node.is_head and node.pool == pool), None)
-
-
-def _lost_report(message: str) -> PodReport:
-    return PodReport(PodState.EXITED, cause=PodCause.LOST, message=message)

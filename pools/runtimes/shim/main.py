@@ -57,6 +57,7 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
         write_exit(directory, pod.cause or "start_failed", message=failure)
         return
     wake_listeners(pod.order["wake_dir"])
+    pod.channels.open()
     checks = Checks(pod, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
     watch(pod, control, signals, anchor_fd, checks)
     message = checks.message or pod.memory_report()
@@ -70,7 +71,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
     """Wait until all of the pod's processes have ended."""
     grace = float(pod.order["grace"])
     poller = select.poll()
-    for fd in (control, signals, anchor):
+    for fd in (control, signals, anchor, pod.channels.fd):
         if fd is not None:
             poller.register(fd, select.POLLIN)
     _apply_stop(pod)
@@ -94,7 +95,10 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
         if anchor is not None and anchor in ready:
             poller.unregister(anchor)
             pod.stop("host_stopped", grace)
+        if pod.channels.fd in ready:
+            pod.channels.accept()
         pod.reap()
+        pod.channels.sweep()
         pod.end_lead()
         checks.run()
     pod.kill()

@@ -8,6 +8,8 @@ import os
 import time
 
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
+from pools.runtimes.shim.channels.listener import Channels
+from pools.runtimes.shim.entry import LIMITS, PID_DIGITS, Entry
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import (
@@ -27,11 +29,7 @@ if TYPE_CHECKING:
     from ctypes import CDLL
 
 MIB = 1024 * 1024
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_PID_DIGITS = 12
-# Programs that need more can raise their own soft limit up to the hard limit.
-OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
-_LIMITS = "the pod's limits could not be set"
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Pod:
@@ -49,7 +47,9 @@ class Pod:
         self.interrupts = interrupts
         self.cgroups = _cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
+        self.secret_names: tuple[str, ...] = ()  # variables that contain secrets
         self.helpers: set[int] = set()  # child processes of the shim that do not belong to the pod
+        self.channels = Channels(self)
         self.pid = 0
         self.started_at = 0.0
         self.wait_status: int | None = None
@@ -84,7 +84,7 @@ class Pod:
         if self.namespaces:
             failure = self.namespaces.wait()
             if not failure:
-                os.write(go_write, str(self.namespaces.init).encode().zfill(_PID_DIGITS))
+                os.write(go_write, str(self.namespaces.init).encode().zfill(PID_DIGITS))
         if not failure:
             self.pid = int(os.read(born_read, 32) or 0)
             if child != self.pid:
@@ -97,6 +97,7 @@ class Pod:
             os.close(fd)
         with open(failed_read, "rb") as file:
             failure = failure or file.read().decode("utf-8", "replace")
+        self.secret_names = tuple(self.secrets.env)
         self.secrets.forget()
         if not self.pid:
             return failure or "the command could not be started: the process that starts it was killed"
@@ -139,7 +140,7 @@ class Pod:
                 write_record(f"{self.directory}/cgroups", groups, durable=False)
             self.cgroups.create()
         except CannotLimit as error:
-            return f"{_LIMITS}: {error}"
+            return f"{LIMITS}: {error}"
         return ""
 
     def _store_order(self) -> str:
@@ -182,61 +183,20 @@ class Pod:
 
     def _run_command(self, libc: CDLL, shim: int, go_fd: int, failure_fd: int, born_fd: int) -> None:
         """Replace this process, or a child inside the namespaces, with the command."""
-        subject = "the log"
+        entry = Entry(self, libc, shim)
         try:
+            entry.subject = "the log"
             self._open_output()
-            subject = _LIMITS
-            _limit_open_files()
-            self.cgroups.join()
-            subject = "the pod's enclosure"
-            if self.namespaces:
-                init = os.read(go_fd, _PID_DIGITS)
-                if not init:
-                    os._exit(127)
-                self.namespaces.enter(libc, int(init))
-                child = os.fork()
-                if child != 0:
-                    os.write(born_fd, str(child).encode())
-                    os._exit(0)  # after this process exits, the shim adopts the child
-            else:
-                os.write(born_fd, str(os.getpid()).encode())
-            os.setsid()
-            if os.read(go_fd, 1) != b"g":
-                os._exit(127)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
-            subject = "the pod's secrets"
+            entry.join(go_fd, born_fd)
+            entry.subject = "the pod's secrets"
             self.secrets.write_files(
                 self.env.get(VARIABLE, ""), self.namespaces.uid if self.namespaces else 0
             )
-            subject = "the pod's enclosure"
-            if self.namespaces:
-                self.namespaces.drop_privileges(libc)
-            # Changing the user resets this setting, and inside a process namespace the parent's ID is 0.
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() not in (shim, 0):
-                os._exit(127)
-            subject = self.order["working_dir"]
-            if "create_dir" in self.order:
-                os.makedirs(self.order["create_dir"], 0o700, exist_ok=True)
-            self._change_directory()
-            subject = self.command[0]
-            os.execvpe(subject, self.command, {**self.env, **self.secrets.env})  # noqa: S606
+            entry.drop_privileges()
+            entry.execute(self.command, {**self.env, **self.secrets.env})
         except BaseException as error:  # the forked child must exit here, even after an unexpected error
-            reason = error.strerror if isinstance(error, OSError) else error
-            os.write(failure_fd, f"{subject}: {reason}".encode("utf-8", "replace")[:1000])
+            entry.report_failure(failure_fd, error)
         os._exit(127)
-
-    def _change_directory(self) -> None:
-        """Change to the document's working directory, or else to the image's if it is accessible."""
-        if self.namespaces and self.namespaces.directory:
-            try:
-                os.chdir(self.namespaces.directory)
-            except OSError:  # the pod's user may not enter the directory
-                pass
-            else:
-                return
-        os.chdir(self.order["working_dir"])
 
     def _open_output(self) -> None:
         """Connect the log. The pod's user owns it, because programs may reopen /dev/stderr."""
@@ -264,6 +224,7 @@ class Pod:
                     return
                 if pid == self.pid:
                     self.wait_status = status
+                self.channels.forget(pid)
         except ChildProcessError:
             self.childless = True
 
@@ -275,8 +236,8 @@ class Pod:
         return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())
 
     def processes(self) -> list[int]:
-        """Return the pod's running processes, parents first."""
-        own = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
+        """Return the pod's running processes, parents first, without those that users started in it."""
+        own = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers, *self.channels.processes()}
         return [pid for pid in descendants(os.getpid()) if pid not in own and is_running(pid)]
 
     def watch_leftover(self) -> int | None:
@@ -342,6 +303,7 @@ class Pod:
 
         A process in an uninterruptible state still occupies its devices.
         """
+        self.channels.close()
         if self.namespaces and self.namespaces.is_container:
             self._kill_own_processes()
             self.namespaces.end()
@@ -366,15 +328,6 @@ class Pod:
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
         self.reap()
-
-
-def _limit_open_files() -> None:
-    """Set the limits on open files for this process and its children."""
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    hard = OPEN_FILES_HARD if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_HARD)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES_SOFT, hard), hard))
 
 
 def _namespaces(directory: str, order: Record, interrupts: Interrupts) -> Namespaces | None:

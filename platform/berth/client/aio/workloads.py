@@ -3,11 +3,12 @@
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
 from berth.client.aio.resource import AsyncResource
+from berth.client.channels import CommandResult, Terminal
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.models.arrays import Array
 from berth.client.models.explanations import Explanation, SmallestChange
@@ -27,6 +28,9 @@ from berth.client.models.workloads import (
     Workload,
     WorkloadDetail,
 )
+
+if TYPE_CHECKING:
+    from berth.client.aio.channels import AsyncChannel
 
 MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
@@ -225,6 +229,26 @@ class AsyncWorkloads(AsyncResource):
         async with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk
+
+    async def exec(
+        self, workload_id: str, command: Sequence[str], *, pod: str | None = None, data: bytes = b""
+    ) -> CommandResult:
+        """Run a command in a pod (ROLE-INDEX, by default the first) with this input. Return its result.
+
+        The whole output is held in memory.
+        """
+        from berth.client.aio.channels import run_command  # slow to import, and rarely needed
+
+        return await run_command(self._transport.settings, workload_id, command, pod, data)
+
+    def open_channel(
+        self, workload_id: str, command: Sequence[str], *, pod: str | None = None,
+        terminal: Terminal | None = None,
+    ) -> "AsyncChannel":  # fmt: skip
+        """Return a connection to a command in a pod, for interactive input and output."""
+        from berth.client.aio.channels import AsyncChannel  # slow to import, and rarely needed
+
+        return AsyncChannel(self._transport.settings, workload_id, command, pod=pod, terminal=terminal)
 
     async def code(self, workload_id: str) -> AsyncIterator[bytes]:
         """Stream a workload's code as a tar archive."""

@@ -4,10 +4,11 @@
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
+from berth.client.channels import CommandResult, Terminal
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.models.arrays import Array
 from berth.client.models.explanations import Explanation, SmallestChange
@@ -28,6 +29,9 @@ from berth.client.models.workloads import (
     WorkloadDetail,
 )
 from berth.client.sync.resource import Resource
+
+if TYPE_CHECKING:
+    from berth.client.sync.channels import Channel
 
 MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
@@ -225,6 +229,26 @@ class Workloads(Resource):
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
             yield from response.iter_bytes()
+
+    def exec(
+        self, workload_id: str, command: Sequence[str], *, pod: str | None = None, data: bytes = b""
+    ) -> CommandResult:
+        """Run a command in a pod (ROLE-INDEX, by default the first) with this input. Return its result.
+
+        The whole output is held in memory.
+        """
+        from berth.client.sync.channels import run_command  # slow to import, and rarely needed
+
+        return run_command(self._transport.settings, workload_id, command, pod, data)
+
+    def open_channel(
+        self, workload_id: str, command: Sequence[str], *, pod: str | None = None,
+        terminal: Terminal | None = None,
+    ) -> "Channel":  # fmt: skip
+        """Return a connection to a command in a pod, for interactive input and output."""
+        from berth.client.sync.channels import Channel  # slow to import, and rarely needed
+
+        return Channel(self._transport.settings, workload_id, command, pod=pod, terminal=terminal)
 
     def code(self, workload_id: str) -> Iterator[bytes]:
         """Stream a workload's code as a tar archive."""

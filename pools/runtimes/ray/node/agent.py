@@ -9,8 +9,9 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pools.runtimes.base import LogChunk, RuntimeFailure, StopNotice
+from pools.runtimes.base import ChannelRefused, LogChunk, RuntimeFailure, StopNotice
 from pools.runtimes.ray.node.pods import NodePods
+from pools.runtimes.ray.node.splice import splice
 from pools.runtimes.wire import (
     LOG_HEADER,
     THIS_INSTANCE,
@@ -68,7 +69,12 @@ class Handler(BaseHTTPRequestHandler):
             return
         try:
             body = json.loads(self.rfile.read(length) or b"{}")
+            if self.path.strip("/") == "channel":
+                self._open_channel(str(body["pod_id"]))
+                return
             result = self._call(self.path.strip("/"), body)
+        except ChannelRefused as refusal:
+            self._respond(409, str(refusal).encode())
         except (KeyError, TypeError, ValueError) as error:
             self._respond(422, str(error).encode())
         except (RuntimeFailure, OSError) as error:
@@ -78,6 +84,16 @@ class Handler(BaseHTTPRequestHandler):
                 self._respond(200, result.data, encode_chunk_header(result))
             else:
                 self._respond(200, json.dumps(result).encode())
+
+    def _open_channel(self, pod_id: str) -> None:
+        """Connect the client to a new channel of the pod, until either side ends."""
+        with self.server.pods.open_channel(pod_id) as channel:
+            self.close_connection = True
+            self.send_response(101)
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Upgrade", "berth-channel")
+            self.end_headers()
+            splice(self.connection, channel)
 
     def _call(self, method: str, body: dict[str, Any]) -> Any:
         if method == "obstacle":

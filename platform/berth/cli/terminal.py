@@ -1,0 +1,122 @@
+"""Connect this terminal, or standard input and output, to a command in a pod."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from berth.client.channels import CHUNK, CREDIT, ERRORS, OUTPUT, STATUS, Terminal
+
+if TYPE_CHECKING:
+    from berth.client.sync.channels import Channel
+
+
+def own_terminal() -> Terminal:
+    """Return the size and the type of this terminal."""
+    columns, rows = shutil.get_terminal_size()
+    return Terminal(rows, columns, os.environ.get("TERM") or "xterm-256color")
+
+
+def run_interactively(channel: "Channel", *, sends_input: bool, has_terminal: bool) -> int:
+    """Copy input and output until the command has ended. Return its exit code."""
+    source = _Input(channel, sends_input)
+    with _raw_mode(has_terminal and sends_input), _size_changes(source if has_terminal else None):
+        threading.Thread(target=source.run, daemon=True).start()
+        while True:
+            kind, payload = channel.receive()
+            if kind == CREDIT:
+                source.wake()
+            elif kind in (OUTPUT, ERRORS):
+                _write(1 if kind == OUTPUT else 2, payload)
+            elif kind == STATUS:
+                break
+    if channel.failure:
+        print(f"berth: {channel.failure}", file=sys.stderr)
+    return channel.exit_code or 0
+
+
+class _Input:
+    """Thread that sends standard input and changes of the terminal's size."""
+
+    def __init__(self, channel: "Channel", sends_input: bool) -> None:
+        self._channel, self._is_open = channel, sends_input
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self.has_new_size = False
+
+    def wake(self) -> None:
+        """Look at the window and the terminal's size again. Safe in signal handlers."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"!")
+
+    def run(self) -> None:
+        if not self._is_open:
+            self._channel.end_input()
+        while True:
+            reads = self._is_open and self._channel.window > 0
+            ready, _, _ = select.select([self._wake_read, *([0] if reads else [])], [], [])
+            if self._wake_read in ready:
+                os.read(self._wake_read, 4096)
+            if self.has_new_size:
+                self.has_new_size = False
+                size = own_terminal()
+                self._channel.resize(size.rows, size.columns)
+            if 0 in ready:
+                self._send(min(CHUNK, self._channel.window))
+
+    def _send(self, limit: int) -> None:
+        try:
+            data = os.read(0, limit)
+        except OSError:
+            data = b""
+        if data:
+            self._channel.send_input(data)
+        else:
+            self._is_open = False
+            self._channel.end_input()
+
+
+@contextlib.contextmanager
+def _raw_mode(enabled: bool) -> Iterator[None]:
+    """Pass all keys to the command, including Ctrl-C."""
+    if not enabled:
+        yield
+        return
+    before = termios.tcgetattr(0)
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        tty.setraw(0, termios.TCSADRAIN)  # keep what was typed ahead
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextlib.contextmanager
+def _size_changes(source: _Input | None) -> Iterator[None]:
+    if source is None:
+        yield
+        return
+
+    def note(*_: Any) -> None:
+        source.has_new_size = True
+        source.wake()
+
+    previous = signal.signal(signal.SIGWINCH, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, previous)
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,80 @@
+"""Frames of a channel to a command in a pod, and results of such commands.
+
+A frame is one binary WebSocket message: its kind (one byte) and its payload. Each side sends at most WINDOW
+bytes of input or output ahead of the other, which returns credit for the bytes that it has processed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from berth.client.config import Settings
+from berth.client.errors import Unreachable, error_for_status
+
+INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END = range(8)
+WINDOW = 256 * 1024
+CHUNK = 32 * 1024  # maximum bytes of input in one frame
+OPEN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """Result of a command in a pod. A command that a signal ended has the exit code 128 plus the signal."""
+
+    exit_code: int
+    output: bytes = field(repr=False)
+    errors: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    rows: int = 24
+    columns: int = 80
+    type: str = "xterm-256color"
+
+
+def connection_url(settings: Settings, workload_id: str, pod: str | None) -> str:
+    query = "" if pod is None else f"?pod={quote(pod, safe='')}"
+    return f"ws{settings.address.removeprefix('http')}/ws/workloads/{workload_id}/exec{query}"
+
+
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """Return the options of the WebSocket. Connections to the local machine bypass proxies."""
+    return {
+        "additional_headers": {"Authorization": f"Bearer {settings.token}"} if settings.token else {},
+        "origin": settings.address,
+        "user_agent_header": "berth-client",
+        "compression": None,
+        "max_size": 4 * WINDOW,
+        "open_timeout": OPEN_SECONDS,
+        "proxy": None if settings.is_local else True,
+    }
+
+
+def encode_start(command: Sequence[str], terminal: Terminal | None) -> bytes:
+    size = terminal and {"rows": terminal.rows, "columns": terminal.columns, "type": terminal.type}
+    return bytes((START,)) + json.dumps({"command": list(command), "terminal": size}).encode()
+
+
+def encode_size(rows: int, columns: int) -> bytes:
+    return bytes((RESIZE,)) + json.dumps({"rows": rows, "columns": columns}).encode()
+
+
+def encode_credit(count: int) -> bytes:
+    return bytes((CREDIT,)) + count.to_bytes(4, "big")
+
+
+def parse_status(payload: bytes) -> tuple[int, str]:
+    """Return the exit code of the command, and why it could not be started if so.
+
+    Raises Refused if the server refused the command, or Unreachable if it lost the command.
+    """
+    status = json.loads(payload)
+    message = str(status.get("error") or "")
+    if "exit_code" in status:
+        return int(status["exit_code"]), message
+    if "status" in status:
+        raise error_for_status(int(status["status"]), {"detail": message})
+    raise Unreachable(message)

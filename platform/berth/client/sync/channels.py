@@ -1,0 +1,138 @@
+# Generated from berth/client/aio/channels.py by `python -m berth.client.generate`; do not edit.
+"""Run commands in pods."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from typing_extensions import Self
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.sync.client import ClientConnection, connect
+
+from berth.client.channels import (
+    CHUNK,
+    CREDIT,
+    END,
+    ERRORS,
+    INPUT,
+    OUTPUT,
+    STATUS,
+    WINDOW,
+    CommandResult,
+    Terminal,
+    connection_options,
+    connection_url,
+    encode_credit,
+    encode_size,
+    encode_start,
+    parse_status,
+)
+from berth.client.config import Settings
+from berth.client.errors import Unreachable
+
+
+class Channel:
+    """Connection to a command that runs in a pod while the connection is open. Use it in a `with` block.
+
+    `window` is how many bytes of input the command accepts now. At the end, `exit_code` is set, and `failure`
+    is the reason that the command could not be started, or empty. One thread may send and another receive.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        workload_id: str,
+        command: Sequence[str],
+        *,
+        pod: str | None = None,
+        terminal: Terminal | None = None,
+    ) -> None:
+        self._settings, self._url = settings, connection_url(settings, workload_id, pod)
+        self._start = encode_start(command, terminal)
+        self._stack = ExitStack()
+        self._socket: ClientConnection
+        self._processed = 0  # bytes of output for which no credit has been sent
+        self._sent = self._credited = 0  # written by the sending and the receiving thread
+        self.exit_code: int | None = None
+        self.failure = ""
+
+    def __enter__(self) -> Self:
+        try:
+            opening = connect(self._url, **connection_options(self._settings))
+            self._socket = self._stack.enter_context(opening)
+        except (OSError, InvalidHandshake) as error:
+            raise Unreachable(f"cannot reach {self._settings.address}: {error}") from None
+        self._send(self._start)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def window(self) -> int:
+        return WINDOW + self._credited - self._sent
+
+    def send_input(self, data: bytes) -> None:
+        """Send at most `window` bytes of input."""
+        self._sent += len(data)
+        for start in range(0, len(data), CHUNK):
+            self._send(bytes((INPUT,)) + data[start : start + CHUNK])
+
+    def end_input(self) -> None:
+        self._send(bytes((END,)))
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._send(encode_size(rows, columns))
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return OUTPUT or ERRORS with the bytes, CREDIT if `window` has grown, or STATUS at the end.
+
+        Output counts as processed at the next call. Raises Refused or Unreachable.
+        """
+        if self._processed:
+            processed, self._processed = self._processed, 0
+            self._send(encode_credit(processed))
+        try:
+            message = self._socket.recv()
+        except ConnectionClosed:
+            raise Unreachable("the connection to the pod was lost") from None
+        frame = message.encode() if isinstance(message, str) else bytes(message)
+        kind, payload = frame[0], frame[1:]
+        if kind == CREDIT:
+            self._credited += int.from_bytes(payload, "big")
+        elif kind == STATUS:
+            self.exit_code, self.failure = parse_status(payload)
+        else:
+            self._processed = len(payload)
+        return kind, payload
+
+    def _send(self, frame: bytes) -> None:
+        try:
+            self._socket.send(frame)
+        except ConnectionClosed:
+            return  # the reason is in a message that has yet to be received
+
+
+def run_command(
+    settings: Settings, workload_id: str, command: Sequence[str], pod: str | None, data: bytes
+) -> CommandResult:
+    """Run a command with this input, and return its result."""
+    parts: dict[int, list[bytes]] = {OUTPUT: [], ERRORS: []}
+    with Channel(settings, workload_id, command, pod=pod) as channel:
+        sent, has_ended = 0, False
+        while True:
+            if sent < len(data) and channel.window > 0:
+                chunk = data[sent : sent + channel.window]
+                channel.send_input(chunk)
+                sent += len(chunk)
+            if sent == len(data) and not has_ended:
+                channel.end_input()
+                has_ended = True
+            kind, payload = channel.receive()
+            if kind == STATUS:
+                errors = b"".join(parts[ERRORS]) + channel.failure.encode()
+                return CommandResult(channel.exit_code or 0, b"".join(parts[OUTPUT]), errors)
+            if kind in parts:
+                parts[kind].append(payload)

@@ -1,0 +1,59 @@
+"""Frames of a channel.
+
+A frame has a kind (one byte), the length of its payload (four bytes, big-endian) and the payload. The kinds
+0 to 4 are those of the Kubernetes exec protocol. Each side sends at most WINDOW bytes of input or output
+ahead of the other, which returns credit for the bytes that it has processed. No side ever has to stop
+reading, so a slow reader fills no buffer, and every side notices at once that the other is gone.
+"""
+
+from __future__ import annotations
+
+INPUT, OUTPUT, ERRORS, STATUS, RESIZE = 0, 1, 2, 3, 4
+START = 5  # first frame of the client: the request as JSON
+CREDIT = 6  # number of processed bytes (four bytes, big-endian)
+END = 7  # end of the input
+FROM_CLIENT = frozenset({INPUT, RESIZE, START, CREDIT, END})
+FROM_POD = frozenset({OUTPUT, ERRORS, STATUS, CREDIT})
+
+WINDOW = 256 * 1024
+CHUNK = 32 * 1024  # maximum bytes of input or output in one frame
+PAYLOAD_MAX = 128 * 1024  # Linux limits a command's arguments to 128 KiB each
+HEAD = 5
+
+
+class BrokenFrames(Exception):
+    """Raised if the other side does not follow the protocol."""
+
+
+def encode_frame(kind: int, payload: bytes = b"") -> bytes:
+    return bytes((kind,)) + len(payload).to_bytes(4, "big") + payload
+
+
+def encode_credit(count: int) -> bytes:
+    return encode_frame(CREDIT, count.to_bytes(4, "big"))
+
+
+def decode_credit(payload: bytes) -> int:
+    return int.from_bytes(payload, "big")
+
+
+class FrameReader:
+    """Split received bytes into frames of the `accepted` kinds."""
+
+    def __init__(self, accepted: frozenset[int]) -> None:
+        self._accepted = accepted
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return the frames that are complete. Raises BrokenFrames."""
+        self._received += data
+        frames = []
+        while len(self._received) >= HEAD:
+            kind, length = self._received[0], int.from_bytes(self._received[1:HEAD], "big")
+            if kind not in self._accepted or length > PAYLOAD_MAX:
+                raise BrokenFrames(f"kind {kind}, {length} bytes")
+            if len(self._received) < HEAD + length:
+                break
+            frames.append((kind, bytes(self._received[HEAD : HEAD + length])))
+            del self._received[: HEAD + length]
+        return frames

@@ -1,0 +1,101 @@
+"""Turn a forked process into a process of the pod."""
+
+from __future__ import annotations
+
+# `signal` is not imported, because that takes half as long as starting Python.
+import _signal as signal  # type: ignore[import-not-found]
+import os
+
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
+if TYPE_CHECKING:
+    from ctypes import CDLL
+
+    from pools.runtimes.shim.pod import Pod
+
+PID_DIGITS = 12
+LIMITS = "the pod's limits could not be set"
+_PR_SET_PDEATHSIG = 1
+# Programs that need more can raise their own soft limit up to the hard limit.
+OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
+
+
+class Entry:
+    """Steps of a process on its way into the pod. `subject` is the object of the step, for error messages.
+
+    `parent` is the process that adopts the process and ends it if it dies itself.
+    """
+
+    def __init__(self, pod: Pod, libc: CDLL, parent: int) -> None:
+        self._pod, self._libc, self._parent = pod, libc, parent
+        self._namespaces = pod.namespaces
+        self.subject = LIMITS
+
+    def join(self, go_fd: int, born_fd: int) -> None:
+        """Enter the pod's control groups and namespaces.
+
+        Return in the process that is inside, after its ID was written to `born_fd` and `go_fd` permits it.
+        With namespaces, `go_fd` first contains the ID of their first process.
+        """
+        self.subject = LIMITS
+        _limit_open_files()
+        self._pod.cgroups.join()
+        self.subject = "the pod's enclosure"
+        if self._namespaces:
+            init = os.read(go_fd, PID_DIGITS)
+            if not init:
+                os._exit(127)
+            self._namespaces.enter(self._libc, int(init))
+            child = os.fork()
+            if child != 0:
+                os.write(born_fd, str(child).encode())
+                os._exit(0)  # after this process exits, the parent adopts the child
+        else:
+            os.write(born_fd, str(os.getpid()).encode())
+        os.setsid()
+        if os.read(go_fd, 1) != b"g":
+            os._exit(127)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+
+    def drop_privileges(self) -> None:
+        """Become the pod's user. From now on, the process ends with its parent."""
+        self.subject = "the pod's enclosure"
+        if self._namespaces:
+            self._namespaces.drop_privileges(self._libc)
+        # Changing the user resets this setting, and inside a process namespace the parent's ID is 0.
+        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() not in (self._parent, 0):
+            os._exit(127)
+
+    def execute(self, command: list[str], env: dict[str, str]) -> None:
+        """Replace this process with the command, in the pod's working directory."""
+        self.subject = self._pod.order["working_dir"]
+        if "create_dir" in self._pod.order:
+            os.makedirs(self._pod.order["create_dir"], 0o700, exist_ok=True)
+        self._change_directory()
+        self.subject = command[0]
+        os.execvpe(command[0], command, env)  # noqa: S606
+
+    def report_failure(self, fd: int, error: BaseException) -> None:
+        reason = error.strerror if isinstance(error, OSError) else error
+        os.write(fd, f"{self.subject}: {reason}".encode("utf-8", "replace")[:1000])
+
+    def _change_directory(self) -> None:
+        """Change to the document's working directory, or else to the image's if it is accessible."""
+        if self._namespaces and self._namespaces.directory:
+            try:
+                os.chdir(self._namespaces.directory)
+            except OSError:  # the pod's user may not enter the directory
+                pass
+            else:
+                return
+        os.chdir(self._pod.order["working_dir"])
+
+
+def _limit_open_files() -> None:
+    """Set the limits on open files for this process and its children."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = OPEN_FILES_HARD if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_HARD)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES_SOFT, hard), hard))

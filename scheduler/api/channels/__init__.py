@@ -1,0 +1,1 @@
+"""WebSocket that runs a command in a pod."""

@@ -1,0 +1,41 @@
+"""Find the pod of a channel, and open the channel."""
+
+import socket
+from dataclasses import dataclass
+from uuid import UUID
+
+from berth.core.errors import Conflict, NotFound, Unavailable
+from pools.runtimes.base import ChannelRefused, Runtime, RuntimeFailure
+from projects import selectors
+from projects.actor import Actor
+from projects.models import Pod, Workload
+from projects.services.workloads.channels import require_channel
+from scheduler.api.logs.pod_log import find_latest_log
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPod:
+    pod: Pod
+    runtime: Runtime
+
+    def open(self) -> socket.socket:
+        """Return the connection to a new channel. Raises Conflict or Unavailable."""
+        name = f"{self.pod.role}-{self.pod.index} of {self.pod.workload.name}"
+        try:
+            return self.runtime.open_channel(str(self.pod.pk))
+        except ChannelRefused as refusal:
+            raise Conflict(f"No command can be run in {name}: {refusal}.") from None
+        except (RuntimeFailure, OSError) as error:
+            raise Unavailable(f"{name} cannot be reached right now: {error}.") from None
+
+
+def find_channel_pod(actor: Actor, workload_id: UUID, name: str | None) -> ChannelPod:
+    """Return a pod of a running workload. Raises NotFound, Forbidden, Conflict or Unavailable."""
+    workload = selectors.workloads(actor).select_related("project").filter(pk=workload_id).first()
+    if workload is None:
+        raise NotFound(f"There is no workload with the ID {workload_id}.")
+    assert isinstance(workload, Workload)
+    require_channel(actor, workload)
+    latest = find_latest_log(actor, workload, name=name, run=None)
+    latest.pod.workload = workload
+    return ChannelPod(latest.pod, latest.runtime)

@@ -1,0 +1,148 @@
+"""A web server with a running pod of real processes, in which the tests run commands."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from berth.client import Client
+from berth.client.config import Settings
+from berth.core.clock import SystemClock
+from berth.server.asgi import berth
+from berth.server.wiring import Wiring
+from pools.runtimes.local import LocalRuntime
+from pools.runtimes.shim.processes import process_ids
+from projects.connections.watch import WATCHER
+from projects.models import Audit, Pod
+from projects.services.people import tokens
+from tests import factories as make
+from tests.cast import Cast, Person, make_cast
+from tests.contracts.pods import ended, order, poll_until, running
+from tests.visits.pod import served
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60.0
+
+
+@dataclass
+class Site:
+    """A server, and the pod `worker-0` of the workload `train` of dave, a member of vision."""
+
+    cast: Cast
+    pod: Pod
+    runtime: LocalRuntime
+    address: str
+    programs: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def workload_id(self) -> str:
+        return str(self.pod.workload_id)
+
+    def secret(self, person: Person, *scopes: str) -> str:
+        _, secret = tokens.issue(
+            actor=person,
+            name=f"token {time.monotonic()}",
+            scopes=scopes or ("read", "write"),
+            expires_at=None,
+        )
+        return secret
+
+    def client(self, person: Person, *scopes: str) -> Client:
+        return Client(settings=Settings(self.address, self.secret(person, *scopes)))
+
+    def settings(self, person: Person) -> Settings:
+        return Settings(self.address, self.secret(person))
+
+    def start(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
+        """Start the `berth` command of dave."""
+        env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("BERTH_")},
+            "BERTH_URL": self.address, "BERTH_TOKEN": self.secret(self.cast.dave), "TERM": "xterm",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+        }  # fmt: skip
+        command = [sys.executable, "-m", "berth.cli.main", *arguments]
+        program: subprocess.Popen[bytes] = subprocess.Popen(command, env=env, **options)  # type: ignore[call-overload]
+        self.programs.append(program)
+        return program
+
+    def processes(self, mark: str) -> list[int]:
+        """Return the processes whose command line contains the mark."""
+        return [pid for pid in process_ids() if mark in _command_line(pid)]
+
+    def audit(self) -> list[tuple[str, str, object]]:
+        rows = Audit.objects.filter(action__endswith=" shell").order_by("id")
+        return [(row.actor, row.action, row.after) for row in rows]
+
+
+class Screen:
+    """A terminal whose user types into a program and reads what it shows."""
+
+    def __init__(self, site: Site, *arguments: str) -> None:
+        self._master, slave = pty.openpty()
+        self.program = site.start(*arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+        self.shown = b""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def resize(self, rows: int, columns: int) -> None:
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.program.send_signal(signal.SIGWINCH)
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while text.encode() not in self.shown:
+            assert time.monotonic() < deadline, self.shown.decode(errors="replace")
+            if select.select([self._master], [], [], 1.0)[0]:
+                self.shown += os.read(self._master, 65536)
+
+    def close(self) -> None:
+        os.close(self._master)
+
+
+@pytest.fixture
+def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
+    runtime = LocalRuntime(tmp_path / "run", anchor="")
+    wiring = Wiring(SystemClock(), {}, {"fake": runtime})
+    monkeypatch.setattr("scheduler.api.logs.pod_log.load_wiring", lambda: wiring)
+    monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("projects.connections.watch.CHECK_SECONDS", 0.05)
+    cast = make_cast()
+    work = make.workload(
+        cast.vision, "train", by=cast.dave.user, phase="running", run=1, started_at=make.ago(hours=1)
+    )
+    pod = make.place(work, make.node(cast.pool), [0])
+    pod_id = str(pod.pk)
+    runtime.start(order(pod_id, "sh", "-c", "sleep 3600", secret_env={"TOKEN": "hush"}))
+    running(runtime, pod_id)
+    with served(berth) as port:
+        site = Site(cast, pod, runtime, f"http://127.0.0.1:{port}")
+        yield site
+        for program in site.programs:
+            program.kill()
+            program.wait()
+        runtime.stop(pod_id, 0)
+        ended(runtime, pod_id)
+        poll_until(lambda: not WATCHER.count(cast.dave.user.pk))
+    poll_until(lambda: WATCHER._thread is None)  # the thread reads the database
+    poll_until(lambda: not site.processes(pod_id))
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""

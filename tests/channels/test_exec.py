@@ -1,0 +1,106 @@
+"""Tests of commands that users run in pods, through the Python client and a real server."""
+
+import time
+
+import pytest
+
+from berth.client.channels import OUTPUT, STATUS
+from berth.client.errors import Conflict, Forbidden, NotFound, NotSignedIn, Unreachable
+from projects.models import ApiToken, Membership, Workload
+from projects.services.people import tokens
+from tests.channels.conftest import Site
+from tests.contracts.pods import poll_until
+
+
+def test_command_has_the_user_variables_and_directory_of_its_pod(site: Site) -> None:
+    script = 'id -u; pwd; echo "$RANK $TOKEN"; cat; echo problem >&2; exit 3'
+    with site.client(site.cast.dave) as client:
+        result = client.workloads.exec(site.workload_id, ["sh", "-c", script], data=b"typed\n" * 100_000)
+        user, directory, variables, *typed = result.output.decode().splitlines()
+        assert (result.exit_code, result.errors) == (3, b"problem\n")
+        assert typed == ["typed"] * 100_000
+        assert (directory, variables) == (f"{site.runtime.root}/pods/{site.pod.pk}/work", "0 hush")
+        expected = "1900000007" if site.runtime.isolation.level == "users" else user
+        assert user == expected
+        missing = client.workloads.exec(site.workload_id, ["no-such-program"])
+        assert (missing.exit_code, missing.errors) == (127, b"no-such-program: No such file or directory")
+        killed = client.workloads.exec(site.workload_id, ["sh", "-c", "kill -9 $$"], pod="worker-0")
+        assert killed.exit_code == 128 + 9
+    entries = poll_until(site.audit, lambda rows: len(rows) == 6)
+    assert [entry[:2] for entry in entries[:2]] == [("dave", "open shell"), ("dave", "close shell")]
+    assert entries[1][2] == {"pod": "worker-0", "run": 1, "seconds": entries[1][2]["seconds"], "exit_code": 3}  # type: ignore[index]
+    assert "typed" not in str(entries), "the audit contains no contents"
+
+
+def test_users_who_may_not_control_the_workload_are_refused_with_the_missing_role(site: Site) -> None:
+    def run(person: str, *scopes: str, pod: str | None = None) -> None:
+        with site.client(getattr(site.cast, person), *scopes) as client:
+            assert client.workloads.exec(site.workload_id, ["true"], pod=pod).exit_code == 0
+
+    run("carol")
+    run("alice")
+    with pytest.raises(Forbidden, match="You need the role project_admin in the project vision"):
+        run("erin")
+    with pytest.raises(Forbidden, match="lacks the scope write"):
+        run("dave", "read")
+    for person in ("grace", "frank"):
+        with pytest.raises(NotFound):
+            run(person)
+    with pytest.raises(NotFound, match="Pods of the latest run, 1: worker-0"):
+        run("dave", pod="worker-7")
+    secret = site.secret(site.cast.dave)
+    ApiToken.objects.update(revoked_at="2026-01-01T00:00:00Z")
+    from berth.client import Client
+    from berth.client.config import Settings
+
+    with Client(settings=Settings(site.address, secret)) as client, pytest.raises(NotSignedIn):
+        client.workloads.exec(site.workload_id, ["true"])
+    Workload.objects.update(phase="pending")
+    with pytest.raises(Conflict, match="train is pending"):
+        run("dave")
+
+
+def test_command_ends_when_the_role_the_token_or_the_pod_ends(site: Site) -> None:
+    mark = f"4000.{time.monotonic_ns()}"
+
+    def end_by(end: object) -> str:
+        with site.client(site.cast.dave) as client:
+            channel = client.workloads.open_channel(
+                site.workload_id, ["sh", "-c", f"setsid sleep {mark} & echo started; wait"]
+            )
+            with channel, pytest.raises((Forbidden, NotFound, NotSignedIn, Unreachable)) as error:
+                assert channel.receive()[0] == OUTPUT
+                assert site.processes(mark)
+                end()  # type: ignore[operator]
+                while channel.receive()[0] != STATUS:
+                    pass
+        poll_until(lambda: not site.processes(mark))
+        return str(error.value)
+
+    def revoke_token() -> None:
+        tokens.revoke(actor=site.cast.dave, token=ApiToken.objects.latest("id"))
+
+    assert "revoked" in end_by(revoke_token)
+    role = Membership.objects.get(user=site.cast.dave.user)
+    end_by(role.delete)  # the message depends on which of the user's permissions is noticed first
+    Membership.objects.create(user=site.cast.dave.user, project=site.cast.vision, role="member")
+    assert "The pod has ended" in end_by(lambda: site.runtime.stop(str(site.pod.pk), 0))
+    closed = poll_until(
+        lambda: [row for row in site.audit() if row[1] == "close shell"], lambda rows: len(rows) == 3
+    )
+    assert all(row[2]["exit_code"] is None for row in closed)  # type: ignore[index]
+
+
+def test_reader_that_stops_does_not_fill_the_memory_of_the_server(site: Site) -> None:
+    mark = f"yes-{time.monotonic_ns()}"
+    with site.client(site.cast.dave) as client:
+        command = ["sh", "-c", f"echo {mark}; yes"]
+        with client.workloads.open_channel(site.workload_id, command) as slow:
+            received = 0
+            while received < 4 * 2**20:  # each call returns credit for the bytes of the previous one
+                received += len(slow.receive()[1])
+            # The client now stops. Other commands are not affected, and the flood waits.
+            for _ in range(3):
+                assert client.workloads.exec(site.workload_id, ["echo", "fast"]).output == b"fast\n"
+            assert site.processes(mark)
+        poll_until(lambda: not site.processes(mark))

@@ -1,0 +1,56 @@
+"""Commands in pods of a running installation, whose web processes are then killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from berth.client.channels import OUTPUT
+from berth.client.errors import Unreachable
+from tests.journeys.command import Terminal
+from tests.journeys.installation import ROOT, Installation, child_pids, command_line, until
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_examples_of_the_guide_run_in_the_pod_and_leave_nothing_when_the_web_processes_are_killed(
+    shared_berth: Installation, dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    dave.berth("submit", "-n", "train", "-p", "vision", "--gpu", "0", "--", "sleep", "3600")
+    workload = client.workloads.find("train")
+    until(lambda: client.workloads.get(workload.id).phase == "running")
+    guide = (ROOT / "docs" / "researchers.md").read_text()
+    example = guide.partition("## Run commands in a pod")[2].split("```")[1]
+    (tmp_path / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
+    (tmp_path / "berth").chmod(0o755)
+    (tmp_path / "settings.json").write_text('{"lr": 0.1}\n')
+    env = dave._environment() | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "xterm"}
+    done = subprocess.run(
+        ["script", "-qec", f"sh -e <<'END'\n{example}END\n", "/dev/null"], cwd=tmp_path, env=env, text=True,
+        input="cat settings.json; exit\n", capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert "run 1 in /" in done.stdout, (done.stdout, done.stderr)
+    assert client.workloads.exec(workload.id, ["cat", "settings.json"]).output == b'{"lr": 0.1}\n'
+
+    script = f"setsid sleep 7000.{os.getpid()} & echo started; wait"
+    command = ["sh", "-c", script]
+    with pytest.raises(Unreachable), client.workloads.open_channel(workload.id, command) as channel:
+        assert channel.receive() == (OUTPUT, b"started\n")
+        web = shared_berth.children()["web"]
+        for pid in [*child_pids(web), web]:
+            if "web" in command_line(pid):
+                os.kill(pid, signal.SIGKILL)
+        while True:
+            channel.receive()
+    until(lambda: not _sleeping())
+    until(lambda: client.workloads.get(workload.id).phase == "running", details=lambda: shared_berth.output)
+    client.workloads.cancel(workload.id)
+
+
+def _sleeping() -> bool:
+    pattern = f"^sleep 7000.{os.getpid()}"
+    return subprocess.run(["pgrep", "-f", pattern], check=False, capture_output=True).returncode == 0
