@@ -18,6 +18,7 @@ from pools import budgets
 from pools.engine.image_policy import ALLOW, FORBID, REQUIRE, normalize_policy, read_policy
 from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.engine.pod_limits import normalize_default_limits
+from pools.gpu_models import group_model_problems
 from pools.models import NodePool, QuotaGroup
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime, runtime_capabilities
@@ -65,6 +66,8 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         setattr(pool, name, value)
     if has_kubeconfig:
         set_kubeconfig(pool, kubeconfig)
+    if "gpu_model" in fields and (problems := list(group_model_problems(pool))):
+        raise Invalid(problems)
     with _report_by_requested_field(values):
         check_pool(pool)
     return pool

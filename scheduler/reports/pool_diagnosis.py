@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from berth.core.words import format_count
 from pools.engine.image_policy import read_policy
 from pools.engine.ssh_hosts import HostState
+from pools.gpu_models import describe_models, differing_models
 from pools.models import Machine, NodePool, SshHost
 from pools.models.node import PENDING, NodeState
 from pools.runtimes.enclosure.levels import Level
@@ -276,6 +277,20 @@ def _cluster_quotas(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
+def _gpu_models(facts: PoolFacts) -> Iterator[Finding]:
+    """Report nodes whose GPU model became known, or changed, after their pool joined its quota group."""
+    group = facts.pool.quota_group
+    if group is not None and (models := differing_models(group.pools.order_by("name"))):
+        yield Finding(
+            Severity.WARNING,
+            "GPU models",
+            f"The pools of quota group {group.name} have different GPU models ({describe_models(models)}), "
+            "but its quotas count all GPUs alike.",
+            f"Remove the nodes of the other model, or a pool with `berth quota group edit {group.name} "
+            "POOL...`.",
+        )
+
+
 def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
     rows = SshHost.objects.filter(pool=pool).select_related("machine").order_by("name")
@@ -309,6 +324,7 @@ CHECKS: tuple[Check, ...] = (
     _lost_capacity,
     _isolation,
     _cluster_quotas,
+    _gpu_models,
     check_quotas,
     check_starts,
     check_pending,

@@ -10,8 +10,8 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from berth.core.words import format_count
 from berth.db.wake import wake
-from pools.models import Node, NodePool, QuotaGroup
-from pools.models.node import HOSTING
+from pools.gpu_models import describe_models, differing_models
+from pools.models import NodePool, QuotaGroup
 from pools.place_lock import lock_places
 from projects.access import Action, require
 from projects.actor import Actor
@@ -168,17 +168,8 @@ def _membership_problems(group: QuotaGroup, pools: Sequence[NodePool]) -> list[P
 
 
 def _model_problems(pools: Sequence[NodePool]) -> list[Problem]:
-    """Return a problem if the pools have different GPU models. Pools without GPUs are ignored."""
-    models = {pool.name: _gpu_models(pool) for pool in pools}
-    if len(set().union(*models.values())) <= 1:
-        return []
-    received = ", ".join(
-        f"{name}: {' and '.join(sorted(values))}" for name, values in models.items() if values
-    )
-    return [Problem("pools", "have different GPU models", received, "pools of one GPU model")]
-
-
-def _gpu_models(pool: NodePool) -> set[str]:
-    """Return the models of the pool's nodes, or the model of its node shape if it has no nodes."""
-    nodes = Node.objects.filter(pool=pool, state__in=HOSTING, gpus__gt=0)
-    return {*nodes.values_list("gpu_model", flat=True).distinct(), pool.gpu_model} - {""}
+    """Return a problem if the pools have different GPU models. Pools without GPUs have none."""
+    if models := differing_models(pools):
+        received = describe_models(models)
+        return [Problem("pools", "have different GPU models", received, "pools of one GPU model")]
+    return []

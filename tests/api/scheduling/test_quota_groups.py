@@ -77,6 +77,17 @@ def test_gpu_models_of_joined_nodes_are_checked(metal: NodePool, cast: Cast, ali
     assert problems(answer) == [("pools", "have different GPU models")]
 
 
+def test_gpu_model_of_a_pool_must_stay_that_of_its_group(
+    h100: dict[str, Any], cloud: NodePool, alice: Caller
+) -> None:
+    match = {"If-Match": "*"}
+    answer = alice("PATCH", "node-pools/cloud", {"gpu_model": "A100"}, headers=match)
+    assert problems(answer) == [("gpu_model", "differs from quota group h100")]
+    assert "metal: H100" in str(answer.json())
+    same = alice("PATCH", "node-pools/cloud", {"gpu_model": "H100", "max_pods": 64}, headers=match)
+    assert same.status_code == 200
+
+
 def test_pool_cannot_belong_to_two_groups(h100: dict[str, Any], alice: Caller) -> None:
     answer = put(alice, "quota-groups/other", {"pools": ["cloud"]}, NEW)
     assert problems(answer) == [("pools[0]", "already belongs to quota group h100")]

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from pools.models import Machine, Node, NodePool
+from pools.models import Machine, Node, NodePool, QuotaGroup
 from pools.runtimes.base import RuntimeFailure
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.pool_findings import Finding, Severity
@@ -157,3 +157,17 @@ def test_pods_that_the_cluster_rejects_are_named_with_the_reason(stage: Stage) -
     assert finding.finding == (
         f"train-1 worker 0, train-1 worker 1, train-1 worker 2 and 1 more cannot be started: {reason}."
     )
+
+
+def test_node_with_another_gpu_model_than_its_quota_group_is_reported(cast: Cast) -> None:
+    pool = healthy_pool(cast)
+    group = QuotaGroup.objects.create(name="shared")
+    NodePool.objects.filter(pk=pool.pk).update(quota_group=group, gpu_model="A100")
+    other = make.pool("hosts", gpu_model="", quota_group=group)
+    make.node(other, gpu_model="H100")
+    pool.refresh_from_db()
+    for each in (pool, other):
+        assert findings(each)["GPU models"].finding == (
+            "The pools of quota group shared have different GPU models (hosts: H100, train: A100), "
+            "but its quotas count all GPUs alike."
+        )
