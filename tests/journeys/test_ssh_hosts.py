@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600), needs_namespaces]
 LONG = 900.0  # nodes take minutes to boot on a busy machine
 # Rank 0 counts steps and continues from the last step of the previous run.
 COUNT = """
+trap 'echo "signal of run $BERTH_RUN at step $step"' USR1
 step=$(cat "$BERTH_WORKSPACE/step-$RANK" 2>/dev/null || echo 0)
 echo "run $BERTH_RUN starts at step $step on $BERTH_NODE"
 while [ ! -e "$BERTH_WORKSPACE/enough" ]; do
@@ -64,7 +65,7 @@ class Story:
         role = {"name": "worker", "replicas": 2, **ROLE}
         document = {
             "name": name, "project": project, "pools": ["metal"], "command": ["sh", "-c", command],
-            "roles": [role], "grace_period_seconds": 5,
+            "roles": [role], "grace_period_seconds": 5, "preemption": {"signal": "USR1", "lead": 2},
         }  # fmt: skip
         return user.client().workloads.submit(document, code=code).id
 
@@ -109,6 +110,8 @@ def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story) -> None:
     begins = f"run 2 starts at step {reached} on"
     log = story.dave.client().workloads.log
     until(lambda: begins in log(handle, pod="worker-0").data.decode(), details=story.describe)
+    notice = "signal of run 1 at step"
+    until(lambda: notice in log(handle, pod="worker-0", run=1).data.decode(), details=story.describe)
 
     check_repair(story)
     assert story.dave.client().workloads.find("training").phase == "running"
