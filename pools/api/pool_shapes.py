@@ -16,6 +16,7 @@ from berth.server.api.responses import Amounts, ResponseModel, from_milli
 from pools.api.default_limits import DefaultLimitsResponse, DefaultLimitsValues
 from pools.api.idle_rules import IdleRuleResponse, IdleRuleValues
 from pools.api.image_policies import ImagePolicyResponse, ImagePolicyValues
+from pools.api.volumes import VolumeResponse, VolumeValues, volume_responses
 from pools.costs import current_price
 from pools.engine.budgets import DisruptionReason
 from pools.engine.node_spec import FIELDS
@@ -202,6 +203,7 @@ class PoolValues(Body):
     environment: EnvironmentValues = {}
     image_policy: ImagePolicyValues = {}
     idle_rule: IdleRuleValues = None
+    volumes: VolumeValues = ()
     node_placement: PlacementChoice = "auto"
     device_placement: PlacementChoice = "auto"
     reclaim_min_runtime: Count = 0
@@ -310,6 +312,9 @@ class NodePoolResponse(ResponseModel):
     )
     image_policy: ImagePolicyResponse
     idle_rule: IdleRuleResponse | None
+    volumes: list[VolumeResponse] | None = Field(
+        description="Null unless you are a platform admin; `GET projects/{name}` lists a project's volumes."
+    )
     current_price: float | None = Field(
         description="Price per GPU-hour in effect: the pool's own or, if unset, the list price."
     )
@@ -355,6 +360,7 @@ def to_pool_response(
         environment_digest=pool.built_environment_id,
         image_policy=ImagePolicyResponse.from_policy(pool.image_policy),
         idle_rule=IdleRuleResponse.from_rule(pool.idle_rule),
+        volumes=volume_responses(pool.volumes) if is_admin else None,
         current_price=None if (price := current_price(pool)) is None else float(price),
     )
 

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pools.engine.volumes import NFS
 from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.settings import KubernetesSettings, Workspaces
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodOrder, VolumeMount
 from pools.runtimes.shim.secrets import INSIDE as SECRETS_DIRECTORY
 from pools.runtimes.shim.secrets import VARIABLE as SECRETS_VARIABLE
 
@@ -172,7 +173,7 @@ def _affinity(node: str) -> Manifest:
 
 
 def _storage(order: PodOrder, workspaces: Workspaces | None) -> tuple[list[Manifest], list[Manifest]]:
-    """Return the mounts and volumes of a pod: workspace, pod directory, shared memory and secret files."""
+    """Return the mounts and volumes of a pod: its own directories, secret files and declared volumes."""
     disk_limit = {"sizeLimit": f"{order.workspace_limit_mib}Mi"} if order.workspace_limit_mib else {}
     memory_limit = {"sizeLimit": f"{order.memory_limit_mib}Mi"} if order.memory_limit_mib else {}
     volumes: list[Manifest] = [
@@ -188,12 +189,24 @@ def _storage(order: PodOrder, workspaces: Workspaces | None) -> tuple[list[Manif
         {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
         workspace,
     ]
+    for number, volume in enumerate(order.volumes):
+        volumes.append({"name": f"volume-{number}", **_volume_source(volume)})
+        mounts.append(
+            {"name": f"volume-{number}", "mountPath": volume.path, "readOnly": not volume.is_writable}
+        )
     if order.secret_files:
         items = [{"key": _file_key(name), "path": name} for name in order.secret_files]
         secret = {"secretName": order.pod_id, "items": items, "defaultMode": 0o444}
         volumes.append({"name": "secrets", "secret": secret})
         mounts.append({"name": "secrets", "mountPath": SECRETS_DIRECTORY, "readOnly": True})
     return mounts, volumes
+
+
+def _volume_source(volume: VolumeMount) -> Manifest:
+    if volume.source.startswith(NFS):
+        server, _, path = volume.source.removeprefix(NFS).partition("/")
+        return {"nfs": {"server": server, "path": f"/{path}", "readOnly": not volume.is_writable}}
+    return {"hostPath": {"path": volume.source, "type": "Directory"}}
 
 
 def _workspace_volume(workspaces: Workspaces | None, disk_limit: Mapping[str, str]) -> Manifest:

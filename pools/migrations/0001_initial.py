@@ -255,6 +255,16 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "volumes",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text='Directories of nodes that pods may use, for example [{"name": "datasets", '
+                        '"source": "/mnt/datasets", "access": "read_only", "nodes": {"storage": "nfs"}, '
+                        '"projects": ["vision"]}].',
+                    ),
+                ),
+                (
                     "idle_rule",
                     models.JSONField(
                         blank=True,

@@ -159,6 +159,13 @@ class NodePool(FastRows):
         '"suspend", "grace": 1800, "warmup": 600}; empty for none.',
     )
 
+    volumes = models.JSONField(
+        default=list,
+        blank=True,
+        help_text='Directories of nodes that pods may use, for example [{"name": "datasets", "source": '
+        '"/mnt/datasets", "access": "read_only", "nodes": {"storage": "nfs"}, "projects": ["vision"]}].',
+    )
+
     quota_group = models.ForeignKey(
         "pools.QuotaGroup", on_delete=models.PROTECT, null=True, related_name="pools", editable=False
     )

@@ -13,6 +13,16 @@ from pools.runtimes.enclosure.levels import Isolation
 
 
 @dataclass(frozen=True)
+class VolumeMount:
+    """Directory `source` of the node that a pod sees at `path`. On Kubernetes, it may be nfs://SERVER/PATH."""
+
+    name: str
+    source: str
+    path: str
+    is_writable: bool = False
+
+
+@dataclass(frozen=True)
 class PodOrder:
     """Order for a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
@@ -38,7 +48,8 @@ class PodOrder:
 
     `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the
     node. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the
-    content of an auth.json for the pull, or empty for an anonymous pull.
+    content of an auth.json for the pull, or empty for an anonymous pull. `volumes` are further directories of
+    the node that the pod sees.
     """
 
     pod_id: str
@@ -66,6 +77,7 @@ class PodOrder:
     cpu_milli: int = 0
     memory_mib: int = 0
     address_env: tuple[str, ...] = ()
+    volumes: tuple[VolumeMount, ...] = ()
     code_url: str = ""
     code_ca: str = ""
     code_secret: str = field(default="", repr=False)

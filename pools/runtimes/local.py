@@ -33,6 +33,7 @@ from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim as ProbedShim
+from pools.runtimes.enclosure.volumes import UnusableVolume
 from pools.runtimes.group_usage import group_usage
 from pools.runtimes.images.order import image_env
 from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, parse_timestamp
@@ -130,7 +131,7 @@ class LocalRuntime:
                 fields += self._enclosures.fields(order, env, pod.path, start, environment)
                 pod.write_order(order, env, pod.work / start.path, fields)
                 return True
-            except (UnenforcedLimit, UnknownDevice, NotVisible) as error:
+            except (UnenforcedLimit, UnknownDevice, UnusableVolume, NotVisible) as error:
                 reason = str(error)
         pod.finish(PodCause.START_FAILED, reason)
         return False

@@ -15,6 +15,7 @@ from pools.runtimes.base import (
     PodReport,
     PodState,
     PodUsage,
+    VolumeMount,
 )
 from pools.runtimes.enclosure.levels import Isolation, Level, Policy
 
@@ -31,7 +32,8 @@ def decode_order(fields: dict[str, Any]) -> PodOrder:
     lists = {
         name: tuple(fields.get(name, ())) for name in ("command", "devices", "optional_limits", "address_env")
     }
-    return PodOrder(**{**fields, **lists})
+    volumes = tuple(VolumeMount(**mount) for mount in fields.get("volumes", ()))
+    return PodOrder(**{**fields, **lists, "volumes": volumes})
 
 
 def encode_report(report: PodReport) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pools import budgets
 from pools.engine.image_policy import ALLOW, FORBID, REQUIRE, normalize_policy, read_policy
 from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.engine.pod_limits import normalize_default_limits
+from pools.engine.volumes import normalize_volumes
 from pools.gpu_models import group_model_problems
 from pools.models import NodePool, QuotaGroup
 from pools.providers.settings import check_settings
@@ -60,6 +61,9 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         fields["image_policy"] = normalize_policy(fields["image_policy"])
     if "idle_rule" in fields:
         fields["idle_rule"] = normalize_rule(fields["idle_rule"])
+    if "volumes" in fields:
+        is_kubernetes = fields.get("runtime", pool.runtime) == NodePool.Runtime.KUBERNETES
+        fields["volumes"] = normalize_volumes(fields["volumes"], is_kubernetes=is_kubernetes)
     if "default_limits" in fields:
         fields["default_limits"] = normalize_default_limits(fields["default_limits"])
     for name, value in fields.items():

@@ -162,6 +162,13 @@ class PoolForm(Form):
         help_text="Rule for workloads with idle GPUs, for example "
         "below=5%,after=1h,action=suspend,grace=30m. Leave empty for no rule."
     )
+    volumes = JsonField(
+        label="Volumes",
+        required=False,
+        help_text='JSON: [{"name": "datasets", "source": "/mnt/datasets", "access": "read_only", "nodes": '
+        '{"storage": "nfs"}, "projects": ["vision"]}]. Without "nodes", all nodes have the directory. '
+        'Without "projects", all projects may use it. The other "access" is read_write.',
+    )
     reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
     preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)
     workspace_limit_mib = forms.IntegerField(
@@ -226,6 +233,7 @@ class PoolForm(Form):
             "provider_settings": provider_fields.provider_values(provider, cleaned),
             "default_limits": {key: cleaned[name] for name, key in LIMIT_FIELDS.items()},
             "disruption_budgets": cleaned["disruption_budgets"] or [],
+            "volumes": cleaned["volumes"] or [],
             "image_policy": {"mode": cleaned["image_mode"], "patterns": cleaned["patterns"]},
             "cpu_milli": round(cleaned["cpu"] * MILLI),
         }

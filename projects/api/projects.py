@@ -1,6 +1,7 @@
 """REST endpoints for projects."""
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 from rest_framework.request import Request
@@ -19,6 +20,7 @@ from projects.api.departments import TenantChanges
 from projects.api.lookups import resolve_department
 from projects.models import Project
 from projects.services import tenants
+from projects.volumes import project_volumes
 
 BY_NAME = Order("name", ("name",))
 
@@ -38,6 +40,20 @@ class ProjectResponse(ResponseModel):
         description="Rule for idle GPUs that replaces those of the pools; null for none."
     )
     created_at: datetime
+
+
+class ProjectVolumeResponse(ResponseModel):
+    """Volume that the project's workloads may use in one pool."""
+
+    name: str
+    pool: str
+    access: Literal["read_only", "read_write"]
+    nodes: int = Field(description="Nodes of the pool that have the volume.")
+    pool_nodes: int = Field(description="All nodes of the pool.")
+
+
+class ProjectDetailResponse(ProjectResponse):
+    volumes: list[ProjectVolumeResponse]
 
 
 class NewProject(Body):
@@ -78,9 +94,11 @@ class Projects(ApiView):
 class ProjectDetail(ApiView):
     change_scope = "admin"
 
-    @operation("Get a project", response=ProjectResponse)
+    @operation("Get a project with the volumes that it may use", response=ProjectDetailResponse)
     def get(self, request: Request, name: str) -> Response:
-        return Response(serialize_project(selectors.find_project(self.actor, name)))
+        project = selectors.find_project(self.actor, name)
+        volumes = [ProjectVolumeResponse.from_row(volume) for volume in project_volumes(project)]
+        return Response(ProjectDetailResponse.from_row(serialize_project(project), volumes=volumes))
 
     @operation("Update a project", body=ProjectChanges, response=ProjectResponse)
     def patch(self, request: Request, name: str) -> Response:

@@ -11,6 +11,7 @@ from berth.core.spec import Topology as TopologySpec
 from scheduler.engine.model import (
     IMAGES,
     SHARED_GPUS,
+    VOLUME,
     Dependency,
     Group,
     Request,
@@ -96,7 +97,8 @@ def avoid_nodes(group: Group, nodes: Sequence[str]) -> Group:
 
 def _required_features(shape: RoleShape) -> tuple[str, ...]:
     shares_gpus = 0 < shape.gpu < MILLI or shape.gpu_memory_mib > 0
-    return (*((IMAGES,) if shape.has_image else ()), *((SHARED_GPUS,) if shares_gpus else ()))
+    volumes = (VOLUME + name for name in shape.volumes)
+    return (*((IMAGES,) if shape.has_image else ()), *((SHARED_GPUS,) if shares_gpus else ()), *volumes)
 
 
 def to_timestamp(when: datetime) -> int:

@@ -15,6 +15,7 @@ NO_GPUS = Bounds(0, None, None)
 RESERVATION_AFTER = 600  # default wait in seconds before nodes are held for a pending workload
 # Features that a node may lack. Every role requires isolation if nodes must isolate pods.
 IMAGES, ISOLATION, SHARED_GPUS = "images", "isolation", "shared_gpus"
+VOLUME = "volume:"  # prefix of a volume's name as a feature of nodes
 
 
 class Strategy(StrEnum):

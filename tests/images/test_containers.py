@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodState, StopNotice
+from pools.runtimes.base import PodCause, PodState, StopNotice, VolumeMount
 from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.order import ContainerFiles, container_fields
 from tests.contracts.pods import UID, ended, poll_until, running
@@ -180,6 +180,24 @@ def test_document_can_select_a_workspace_directory(stage: ImageStage, busybox: s
     workspace = stage.root / "workspaces" / "train-1"
     assert stage.output("p-1", busybox, "pwd; touch file", start_in="jobs/one") == str(workspace / "jobs/one")
     assert (workspace / "jobs" / "one" / "file").exists()
+
+
+def test_container_sees_exactly_its_volumes_with_their_access(
+    stage: ImageStage, busybox: str, tmp_path: Path
+) -> None:
+    data, scratch = tmp_path / "data", tmp_path / "scratch"
+    for directory in (data, scratch):
+        directory.mkdir()
+        directory.chmod(0o777)
+        (directory / "file").write_text(directory.name)
+    volumes = (
+        VolumeMount("data", str(data), "/data"),
+        VolumeMount("scratch", str(scratch), "/scratch", is_writable=True),
+    )
+    script = "cat /data/file; echo new > /scratch/made; (echo no > /data/made) 2>/dev/null || echo ' refused'"
+    assert stage.output("p-1", busybox, script, volumes=volumes).split() == ["data", "refused"]
+    assert (scratch / "made").read_text() == "new\n"
+    assert not (data / "made").exists()
 
 
 def test_directories_configured_by_the_operator_are_visible(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause
+from pools.runtimes.base import PodCause, VolumeMount
 from pools.runtimes.enclosure.command import Mount, View, enclose
 from pools.runtimes.enclosure.devices import UnknownDevice, pod_devices
 from pools.runtimes.enclosure.levels import LAST_UID, Level, pod_uid
@@ -218,6 +218,52 @@ def test_shared_workspace_must_be_inside_its_root_directory(tmp_path: Path) -> N
     workspace = runtime.root / "workspaces" / "train-1"
     starts = [runtime.tail_log(pod_id, 1).data.decode().strip() for pod_id in ("p-1", "p-2", "p-3")]
     assert starts == [str(shared / "jobs"), str(workspace / "link"), str(workspace)]
+
+
+def test_pod_sees_exactly_its_volumes_with_their_access(tmp_path: Path, stage: LocalStage) -> None:
+    data, scratch, other = (tmp_path / name for name in ("data", "scratch", "other"))
+    for directory in (data, scratch, other):
+        directory.mkdir()
+        directory.chmod(0o777)
+        (directory / "file").write_text(directory.name)
+    volumes = (
+        VolumeMount("data", str(data), "/volumes/data"),
+        VolumeMount("scratch", str(scratch), "/volumes/scratch", is_writable=True),
+    )
+    script = (
+        "cat /volumes/*/file; ls /volumes; echo new > /volumes/scratch/made; "
+        f"(echo no > /volumes/data/made) 2>/dev/null || echo refused; ls {data} {other} 2>/dev/null; true"
+    )
+    assert output(stage, "p-1", script, volumes=volumes).split() == [
+        "datascratch" + "data", "scratch", "refused",
+    ]  # fmt: skip
+    assert (scratch / "made").read_text() == "new\n"
+    assert not (data / "made").exists()
+
+
+def test_volume_that_leaves_its_directory_is_refused(tmp_path: Path, stage: LocalStage) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    state = stage.root.parent
+    refused = {
+        "missing": (tmp_path / "missing", "is not a directory on this node"),
+        "link": (tmp_path / "link", "is reached through a symbolic link; its real path is /etc"),
+        "state": (state, "contains files of Berth"),
+        "parent": (state.parent, "contains files of Berth"),
+        "inside": (stage.root, "contains files of Berth"),
+    }
+    for name, (source, message) in refused.items():
+        mount = VolumeMount(name, str(source), "/data", is_writable=True)
+        stage.runtime.start(order(name, "true", volumes=(mount,)))
+        report = ended(stage.runtime, name)
+        assert report.cause is PodCause.START_FAILED
+        assert f"the volume {name} cannot be mounted: {source} {message}" in report.message
+
+
+def test_node_without_isolation_refuses_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_ISOLATION", "off")
+    runtime = LocalRuntime(tmp_path / "home" / "run", anchor="")
+    runtime.start(order("p-1", "true", volumes=(VolumeMount("data", str(tmp_path), "/data"),)))
+    assert "the volume data cannot be mounted, because this node does not" in ended(runtime, "p-1").message
 
 
 def test_pod_cannot_start_in_a_directory_that_it_cannot_see(stage: LocalStage) -> None:

@@ -16,6 +16,7 @@ from berth.cli.quantities import (
     parse_number_or_text,
     parse_secret,
     parse_toleration,
+    parse_volume_mount,
 )
 from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
@@ -137,6 +138,13 @@ class SubmitFlags:
         Texts,
         _option("Secret as a file in $BERTH_SECRETS_DIR; repeatable.", metavar="NAME=FILE"),
     ] = None
+    volume: Annotated[
+        Texts,
+        _option(
+            "Volume of the pool at an absolute path; :ro mounts it read-only. Repeatable.",
+            metavar="NAME:PATH[:ro]",
+        ),
+    ] = None
     label: Annotated[Texts, _option("Label; repeatable.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
         Text,
@@ -256,6 +264,7 @@ class SubmitFlags:
                 *(parse_secret("--secret", "env", entry) for entry in self.secret or ()),
                 *(parse_secret("--secret-file", "file", entry) for entry in self.secret_file or ()),
             ],
+            "volumes": [parse_volume_mount(entry) for entry in self.volume or ()],
             "image": self.image,
             "image_pull_policy": self.image_pull_policy,
             "working_dir": self.workdir,
@@ -295,7 +304,7 @@ FLAGS_BY_PATH = {
     "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
     "grace_period_seconds": "--grace", "preemption": "--preemption-signal",
-    "after": "--after", "env": "--env", "secrets": "--secret",
+    "after": "--after", "env": "--env", "secrets": "--secret", "volumes": "--volume",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
     "code": "--code", "working_dir": "--workdir", "restart_policy": "--restart",
     "retry": "--retry", "labels": "--label",

@@ -1,6 +1,5 @@
 """Read the options of `berth pool create` and `berth pool edit`."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from berth.cli.arguments import IdleRuleOption
 from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Output, OutputOption
+from berth.cli.pool_entries import parse_budgets, parse_volume
 from berth.cli.quantities import (
     parse_idle_rule,
     parse_key_values,
@@ -135,6 +135,15 @@ class PoolValues:
         ),
     ] = None
     idle_rule: IdleRuleOption = None
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SOURCE[,OPTION..]",
+            help="Directory of the nodes that workloads may mount, for example "
+            "datasets=/mnt/data,read_write,projects=vision+speech,nodes=storage=nfs; repeatable. Replaces "
+            "all volumes of the pool; '' removes them.",
+        ),
+    ] = None
     default_limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -174,6 +183,7 @@ class PoolValues:
             "plugins": parse_plugins(self.plugin or ()) or None,
             "node_consolidation": self.node_consolidation,
             "image_policy": self._image_policy(),
+            "volumes": None if self.volume is None else [parse_volume(each) for each in self.volume if each],
             "idle_rule": None if self.idle_rule is None else parse_idle_rule(self.idle_rule),
             "workspace_limit_mib": None if self.workspace_limit is None
             else _parse_memory(self.workspace_limit, "--workspace-limit"),
@@ -374,24 +384,3 @@ def _parse_parameter(entry: str, text: str) -> Any:
         return text if isinstance(read, float) else read  # a version such as 12.10 must not be read as 12.1
     except yaml.YAMLError:
         raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED) from None
-
-
-BUDGET_KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
-BUDGET_SEPARATOR = re.compile(rf",\s*(?=(?:{'|'.join(BUDGET_KEYS)})=)")  # schedules may contain commas
-BUDGET_ALLOWED = f"nodes=N or N%, and {', '.join(BUDGET_KEYS[1:])}, as comma-separated KEY=VALUE"
-
-
-def parse_budgets(entries: Iterable[str]) -> list[dict[str, Any]]:
-    return [_parse_budget(entry) for entry in entries if entry.strip()]
-
-
-def _parse_budget(entry: str) -> dict[str, Any]:
-    budget: dict[str, Any] = {}
-    for part in BUDGET_SEPARATOR.split(entry.strip()):
-        key, equals, value = part.partition("=")
-        if not equals or key not in BUDGET_KEYS or key in budget:
-            raise invalid_value("--budget", "is not a disruption budget", entry, BUDGET_ALLOWED)
-        budget[key] = (
-            [reason for reason in re.split(r"[,+ ]+", value) if reason] if key == "reasons" else value
-        )
-    return budget

@@ -85,6 +85,15 @@ def parse_idle_rule(text: str) -> dict[str, str]:
     return parse_key_values("--idle-rule", text.split(",")) if text.strip() else {}
 
 
+def parse_volume_mount(entry: str) -> dict[str, object]:
+    """Parse NAME:PATH or NAME:PATH:ro."""
+    name, _, rest = entry.partition(":")
+    path, colon, mode = rest.partition(":")
+    if not name or not path or (colon and mode != "ro"):
+        raise invalid_value("--volume", "is not a volume", entry, "NAME:PATH or NAME:PATH:ro")
+    return {"name": name, "path": path, **({"read_only": True} if mode else {})}
+
+
 def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
     """Parse NAME=VARIABLE or NAME=FILE, in which a personal secret's NAME begins with "personal/".
 

@@ -19,6 +19,7 @@ from pools.runtimes.enclosure.levels import (
 from pools.runtimes.enclosure.machine import declared_view, environment_mounts, machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
 from pools.runtimes.enclosure.probe import ProbeResult, Shim, probe
+from pools.runtimes.enclosure.volumes import require_no_volumes, volume_mounts
 from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 from pools.runtimes.shim.records import Record
@@ -95,18 +96,22 @@ class Enclosures:
     ) -> Record:  # fmt: skip
         """Prepare the pod's enclosure, and return the order fields that describe it.
 
-        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible and
-        UnknownDevice.
+        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible,
+        UnknownDevice and UnusableVolume.
         """
         if order.image:
             return self._container_fields(order, env, directory, start)
         probed = self._probe()
         if not probed.isolation.encloses:
+            require_no_volumes(order)
             return []
         devices = pod_devices(order.devices)
         work, workspace = Path(env["BERTH_POD_DIR"]), Path(env["BERTH_WORKSPACE"])
         mounts = environment_mounts(environment) if environment else ()
-        files = PodFiles(directory, work, workspace, start.shared, mounts)
+        volumes = volume_mounts(order, self._state)
+        files = PodFiles(
+            directory, work, workspace, start.shared, (*mounts, *volumes.readable), volumes.writable
+        )
         view = machine_view([self._state, workspace.parent])
         if not is_visible(str(work / start.path), view, files):
             raise NotVisible(f"{start.path}: No such file or directory visible to pods")
@@ -121,7 +126,10 @@ class Enclosures:
         self, order: PodOrder, env: dict[str, str], directory: Path, start: StartDirectory
     ) -> Record:
         workspace = Path(env["BERTH_WORKSPACE"])
-        files = PodFiles(directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared)
+        volumes = volume_mounts(order, self._state)
+        files = PodFiles(
+            directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared, volumes.readable, volumes.writable
+        )
         return self.images.fields(order, env, files, declared_view([self._state, workspace.parent]))
 
     def _probe(self) -> ProbeResult:

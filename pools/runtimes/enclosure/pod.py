@@ -22,13 +22,17 @@ _GROUP_MAY_USE, _ALL_MAY_USE = 0o060, 0o006
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Files of a pod. `directory` holds its records and `work`. `readable` lists additional mounts."""
+    """Files of a pod. `directory` holds its records and `work`.
+
+    `readable` and `writable` list additional mounts, whose owners do not change.
+    """
 
     directory: Path
     work: Path
     workspace: Path
     shared: Path | None = None
     readable: tuple[Mount, ...] = ()
+    writable: tuple[Mount, ...] = ()
 
 
 def enclosure_fields(
@@ -59,7 +63,7 @@ def add_own_files(
     if _serves_mps(env):
         writable.append(Mount.at(MPS_PIPES))
     return replace(
-        view, writable=(*view.writable, *writable), devices=devices,
+        view, writable=(*view.writable, *writable, *files.writable), devices=devices,
         shared_memory=_shared_memory_target(files.workspace), readable=(*view.readable, *files.readable),
         secrets=env.get(VARIABLE, ""),
     )  # fmt: skip
@@ -76,7 +80,8 @@ def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
 def is_visible(path: str, view: View, files: PodFiles) -> bool:
     """Return whether the pod sees this path of the machine, or has its own directory there."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
-    seen = [mount.target for mount in (*view.readable, *view.writable, *files.readable)]
+    mounts = (*view.readable, *view.writable, *files.readable, *files.writable)
+    seen = [mount.target for mount in mounts]
     return is_inside(path, (*seen, *own, "/tmp", "/var/tmp", "/proc", "/dev"))  # noqa: S108
 
 

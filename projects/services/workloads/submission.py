@@ -37,6 +37,7 @@ from projects.services.workloads.runtime_support import limit_warnings, pools_fo
 from projects.services.workloads.secret_support import pools_with_secrets
 from projects.services.workloads.storing import store
 from projects.services.workloads.submission_view import SubmissionView
+from projects.services.workloads.volume_support import pools_with_volumes
 
 MAX_GANG_GPU = 10**9  # maximum milli-GPU per gang
 
@@ -145,6 +146,7 @@ def prepare(
     accepting = pools_for_image(spec, resolve_pools(view, spec, at), view.pools)
     accepting = pools_with_features(spec, accepting, view.pools)
     accepting = pools_for_code(spec, accepting, view.pools)
+    accepting = pools_with_volumes(view, spec, project, accepting)
     code = find_code(view, spec, project, at)
     workload = new_row(
         Workload,

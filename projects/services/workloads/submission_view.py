@@ -26,7 +26,7 @@ NO_QUOTA = Bounds(0, None, None)
 
 POOL_COLUMNS = {
     "id", "name", "expires_at", "provider", "runtime", "image_policy", "built_environment_id",
-    "quota_group_id",
+    "quota_group_id", "volumes", "nodes_max", "labels",
 }  # fmt: skip
 POOL_FIELDS = [field.attname for field in NodePool._meta.concrete_fields if field.attname in POOL_COLUMNS]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from berth.core.words import format_count
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, missing_feature, serves_project, tolerates
-from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS, Node, NodeState, Role, Taint
+from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS, VOLUME, Node, NodeState, Role, Taint
 from scheduler.engine.plan import Numbers
 
 MAX_OBSTACLES = 6  # maximum number of obstacles per message, most frequent first
@@ -46,6 +46,8 @@ def _obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
         if taint.effect in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint):
             return "taint", f"taint {_format_taint(taint)}"
     feature = missing_feature(role, node) if node.missing_features else ""
+    if feature.startswith(VOLUME):
+        return "volume", f"volume {feature.removeprefix(VOLUME)}{node.missing_features[feature]}"
     if feature:
         return feature, node.missing_features[feature]
     if node.name in role.avoided_nodes:
@@ -77,6 +79,7 @@ def _clause(obstacle: Obstacle, count: int) -> str:
     return {
         "model": f"{nodes} {'lacks' if one else 'lack'} {detail}",
         "label": f"{nodes} {'lacks' if one else 'lack'} {detail}",
+        "volume": f"{nodes} {'lacks' if one else 'lack'} {detail}",
         "taint": f"{nodes} {'has' if one else 'have'} the {detail}, which the role does not tolerate",
         "failed": f"{nodes} {'is' if one else 'are'} avoided, because the workload failed there",
         "cordon": f"{nodes} {'is' if one else 'are'} cordoned",

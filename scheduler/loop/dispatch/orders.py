@@ -12,11 +12,12 @@ from berth.core.spec import WorkloadSpec, build_tree
 from berth.core.spec.roles import RoleSpec, SecretUse
 from berth.core.spec.tree import smallest_gang_size
 from pools.engine.pod_limits import LimitSource, resolve_limits
+from pools.engine.volumes import refusal, usable_volumes
 from pools.joining import secrets
 from pools.joining.sealed import UnsealError
 from pools.joining.server import reachable_server_for_pods
 from pools.providers.base import ProviderError
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodOrder, VolumeMount
 from pools.runtimes.capabilities import runtime_capabilities
 from pools.runtimes.enclosure.levels import pod_uid
 from projects.models import Pod, Session
@@ -68,6 +69,7 @@ def build_pod_order(
         secret_env={**_plugin_secrets(pod, spec.role_env(role), reader), **declared.env, **_pod_secrets(pod)},
         secret_files=declared.files,
         **_code(pod, spec, role),
+        volumes=() if role.idle else _volumes(pod, spec),
         image=image.reference,
         image_pull_policy=spec.image_pull_policy,
         registry_auth=image.auth,
@@ -107,6 +109,23 @@ def _code(pod: Pod, spec: WorkloadSpec, role: RoleSpec) -> dict[str, str]:
         "code_ca": server.ca,
         "code_secret": secrets.for_code(str(pod.pk)),
     }
+
+
+def _volumes(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
+    """Return the mounts of the document's volumes. Raises ValueError if one is no longer usable."""
+    if not spec.volumes:
+        return ()
+    pool, project = pod.node.pool, pod.workload.project.name
+    if reason := refusal(pool.volumes, pool.name, project, [mount.name for mount in spec.volumes]):
+        raise ValueError(reason)
+    usable = usable_volumes(pool.volumes, project)
+    return tuple(
+        VolumeMount(
+            mount.name, usable[mount.name].source, mount.path,
+            is_writable=usable[mount.name].is_writable and not mount.read_only,
+        )
+        for mount in spec.volumes
+    )  # fmt: skip
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:

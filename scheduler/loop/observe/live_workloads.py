@@ -21,11 +21,12 @@ from scheduler.loop.observe.dependencies import (
     find_dependencies,
     waits_for_others,
 )
-from scheduler.loop.observe.image_policies import NONE, ImagePolicies
+from scheduler.loop.observe.image_policies import NONE, ImagePolicies, Refusals
 from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.row_versions import VersionedRows
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
+from scheduler.loop.observe.volumes import VolumeRefusals
 from scheduler.loop.observe.workloads import (
     PODS,
     ObservedWorkload,
@@ -47,6 +48,7 @@ class ObservationValues:
     now: datetime
     queues: Queues
     policies: ImagePolicies
+    volumes: VolumeRefusals
     nodes: Mapping[int, str]  # name by ID
     specs: SpecCache
 
@@ -79,7 +81,10 @@ class LiveWorkloads:
         due |= pods_before.keys() - pods.keys()
         if around.nodes != self._nodes:
             due |= pods.keys()
-        shared = (around.queues.projects, around.queues.project_names, around.policies.settings)
+        shared = (
+            around.queues.projects, around.queues.project_names, around.policies.settings,
+            around.volumes.settings,
+        )  # fmt: skip
         if shared != before:
             due |= rows.keys() | self._entries.keys()
         due_rows = []
@@ -104,7 +109,7 @@ class LiveWorkloads:
                 around.queues.projects[row.project_id],
                 dependencies.unmet.get(row.pk, ()),
                 parsed[row.pk],
-                NONE if pending is None else around.policies.refusals(pending.image),
+                NONE if pending is None else _refusals(row, pending, around),
                 None if waiting is None else deferred_pool(row, waiting, around.now),
             )
             own_pods = pods.get(row.pk, ())
@@ -187,6 +192,15 @@ class LiveWorkloads:
             del self.observed[entry.names.name]  # a new workload may have the name of one that has ended
         at = bisect_left(self._ids, pk.int)
         del self._ids[at], self._engine_objects[at]
+
+
+def _refusals(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Refusals:
+    """Return the pools that do not accept a pending workload's image or volumes, with the reasons."""
+    of_image = around.policies.refusals(spec.image)
+    if not spec.volumes:
+        return of_image
+    project = around.queues.project_names[row.project_id]
+    return {**around.volumes.refusals(project, [mount.name for mount in spec.volumes]), **of_image}
 
 
 def _is_plain(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:

@@ -10,10 +10,12 @@ from pools.models import Node, NodePool
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.isolation import Features, reported_missing_features
+from scheduler.loop.observe.volumes import StoredVolumes, missing_volumes
 from scheduler.reports.usage.decayed import HALF_LIFE
 
 NO_PROJECTS: Mapping[int, str] = {}
 NO_FEATURES: Features = {}
+NO_VOLUMES: Mapping[int, StoredVolumes] = {}
 
 NODE_STATES = {
     "requested": model.NodeState.BOOTING,
@@ -67,20 +69,21 @@ class NodeCache:
 
     def convert(
         self, rows: Iterable[NodeRow], pools: Mapping[int, str], closed: Collection[str],
-        projects: Mapping[int, str] = NO_PROJECTS,
+        projects: Mapping[int, str] = NO_PROJECTS, volumes: Mapping[int, StoredVolumes] = NO_VOLUMES,
     ) -> tuple[model.Node, ...]:  # fmt: skip
         """Return engine nodes.
 
         `pools` maps IDs to names, and `closed` contains the pools below their ready threshold. `projects`
-        maps each node that serves only one project to that project.
+        maps each node that serves only one project to that project. `volumes` maps IDs of pools to volumes.
         """
         before, self._nodes = self._nodes, {}
         for row in rows:
             pool = pools[row.pool_id]
-            key = (row, pool, pool not in closed, projects.get(row.pk, ""))
+            key = (row, pool, pool not in closed, projects.get(row.pk, ""), volumes.get(row.pool_id, ()))
             cached = before.get(row.pk)
             if cached is None or cached[0] != key:
-                cached = key, _node(row, pool, is_open=pool not in closed, only_project=key[3])
+                node = _node(row, pool, is_open=pool not in closed, only_project=key[3], volumes=key[4])
+                cached = key, node
             self._nodes[row.pk] = cached
         return tuple(node for _, node in self._nodes.values())
 
@@ -127,12 +130,12 @@ def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FE
             max_pods=row.max_pods,
             labels=row.labels,
             taints=_taints(row.taints),
-            missing_features=missing_features,
+            missing_features={**missing_features, **missing_volumes(row.volumes, row.labels, None)},
         ),
     )
 
 
-def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str) -> model.Node:
+def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes: StoredVolumes) -> model.Node:
     """Convert one node.
 
     A ready node counts as cordoned if its machine accepts no pods, and as booting in a pool below its ready
@@ -157,7 +160,10 @@ def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str) -> model
         state=state,
         ordinal=row.ordinal,
         ready_at=to_timestamp(row.ready_at) if row.ready_at else None,
-        missing_features=reported_missing_features(row.isolation),
+        missing_features={
+            **reported_missing_features(row.isolation),
+            **missing_volumes(volumes, row.labels, row.isolation),
+        },
         only_project=only_project,
         foreign_devices=tuple(device for device in row.foreign_devices if device < row.gpus),
     )

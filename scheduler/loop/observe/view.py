@@ -16,6 +16,7 @@ from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, lo
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
 from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.volumes import VolumeRefusals
 from scheduler.loop.observe.workloads import ObservedWorkload
 from scheduler.loop.queries import POOLS
 from scheduler.models import Reservation
@@ -69,13 +70,17 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     served = ServedProjects(nodes, local_pools(pools.values()))
     lacking = missing_features_by_pool(nodes)
     live = cache.workloads
-    live.observe(ObservationValues(now, queues, ImagePolicies(pools.values()), node_names, specs))
+    volumes = {pool.pk: pool.volumes for pool in pools.values() if pool.volumes}
+    policies, offers = ImagePolicies(pools.values()), VolumeRefusals(pools.values())
+    live.observe(ObservationValues(now, queues, policies, offers, node_names, specs))
     return ClusterView(
         at=now,
         snapshot=model.Snapshot(
             now=to_timestamp(now),
             pools=tuple(engine_pool(pool, now, lacking.get(pool.pk, {})) for pool in pools.values()),
-            nodes=cache.nodes.convert(nodes, pool_names, below_threshold, served.by_node(queues.projects)),
+            nodes=cache.nodes.convert(
+                nodes, pool_names, below_threshold, served.by_node(queues.projects), volumes
+            ),
             queues=queues.queues,
             workloads=(*live.engine_objects(), *live.placeholders),
             reservations=_reservations(live),

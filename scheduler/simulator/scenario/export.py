@@ -8,6 +8,7 @@ from berth.core.amounts import MILLI, Bounds
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import (
     IMAGES,
+    VOLUME,
     Entitlement,
     Group,
     Pod,
@@ -121,6 +122,9 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
     }
     if any(IMAGES in role.requires for role in leaf_roles(workload.tree)):
         document["image"] = ANY_IMAGE
+    required = {feature for role in leaf_roles(workload.tree) for feature in role.requires}
+    if volumes := sorted(each.removeprefix(VOLUME) for each in required if each.startswith(VOLUME)):
+        document["volumes"] = [{"name": name, "path": f"/volumes/{name}"} for name in volumes]
     # No simulated workload fails, so a workload that waits for a failure never starts.
     if workload.suspended or any(dependency.state == "failed" for dependency in workload.after):
         document["suspended"] = True

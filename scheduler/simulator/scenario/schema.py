@@ -35,6 +35,10 @@ PerResource = Annotated[tuple[float, float, float], Field(strict=False)]
 PlacementStrategy = Literal["binpack", "spread", "fragmentation", "auto"]
 
 
+# Feature that a node may lack. `volume:NAME` is a volume of its pool.
+Feature = Annotated[str, Field(pattern=r"^(images|isolation|shared_gpus|volume:[a-z0-9-]{1,63})$")]
+
+
 class Placement(Document):
     nodes: PlacementStrategy = "binpack"
     devices: PlacementStrategy = "binpack"
@@ -80,7 +84,7 @@ class Shape(Document):
     max_pods: Count = 110
     labels: Labels = Field(default_factory=dict)
     taints: Taints = ()
-    lacks: Mapping[Literal["images", "isolation"], Text] = Field(default_factory=dict)
+    lacks: Mapping[Feature, Text] = Field(default_factory=dict)
 
 
 class NodeBounds(Document):

@@ -20,6 +20,7 @@ from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.scale_down import blocked_reasons
 from projects.access import Action, may, visible_pools
+from projects.volumes import visible_volumes
 from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.pool_findings import Severity
@@ -126,6 +127,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     context = {
         "pool": pool,
         "idle_rule": read_rule(pool.idle_rule),
+        "volumes": visible_volumes(request.actor, pool),
         "state": selectors.pool_state(pool, now),
         "has_errors": any(finding.severity == Severity.ERROR for finding in findings),
         "capacity": pool_capacity([pool]),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pools.kubernetes.mirror import Mirror
-from pools.runtimes.base import PodCause, PodState, RuntimeFailure, StartRefused
+from pools.runtimes.base import PodCause, PodState, RuntimeFailure, StartRefused, VolumeMount
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, running
 from tests.fakes.kubernetes.store import Refusal
@@ -43,6 +43,22 @@ def test_mirror_does_not_store_pod_environments(stage: FakeKubernetesStage) -> N
     (pod,) = stage.access[POOL].cluster.mirror.pods()
     assert pod["metadata"]["name"] == "p-1"
     assert "imagenet" not in json.dumps(pod)
+
+
+def test_pod_mounts_its_volumes_from_hosts_and_nfs(stage: FakeKubernetesStage) -> None:
+    volumes = (
+        VolumeMount("data", "/mnt/data", "/data"),
+        VolumeMount("scratch", "nfs://nfs.example.org/exports/scratch", "/scratch", is_writable=True),
+    )
+    stage.runtime.start(replace(stage.long("p-1"), volumes=volumes))
+    spec = stage.cluster.pod("p-1")["spec"]
+    sources = {volume["name"]: volume for volume in spec["volumes"]}
+    mounts = {mount["mountPath"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    data, scratch = mounts["/data"], mounts["/scratch"]
+    assert (data["readOnly"], scratch["readOnly"]) == (True, False)
+    assert sources[data["name"]]["hostPath"] == {"path": "/mnt/data", "type": "Directory"}
+    nfs = {"server": "nfs.example.org", "path": "/exports/scratch", "readOnly": False}
+    assert sources[scratch["name"]]["nfs"] == nfs
 
 
 @pytest.mark.parametrize(("devices", "visible"), [((), ["void"]), ((0, 1), [])])

@@ -174,6 +174,7 @@ def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, a
     (fault,) = wrong.context["form"].errors["patterns"]
     assert fault.startswith("[1]: is not a pattern for images; allowed: REGISTRY/NAME")
     changes = {"image_mode": "require", "patterns": "ghcr.io/*", "idle_rule": "below=7%"}
+    changes["volumes"] = '[{"name": "data", "source": "/mnt/data", "projects": ["vision"]}]'
     right = alice.post("/node-pools/local/settings", {**values, **changes}, headers=HTMX)
     assert right.status_code == 204
     cast.pool.refresh_from_db()
@@ -182,6 +183,7 @@ def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, a
     assert (form.initial["image_mode"], form.initial["patterns"]) == ("require", "ghcr.io/*")
     assert form["idle_rule"].value() == "below=7%,after=1h,action=warn,warmup=10m"
     page = alice.get("/node-pools/local").content.decode()
+    assert ("/mnt/data" in page, "Read only" in page) == (True, True)
     assert "Workloads need a container image. Accepted images: ghcr.io/*." in page
 
 

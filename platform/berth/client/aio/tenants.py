@@ -8,6 +8,7 @@ from berth.client.aio.resource import AsyncResource
 from berth.client.models.tenants import (
     Department,
     Project,
+    ProjectDetail,
     Quota,
     QuotaChange,
     QuotaGroup,
@@ -46,8 +47,8 @@ class AsyncProjects(AsyncResource):
     def list(self, department: str | None = None) -> AsyncIterator[Project]:
         return self._iterate(Project, "projects", {"department": department})
 
-    async def get(self, name: str) -> Project:
-        return await self._get(Project, f"projects/{quote(name, safe='')}")
+    async def get(self, name: str) -> ProjectDetail:
+        return await self._get(ProjectDetail, f"projects/{quote(name, safe='')}")
 
     async def create(self, name: str, department: str, **values: Any) -> Project:
         """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime, idle_rule."""

@@ -232,6 +232,16 @@ class IdleRule(Model):
     """The rule in the notation of the command line."""
 
 
+class Volume(Model):
+    name: str
+    source: str = ""
+    access: str = ""
+    nodes: dict[str, str] = {}
+    """Labels of the nodes that have the volume; empty: all nodes."""
+    projects: list[str] = []
+    """Projects that may use the volume; empty: all projects."""
+
+
 class NodePool(Model):
     name: str
     version: int = 0
@@ -295,6 +305,8 @@ class NodePool(Model):
     """Digest of the environment of new nodes; None if there is none."""
     image_policy: ImagePolicy = Field(default_factory=ImagePolicy)
     idle_rule: IdleRule | None = None
+    volumes: list[Volume] | None = None
+    """None unless you are a platform admin; `GET projects/{name}` lists a project's volumes."""
     current_price: float | None = None
     """Price per GPU-hour in effect: the pool's own or, if unset, the list price."""
     node_placement: str = ""

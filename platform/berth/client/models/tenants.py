@@ -32,6 +32,22 @@ class Project(Model):
     created_at: datetime
 
 
+class ProjectVolume(Model):
+    """Volume that the project's workloads may use in one pool."""
+
+    name: str
+    pool: str = ""
+    access: str = ""
+    nodes: int = 0
+    """Nodes of the pool that have the volume."""
+    pool_nodes: int = 0
+    """All nodes of the pool."""
+
+
+class ProjectDetail(Project):
+    volumes: list[ProjectVolume] = []
+
+
 class Owner(Model):
     kind: str = ""
     name: str

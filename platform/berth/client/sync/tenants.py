@@ -8,6 +8,7 @@ from urllib.parse import quote
 from berth.client.models.tenants import (
     Department,
     Project,
+    ProjectDetail,
     Quota,
     QuotaChange,
     QuotaGroup,
@@ -47,8 +48,8 @@ class Projects(Resource):
     def list(self, department: str | None = None) -> Iterator[Project]:
         return self._iterate(Project, "projects", {"department": department})
 
-    def get(self, name: str) -> Project:
-        return self._get(Project, f"projects/{quote(name, safe='')}")
+    def get(self, name: str) -> ProjectDetail:
+        return self._get(ProjectDetail, f"projects/{quote(name, safe='')}")
 
     def create(self, name: str, department: str, **values: Any) -> Project:
         """Create a project. Values: title, rank, reclaim_min_runtime, preempt_min_runtime, idle_rule."""

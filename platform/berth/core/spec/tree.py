@@ -35,6 +35,7 @@ class RoleShape:
     topology: Topology | None
     scale_with: tuple[str, float] | None
     has_image: bool = False
+    volumes: tuple[str, ...] = ()
 
     @property
     def amounts(self) -> Amounts:
@@ -58,7 +59,7 @@ class GroupShape:
 
 def build_tree(spec: WorkloadSpec) -> GroupShape:
     """Return the whole gang as one group with the `need` and `topology` of the document."""
-    return _build_group(ROOT, spec, has_image=spec.image is not None)
+    return _build_group(ROOT, spec, spec)
 
 
 def smallest_gang_size(shape: GroupShape | RoleShape) -> int:
@@ -68,16 +69,16 @@ def smallest_gang_size(shape: GroupShape | RoleShape) -> int:
     return sum(sorted(smallest_gang_size(child) for child in shape.children)[: shape.need])
 
 
-def _build_group(name: str, spec: WorkloadSpec | GroupSpec, has_image: bool) -> GroupShape:
+def _build_group(name: str, spec: WorkloadSpec | GroupSpec, document: WorkloadSpec) -> GroupShape:
     children: tuple[GroupShape | RoleShape, ...]
     if spec.groups is not None:
-        children = tuple(_build_group(group.name, group, has_image) for group in spec.groups)
+        children = tuple(_build_group(group.name, group, document) for group in spec.groups)
     else:
-        children = tuple(_build_role(role, has_image) for role in spec.roles or ())
+        children = tuple(_build_role(role, document) for role in spec.roles or ())
     return GroupShape(name, children, len(children) if spec.need is None else spec.need, spec.topology)
 
 
-def _build_role(role: RoleSpec, has_image: bool) -> RoleShape:
+def _build_role(role: RoleSpec, document: WorkloadSpec) -> RoleShape:
     gpu, devices = _split_devices(role)
     cpu, memory = to_thousandths(role.cpu), role.memory_mib
     limit = role.limit
@@ -98,7 +99,8 @@ def _build_role(role: RoleSpec, has_image: bool) -> RoleShape:
         spread_per_node=role.spread_per_node,
         topology=role.topology,
         scale_with=None if role.scale_with is None else (role.scale_with.role, role.scale_with.ratio),
-        has_image=has_image and not role.idle,
+        has_image=document.image is not None and not role.idle,
+        volumes=() if role.idle else tuple(sorted(volume.name for volume in document.volumes)),
     )
 
 

@@ -26,6 +26,7 @@ from berth.core.spec.roles import (
 )
 from berth.core.spec.service import ServiceSpec
 from berth.core.spec.texts import Directory, Name, Text
+from berth.core.spec.volumes import Volumes
 
 CHILDREN_MAX = 256
 GRACE_DEFAULT, GRACE_MAX = 30, 86_400
@@ -107,6 +108,7 @@ class WorkloadSpec(Document):
     image: Image | None = None
     image_pull_policy: PullPolicy = "if_not_present"
     secrets: SecretUses = ()
+    volumes: Volumes = ()
     code: Code = None
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     workspace: Directory | None = None

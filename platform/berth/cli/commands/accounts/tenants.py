@@ -163,6 +163,7 @@ def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE)
             [
                 ("Department", project.department),
                 ("Idle rule", project.idle_rule.text if project.idle_rule else "that of the pool"),
+                *(("Volume", _format_volume(volume)) for volume in project.volumes),
             ],
             members,
         ),
@@ -300,6 +301,11 @@ def describe_tenant(tenant: Any, related_fields: list[tuple[str, str]], members:
             ("Members", ", ".join(f"{member.user} ({member.role})" for member in members)),
         ]
     )
+
+
+def _format_volume(volume: Any) -> str:
+    nodes = f"{volume.nodes} of {volume.pool_nodes} nodes"
+    return f"{volume.name} in pool {volume.pool}, {volume.access.replace('_', '-')}, on {nodes}"
 
 
 def _format_min_runtime(seconds: int | None) -> str:

@@ -29,6 +29,7 @@ def pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str
          + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
         ("Isolation", pool.isolation or "not reported yet"),
         ("Default limits", _format_limits(pool.default_limits)),
+        *(("Volume", _format_volume(volume)) for volume in pool.volumes or ()),
         *([("Idle rule", pool.idle_rule.text)] if pool.idle_rule else []),
         ("Workspaces", f"up to {pool.workspace_limit_mib} MiB" if pool.workspace_limit_mib else "no limit"),
         ("Free GPUs", format_free_gpus(pool)),
@@ -47,6 +48,12 @@ def pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str
     if declared:
         fields.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
     return fields + _error_fields(pool)
+
+
+def _format_volume(volume: Any) -> str:
+    parts = [f"{volume.name} at {volume.source}", volume.access.replace("_", "-")]
+    parts += [f"on nodes with {format_pairs(volume.nodes)}"] if volume.nodes else []
+    return ", ".join([*parts, f"for {', '.join(volume.projects) or 'all projects'}"])
 
 
 def _format_limits(limits: Any) -> str:

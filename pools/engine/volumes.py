@@ -1,0 +1,156 @@
+"""Volumes of a pool: directories of its nodes that the pods of some projects may use."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, format_value, suggest
+from berth.core.spec.texts import NAME, NAME_ALLOWED
+from berth.core.spec.volumes import PATH_ALLOWED, path_problem
+
+Access = Literal["read_only", "read_write"]
+READ_ONLY, READ_WRITE = ACCESSES = ("read_only", "read_write")
+KEYS = ("name", "source", "access", "nodes", "projects")
+VOLUMES_MAX, PROJECTS_MAX, LABELS_MAX = 64, 1000, 16
+NFS = "nfs://"
+SOURCE_ALLOWED = f"{PATH_ALLOWED}, or on Kubernetes nfs://SERVER/PATH"
+# Directories of the machine that contain no data of users.
+SYSTEM = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """Directory `source` on the nodes with all labels in `nodes`.
+
+    Without `projects`, all projects may use the volume.
+    """
+
+    name: str
+    source: str
+    access: Access = "read_only"
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    projects: tuple[str, ...] = ()
+
+    @property
+    def is_writable(self) -> bool:
+        return self.access == READ_WRITE
+
+    def is_usable_by(self, project: str) -> bool:
+        return not self.projects or project in self.projects
+
+    def is_on(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node with these labels has the volume."""
+        return all(labels.get(key) == value for key, value in self.nodes.items())
+
+
+def read_volumes(stored: Iterable[Mapping[str, Any]]) -> tuple[Volume, ...]:
+    return tuple(Volume(**{**entry, "projects": tuple(entry["projects"])}) for entry in stored)
+
+
+def usable_volumes(stored: Iterable[Mapping[str, Any]], project: str) -> dict[str, Volume]:
+    """Return the volumes that the project may use, by name."""
+    return {each.name: each for each in read_volumes(stored) if each.is_usable_by(project)}
+
+
+def normalize_volumes(value: object, *, is_kubernetes: bool) -> list[dict[str, Any]]:
+    """Return the volumes to store. Raises Invalid if a volume is invalid."""
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        allowed = "[] for none, or a list of volumes"
+        raise Invalid([Problem("volumes", "is not a list", format_value(value), allowed)])
+    problems = [
+        problem
+        for number, entry in enumerate(value)
+        for problem in _problems(f"volumes[{number}]", entry, is_kubernetes=is_kubernetes)
+    ] or list(_list_problems(value))
+    if problems:
+        raise Invalid(problems)
+    return [_normalize(entry) for entry in value]
+
+
+def _normalize(entry: Mapping[str, Any]) -> dict[str, Any]:
+    projects = list(dict.fromkeys(entry.get("projects") or ()))
+    values = {key: value for key, value in entry.items() if value is not None}
+    return {**asdict(Volume(**{**values, "projects": ()})), "projects": projects}
+
+
+def _list_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    if len(volumes) > VOLUMES_MAX:
+        yield Problem("volumes", "has too many entries", str(len(volumes)), f"at most {VOLUMES_MAX}")
+    seen: set[str] = set()
+    for number, entry in enumerate(volumes):
+        if entry["name"] in seen:
+            yield Problem(f"volumes[{number}].name", "is used twice", format_value(entry["name"]))
+        seen.add(entry["name"])
+
+
+def _problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Problem]:
+    if not isinstance(entry, Mapping):
+        yield Problem(path, "is not a volume", format_value(entry), ", ".join(KEYS))
+        return
+    for key in entry:
+        if key not in KEYS:
+            yield Problem(f"{path}.{key}", "unknown key", format_value(key), suggest(str(key), KEYS))
+    name = entry.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        yield Problem(f"{path}.name", "is not a valid name", format_value(name), NAME_ALLOWED)
+    if message := _source_problem(entry.get("source"), is_kubernetes=is_kubernetes):
+        yield Problem(f"{path}.source", message, format_value(entry.get("source")), SOURCE_ALLOWED)
+    access = entry.get("access", READ_ONLY)
+    if access not in ACCESSES:
+        yield Problem(f"{path}.access", "is unknown", format_value(access), suggest(str(access), ACCESSES))
+    nodes = entry.get("nodes") or {}
+    is_labels = isinstance(nodes, Mapping) and all(isinstance(x, str) for pair in nodes.items() for x in pair)
+    if not is_labels or len(nodes) > LABELS_MAX:
+        allowed = f"at most {LABELS_MAX} labels that its nodes have; {{}} for all nodes"
+        yield Problem(f"{path}.nodes", "is not a mapping of labels", format_value(nodes), allowed)
+    projects = entry.get("projects") or ()
+    if not _is_names(projects):
+        allowed = "a list of project names; [] for all projects"
+        yield Problem(f"{path}.projects", "is not a list of projects", format_value(projects), allowed)
+
+
+def _source_problem(source: object, *, is_kubernetes: bool) -> str:
+    if not isinstance(source, str):
+        return "is missing" if source is None else "is not a path"
+    path = source
+    if source.startswith(NFS):
+        server, slash, rest = source.removeprefix(NFS).partition("/")
+        if not is_kubernetes:
+            return "is possible only on Kubernetes; mount it on the nodes and name the directory"
+        if not NAME.fullmatch(server.replace(".", "-").lower()):
+            return "names no server"
+        path = slash + rest
+    elif any(path == each or path.startswith(f"{each}/") for each in SYSTEM):
+        return "is a directory of the system"
+    return path_problem(path)
+
+
+def _is_names(value: object) -> bool:
+    if not isinstance(value, list | tuple) or len(value) > PROJECTS_MAX:
+        return False
+    return all(isinstance(each, str) and NAME.fullmatch(each) for each in value)
+
+
+def refusal(stored: Iterable[Mapping[str, Any]], pool: str, project: str, names: Collection[str]) -> str:
+    """Return why a project cannot use volumes in a pool, as a clause, or an empty string."""
+    missing = sorted(set(names) - set(usable_volumes(stored, project)))
+    if not missing:
+        return ""
+    which = f"volume {missing[0]}" if len(missing) == 1 else f"volumes {', '.join(missing)}"
+    return f"pool {pool} has no {which} for project {project}"

@@ -1,0 +1,54 @@
+"""Mounts of the volumes in a pod's order, after a check of the directories on this machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pools.runtimes.base import PodOrder, VolumeMount
+from pools.runtimes.enclosure.command import Mount, is_inside
+
+
+class UnusableVolume(Exception):
+    """Raised with the reason if this machine cannot give a volume to a pod."""
+
+
+@dataclass(frozen=True)
+class VolumeMounts:
+    readable: tuple[Mount, ...] = ()
+    writable: tuple[Mount, ...] = ()
+
+
+def require_no_volumes(order: PodOrder) -> None:
+    """Raise UnusableVolume if a pod that sees the whole machine has volumes."""
+    if order.volumes:
+        raise UnusableVolume(
+            f"the volume {order.volumes[0].name} cannot be mounted, because this node does not isolate pods"
+        )
+
+
+def volume_mounts(order: PodOrder, state: Path) -> VolumeMounts:
+    """Return the mounts of the order's volumes. `state` holds Berth's own files, which pods must not see.
+
+    Raises UnusableVolume if a directory is missing, contains `state` or is inside it, or is reached through a
+    symbolic link, which could lead out of the directory that the admin chose.
+    """
+    for volume in order.volumes:
+        _check(volume, os.path.realpath(state))
+    mounts = [(volume.is_writable, Mount(volume.source, volume.path)) for volume in order.volumes]
+    return VolumeMounts(
+        tuple(mount for is_writable, mount in mounts if not is_writable),
+        tuple(mount for is_writable, mount in mounts if is_writable),
+    )
+
+
+def _check(volume: VolumeMount, state: str) -> None:
+    subject = f"the volume {volume.name} cannot be mounted: {volume.source}"
+    real = os.path.realpath(volume.source)
+    if not Path(volume.source).is_dir():
+        raise UnusableVolume(f"{subject} is not a directory on this node")
+    if real != volume.source:
+        raise UnusableVolume(f"{subject} is reached through a symbolic link; its real path is {real}")
+    if is_inside(real, [state]) or is_inside(state, [real]):
+        raise UnusableVolume(f"{subject} contains files of Berth")

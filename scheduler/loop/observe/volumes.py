@@ -1,0 +1,42 @@
+"""Find the volumes that nodes lack, and pools that no longer offer a workload's volumes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pools.engine.volumes import read_volumes, refusal
+from pools.models import NodePool
+from pools.runtimes.enclosure.levels import Level
+from scheduler.engine.model import VOLUME
+from scheduler.loop.observe.isolation import Features, Report
+
+StoredVolumes = Sequence[Mapping[str, Any]]
+NOT_ISOLATED = ", because pods are not isolated there"
+
+
+def missing_volumes(stored: StoredVolumes, labels: Mapping[str, str], report: Report | None) -> Features:
+    """Return the pool's volumes that a node with these labels lacks, each with a clause about the reason."""
+    if not stored:
+        return {}
+    cannot_mount = report is not None and report["level"] == Level.NONE and not report.get("images")
+    return {
+        VOLUME + volume.name: NOT_ISOLATED if cannot_mount else ""
+        for volume in read_volumes(stored)
+        if cannot_mount or not volume.is_on(labels)
+    }
+
+
+class VolumeRefusals:
+    """Pools that do not offer the volumes of pending workloads, because their settings changed."""
+
+    def __init__(self, pools: Iterable[NodePool]) -> None:
+        self._stored = {pool.name: pool.volumes for pool in pools}
+
+    @property
+    def settings(self) -> Mapping[str, StoredVolumes]:
+        """All values that refusals depend on."""
+        return self._stored
+
+    def refusals(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Return the reason for each pool in which the project cannot use all of these volumes."""
+        reasons = {pool: refusal(stored, pool, project, names) for pool, stored in self._stored.items()}
+        return {pool: reason for pool, reason in reasons.items() if reason}
