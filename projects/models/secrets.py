@@ -27,7 +27,7 @@ class ProjectSecret(Secret):
 
 
 class UserSecret(Secret):
-    """Personal secret: only workloads that its owner submits may use it, and only the owner sees its name."""
+    """Personal secret, which only workloads of its owner may use."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="secrets")
 

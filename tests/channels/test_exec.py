@@ -1,11 +1,19 @@
 """Tests of commands that users run in pods, through the Python client and a real server."""
 
+import json
 import time
+from contextlib import suppress
 
 import pytest
+from django.conf import settings
+from django.test import Client as Browser
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as websocket
+from websockets.typing import Origin
 
-from berth.client.channels import OUTPUT, STATUS
+from berth.client.channels import OUTPUT, STATUS, encode_start
 from berth.client.errors import Conflict, Forbidden, NotFound, NotSignedIn, Unreachable
+from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Membership, Workload
 from projects.services.people import tokens
 from tests.channels.conftest import Site
@@ -104,3 +112,33 @@ def test_reader_that_stops_does_not_fill_the_memory_of_the_server(site: Site) ->
                 assert client.workloads.exec(site.workload_id, ["echo", "fast"]).output == b"fast\n"
             assert site.processes(mark)
         poll_until(lambda: not site.processes(mark))
+
+
+def test_session_runs_commands_only_from_pages_of_berth_itself(site: Site) -> None:
+    browser = Browser()
+    browser.force_login(site.cast.dave.user)
+    cookie = {
+        "Cookie": f"{settings.SESSION_COOKIE_NAME}={browser.cookies[settings.SESSION_COOKIE_NAME].value}"
+    }
+    url = f"{site.address.replace('http', 'ws')}/ws/workloads/{site.workload_id}/exec"
+
+    def run(origin: str) -> dict[str, object]:
+        with websocket(url, origin=Origin(origin), additional_headers=cookie) as connection:
+            with suppress(ConnectionClosed):
+                connection.send(encode_start(["true"], None))
+            while (frame := connection.recv(timeout=60))[0] != STATUS:
+                pass
+            return dict(json.loads(frame[1:]))
+
+    assert run(site.address) == {"exit_code": 0}
+    assert run("http://127.0.0.1:9")["status"] == 401, "a page of a pod that listens on the same host"
+
+
+def test_connection_ends_if_the_channel_cannot_be_opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(pod_id: str) -> None:
+        raise LookupError(pod_id)
+
+    monkeypatch.setattr(site.runtime, "open_channel", fail)
+    with site.client(site.cast.dave) as client, pytest.raises(Unreachable):
+        client.workloads.exec(site.workload_id, ["true"])
+    poll_until(lambda: not WATCHER.count(site.cast.dave.user.pk))

@@ -9,9 +9,10 @@ import json
 import logging
 from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from channels.db import database_sync_to_async
+from django.conf import settings
 from django.utils import timezone
 
 from berth.core.errors import BerthError, RateLimited
@@ -30,7 +31,7 @@ from projects.connections.credentials import Credential
 from projects.connections.sockets import SIGNED_OUT, TOO_MANY_CONNECTIONS, SignedInConsumer
 from projects.services.people import tokens
 from projects.services.workloads.channels import record_closed, record_opened
-from projects.visits.headers import find_header
+from projects.visits.headers import Headers, find_header
 from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class ChannelConsumer(SignedInConsumer):
         self.actor: Actor | None = None
         scheme, _, secret = find_header(self.scope["headers"], b"authorization").partition(" ")
         if scheme.lower() != "bearer":
+            if not _is_own_page(self.scope["headers"]):
+                return Credential(), frozenset()
             return await super().authenticate()
         address = str((self.scope.get("client") or ("",))[0])
         return await database_sync_to_async(_authenticate_token)(secret.strip(), address)
@@ -102,6 +105,12 @@ class ChannelConsumer(SignedInConsumer):
 
     async def send_messages(self) -> None:
         """Open the channel, and forward its frames until it ends."""
+        try:
+            await self._serve()
+        finally:
+            self.opened.set()  # otherwise `receive` would wait forever, and the connection would never end
+
+    async def _serve(self) -> None:
         assert self.actor is not None
         try:
             connection = await database_sync_to_async(self.pod.open)()
@@ -144,6 +153,15 @@ class ChannelConsumer(SignedInConsumer):
     def _pod_name(self) -> str | None:
         values = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("pod")
         return values[0] if values else None
+
+
+def _is_own_page(headers: Headers) -> bool:
+    """Return whether a page of Berth itself opens the connection.
+
+    Browsers send the session's cookie from pages on all ports of this host, and pods may listen on some.
+    """
+    origin, host = find_header(headers, b"origin"), find_header(headers, b"host")
+    return urlsplit(origin).netloc.lower() == host.lower() or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
 def _authenticate_token(secret: str, address: str) -> tuple[Credential, frozenset[str]]:

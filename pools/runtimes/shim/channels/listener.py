@@ -117,7 +117,8 @@ class Channels:
                 os.unlink(f"{self._pod.directory}/{SOCKET}")
             except OSError:
                 pass
-        for pid in self.processes():
+        # The relays first, otherwise some would report that their command was killed.
+        for pid in sorted(self.processes(), key=lambda pid: pid not in self._relays):
             send_signal(pid, signal.SIGKILL)
 
 
