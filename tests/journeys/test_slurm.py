@@ -26,6 +26,7 @@ rate=$(cat config/rate)
 cd "$BERTH_WORKSPACE"
 step=$(cat "checkpoint-$RANK" 2>/dev/null || echo 0)
 echo "rank $RANK on $BERTH_NODE begins at step $step and sees $CUDA_VISIBLE_DEVICES, rate $rate"
+trap 'echo "signal at step $step"' USR1
 trap 'echo "$step" > "checkpoint-$RANK"; exit 0' TERM
 while [ ! -e enough ]; do step=$((step + 1)); sleep 0.1; done
 """
@@ -60,7 +61,8 @@ def checkout(tmp_path: Path) -> Path:
 def submit(user: Terminal, name: str, project: str, replicas: int, code: Path) -> Workload:
     user.berth(
         "submit", "-n", name, "-p", project, "--pool", "hpc", "--replicas", str(replicas), "--gpu", str(GPUS),
-        "--cpu", "0.1", "--memory", "64", "--grace", "5s", "--code", str(code), "--", "sh", "train.sh",
+        "--cpu", "0.1", "--memory", "64", "--grace", "5s", "--preemption-signal", "USR1@2s",
+        "--code", str(code), "--", "sh", "train.sh",
     )  # fmt: skip
     return user.client().workloads.find(name)
 
@@ -111,6 +113,7 @@ def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
     preemptor = submit(grace, "within-quota", "ads", 1, checkout)
     until_phase(preemptor, "running")
     assert dave.client().workloads.get(gang.id).preemptions == 1
+    until(lambda: "signal at step" in log(gang, run=1), LONG, story)
     workspaces = slurm.root / "shared" / "workspaces"
     (workspaces / preemptor.id / "enough").touch()
     until_phase(preemptor, "completed")
