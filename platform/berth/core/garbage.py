@@ -3,8 +3,9 @@
 import gc
 
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
-# With deferred collections, a collection of middle-aged objects visits a fifth of a million objects.
-YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 4, 25
+# A tick of the scheduler holds up to a hundred thousand objects, which reference counting frees. With a lower
+# threshold, Python would visit them in every tick.
+NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 2, 10
 _state = {"deferred": False}
 
 
@@ -27,7 +28,7 @@ def defer_full_collections() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(NEW_OBJECTS, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED)
+    gc.set_threshold(NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED)
     _state["deferred"] = True
 
 
