@@ -9,7 +9,9 @@ import pytest
 from pools.runtimes.base import PodCause, PodState, StopNotice, VolumeMount
 from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.order import ContainerFiles, container_fields
+from pools.runtimes.shim.channels.frames import ERRORS, OUTPUT, START, encode_frame
 from tests.contracts.pods import UID, ended, poll_until, running
+from tests.contracts.test_runtime import exchange
 from tests.images.registry import Registry, busybox_layer, layer
 from tests.images.stage import ImageStage, traces
 
@@ -51,6 +53,24 @@ def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str
     stage.runtime.stop("p-1", 0)
     ended(stage.runtime, "p-1")
     assert not Path(stage.runtime._pod_dir("p-1").secrets.home).exists(), "nothing is left on the machine"
+    assert traces(stage) == []
+
+
+def test_command_of_a_user_runs_inside_the_container(stage: ImageStage, busybox: str) -> None:
+    stage.start("p-1", busybox, "sleep", "1000", secret_env={"PASSWORD": "of-the-pod"})
+    running(stage.runtime, "p-1")
+    status = 'grep -E "^(CapEff|Seccomp):" /proc/self/status | tr -s "\t" " "'
+    command = ["sh", "-c", f"id -u; {status}; echo $COLOR $PASSWORD; cat; touch /file"]
+    sent = exchange(stage.runtime.open_channel("p-1"), command, b"typed\n")
+    lines = sent[OUTPUT].decode().splitlines()
+    assert lines == [str(UID), "CapEff: 0000000000000000", "Seccomp: 2", "blue of-the-pod", "typed"]
+    assert b"/file: Read-only file system" in sent[ERRORS]
+    with stage.runtime.open_channel("p-1") as left_open:
+        request = b'{"command": ["sh", "-c", "tty; setsid sleep 5000 & wait"], "terminal": {}}'
+        left_open.sendall(encode_frame(START, request))
+        assert b"/dev/pts/" in left_open.recv(100)
+        stage.runtime.stop("p-1", 0)
+        assert ended(stage.runtime, "p-1").cause == PodCause.STOPPED
     assert traces(stage) == []
 
 
