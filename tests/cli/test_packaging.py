@@ -45,7 +45,7 @@ def test_base_install_has_only_the_dependencies_of_cli_and_client() -> None:
     assert PROJECT["name"] == "berth-platform"
     assert {re.split("[>;]", requirement)[0] for requirement in PROJECT["dependencies"]} == {
         "cloudpickle", "httpx", "pathspec", "pydantic", "pyyaml", "rich", "tomli", "typer",
-        "typing-extensions",
+        "typing-extensions", "websockets",
     }  # fmt: skip
     extras = set(PROJECT["optional-dependencies"])
     optional = {"top", "aws", "otel", "ray", "redis", "docs", "joblib", "ssh", "dev"}
