@@ -24,9 +24,11 @@ from pools.runtimes import local_log
 from pools.runtimes.base import (
     ChannelRefused,
     ClusterQuotas,
+    FilesGone,
     LogChunk,
     Measurements,
     PodCause,
+    PodFiles,
     PodOrder,
     PodReport,
     PodState,
@@ -272,6 +274,14 @@ class KubernetesRuntime:
 
     def open_channel(self, pod_id: str) -> socket.socket:
         raise ChannelRefused("pools that run in a Kubernetes cluster have no shells. Use `kubectl exec`")
+
+    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        """Raise FilesGone, because the files of a container end with it."""
+        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        """Raise FilesGone, because the files of a container end with it."""
+        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return None, because Berth does not mount the workspaces of clusters."""

@@ -196,6 +196,27 @@ class Measurements:
     devices: Mapping[str, tuple[DeviceUsage, ...]]
 
 
+@dataclass(frozen=True)
+class PodFile:
+    """Regular file of a pod. `path` is relative to the pod's directory, and `size` is in bytes."""
+
+    path: str
+    size: int
+    executable: bool
+
+
+@dataclass(frozen=True)
+class PodFiles:
+    """Files of a pod, sorted by path, and the reasons that other paths are left out, by path."""
+
+    files: tuple[PodFile, ...]
+    skipped: Mapping[str, str]
+
+
+class FilesGone(ValueError):
+    """Raised if the files of a pod no longer exist, or if a file cannot be read as a regular file."""
+
+
 class RuntimeFailure(Exception):
     """Failure of the runtime itself, such as a full disk or an unreachable head. Callers retry later."""
 
@@ -303,6 +324,18 @@ class Runtime(Protocol):
         with all processes that it started, when the socket is closed or the pod ends.
         Raises ChannelRefused, or RuntimeFailure if the runtime itself fails.
         """
+        ...
+
+    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        """Return the regular files at and below these relative paths.
+
+        The paths are relative to the directory with the pod's code if it has code, otherwise to the pod's
+        own directory. Links are skipped. A pod's files exist until it is forgotten. Raises FilesGone.
+        """
+        ...
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

@@ -12,13 +12,14 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pools.runtimes import local_log
+from pools.runtimes import local_log, pod_files
 from pools.runtimes.base import (
     ChannelRefused,
     ClusterQuotas,
     LogChunk,
     Measurements,
     PodCause,
+    PodFiles,
     PodOrder,
     PodReport,
     PodState,
@@ -274,6 +275,17 @@ class LocalRuntime:
         if state is PodState.RUNNING:
             raise ChannelRefused("the pod was started by a version of Berth that had no shells")
         raise ChannelRefused("the pod is not running")
+
+    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        return pod_files.list_files(*self._files_of(pod_id), paths)
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        return pod_files.read_file(*self._files_of(pod_id), path, offset, limit)
+
+    def _files_of(self, pod_id: str) -> tuple[str, str]:
+        """Return a pod's own directory, and the subdirectory that paths are relative to."""
+        pod = self._pod_dir(pod_id)
+        return str(pod.work), CODE_DIRECTORY if "code_url" in (pod.read("order") or {}) else ""
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:

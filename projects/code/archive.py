@@ -2,7 +2,7 @@
 
 import hashlib
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
@@ -35,6 +35,11 @@ def check_chunks(store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[
     digests = dict.fromkeys(digest for file in files for digest in file.get("chunks", ()))
     for _ in _read_ahead(store, list(digests), keys):
         pass
+
+
+def file_parts(store: ChunkStore, file: Mapping[str, Any], keys: dict[str, str]) -> Iterator[bytes]:
+    """Yield the content of one file. Raises StoreFailure as `tar_parts` does."""
+    return _read_ahead(store, file.get("chunks", ()), keys)
 
 
 def archive_size(files: Sequence[dict[str, Any]], mtime: int) -> int:

@@ -1,4 +1,4 @@
-"""Delete code that no workload needs any longer."""
+"""Delete code that no workload needs any longer, and outputs of deleted workloads."""
 
 from datetime import datetime, timedelta
 from itertools import islice
@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from projects.code.base import ChunkStore
-from projects.models import CodeChunk, CodeTree, Workload
+from projects.models import CodeChunk, CodeTree, PodOutputs, Workload
 from projects.models.workloads import LIVE_PHASES
 
 UNUSED = timedelta(days=1)  # maximum time between an upload and the submission that uses it
@@ -39,7 +39,9 @@ def collect_code(store: ChunkStore, now: datetime, *, retention: timedelta) -> i
 def _delete_trees(unused_since: datetime, ended_before: datetime) -> int:
     needs_code = Q(phase__in=LIVE_PHASES) | Q(ended_at__gte=ended_before)
     unused = CodeTree.objects.filter(
-        ~Exists(Workload.objects.filter(needs_code, code=OuterRef("pk"))), used_at__lt=unused_since
+        ~Exists(Workload.objects.filter(needs_code, code=OuterRef("pk"))),
+        ~Exists(PodOutputs.objects.filter(tree=OuterRef("pk"))),
+        used_at__lt=unused_since,
     )
     count = 0
     for pk in list(unused.values_list("pk", flat=True)):
@@ -47,10 +49,15 @@ def _delete_trees(unused_since: datetime, ended_before: datetime) -> int:
             # A submission updates `used_at` before it uses the tree.
             locked = CodeTree.objects.select_for_update().defer("files", "chunks")
             tree = locked.filter(pk=pk, used_at__lt=unused_since).first()
-            if tree is not None and not Workload.objects.filter(needs_code, code=tree).exists():
+            if tree is not None and not _is_needed(tree, needs_code):
                 tree.delete()
                 count += 1
     return count
+
+
+def _is_needed(tree: CodeTree, needs_code: Q) -> bool:
+    workloads = Workload.objects.filter(needs_code, code=tree)
+    return workloads.exists() or PodOutputs.objects.filter(tree=tree).exists()
 
 
 def _delete_chunks(store: ChunkStore, before: datetime) -> int:

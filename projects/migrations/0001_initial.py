@@ -3186,6 +3186,63 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="PodOutputs",
+            fields=[
+                (
+                    "pod",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="outputs",
+                        serialize=False,
+                        to="projects.pod",
+                    ),
+                ),
+                (
+                    "paths",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), help_text="Paths in the pod's directory.", size=None
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("waiting", "Waiting"), ("stored", "Stored"), ("failed", "Failed")],
+                        default="waiting",
+                        max_length=8,
+                    ),
+                ),
+                (
+                    "message",
+                    models.TextField(blank=True, help_text="Why files are not stored, or not yet."),
+                ),
+                (
+                    "skipped",
+                    models.JSONField(default=dict, help_text="Reasons that paths were left out, by path."),
+                ),
+                ("stored_at", models.DateTimeField(null=True)),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("retry_at", models.DateTimeField(null=True)),
+                (
+                    "tree",
+                    models.ForeignKey(
+                        help_text="Files that are stored.",
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="projects.codetree",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "waiting")), fields=["pod"], name="outputs_waiting"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="MetricsReader",
             fields=[
                 (

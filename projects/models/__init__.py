@@ -9,6 +9,7 @@ from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
 from projects.models.idle import IdleWarning
 from projects.models.images import RunImage
 from projects.models.metrics import Metric, MetricsReader
+from projects.models.outputs import OutputState, PodOutputs
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
 from projects.models.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
@@ -50,8 +51,10 @@ __all__ = [
     "Metric",
     "MetricsPoint",
     "MetricsReader",
+    "OutputState",
     "Phase",
     "Pod",
+    "PodOutputs",
     "PodState",
     "PortLink",
     "Project",

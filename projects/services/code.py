@@ -7,7 +7,7 @@ it stopped. Nothing is shared between projects: a digest gives no access to anot
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.code import CHUNK_BYTES, link_problem, nesting_problem, path_problem
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.code.archive import archive_size, check_chunks, tar_parts
+from projects.code.archive import archive_size, check_chunks, file_parts, tar_parts
 from projects.code.base import DamagedChunk, MissingChunk
 from projects.code.stores import open_store
 from projects.models import CodeChunk, CodeTree, Project, Workload
@@ -121,9 +121,15 @@ def store_chunks(
     stored too much.
     """
     require(actor, Action.SUBMIT, project)
-    at = now or timezone.now()
-    contents = dict(chunks)
     _check_contents(chunks)
+    write_chunks(project, dict(chunks), now or timezone.now())
+
+
+def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) -> None:
+    """Store contents under their digests, which must be right. Call this outside of transactions.
+
+    Raises StoreFailure, or Conflict if the project has stored too much.
+    """
     stored = _touch_chunks(project, contents, at)
     rows = [
         CodeChunk(project=project, digest=digest, size=len(content), used_at=at)
@@ -141,25 +147,47 @@ def store_chunks(
     store.delete([chunk_key(row) for row in rows if row.key not in inserted])
 
 
-def read_tree(tree: CodeTree) -> tuple[int, Iterator[bytes]]:
+def write_tree(project: Project, files: Iterable[CodeFile], at: datetime) -> CodeTree | None:
+    """Store files whose chunks are stored. Return their tree, or None if there are no files.
+
+    Raises Conflict if the project has stored too much.
+    """
+    ordered = sorted(files, key=lambda file: file.path)
+    if not ordered:
+        return None
+    chunks = list(dict.fromkeys(digest for file in ordered for digest in file.chunks))
+    digest = _tree_digest(ordered)
+    _store_tree(project, digest, ordered, chunks, at)
+    return find_tree(project, digest)
+
+
+def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
     """Return the size of the tree's tar archive, and an iterator over its parts that makes no queries.
 
-    The iterator raises StoreFailure if a chunk is missing or damaged.
+    With a path, the archive has only the files at and below it. The iterator raises StoreFailure if a chunk
+    is missing or damaged.
     """
+    files = [file for file in tree.files if not path or f"{file['path']}/".startswith(f"{path}/")]
     mtime = int(tree.created_at.timestamp())
-    return archive_size(tree.files, mtime), tar_parts(open_store(), tree.files, _chunk_keys(tree), mtime)
+    return archive_size(files, mtime), tar_parts(open_store(), files, _chunk_keys(tree, files), mtime)
+
+
+def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
+    """Return an iterator over the content of a file of the tree, as `read_tree` does."""
+    return file_parts(open_store(), file, _chunk_keys(tree, [file]))
 
 
 def verify_tree(tree: CodeTree) -> None:
     """Read the whole tree. Raises Conflict if a chunk is missing or damaged, or StoreFailure."""
     try:
-        check_chunks(open_store(), tree.files, _chunk_keys(tree))
+        check_chunks(open_store(), tree.files, _chunk_keys(tree, tree.files))
     except (MissingChunk, DamagedChunk) as failure:
         raise Conflict(str(failure)) from failure
 
 
-def _chunk_keys(tree: CodeTree) -> dict[str, str]:
-    rows = CodeChunk.objects.filter(project=tree.project_id, digest__in=tree.chunks)
+def _chunk_keys(tree: CodeTree, files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    digests = {digest for file in files for digest in file.get("chunks", ())}
+    rows = CodeChunk.objects.filter(project=tree.project_id, digest__in=digests)
     return {row.digest: chunk_key(row) for row in rows}
 
 

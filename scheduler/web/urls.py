@@ -29,6 +29,9 @@ urlpatterns = [
     ),
     path("workloads/<uuid:workload_id>/metrics/charts", metrics.charts, name="workload-metric-charts"),
     path(
+        "workloads/<uuid:workload_id>/outputs", workloads.detail, {"tab": "outputs"}, name="workload-outputs"
+    ),
+    path(
         "workloads/<uuid:workload_id>/resources",
         workloads.detail,
         {"tab": "resources"},

@@ -13,9 +13,12 @@ from pools.runtimes.base import (
     ChannelRefused,
     ClusterQuotas,
     DeviceUsage,
+    FilesGone,
     LogChunk,
     Measurements,
     PodCause,
+    PodFile,
+    PodFiles,
     PodOrder,
     PodReport,
     PodState,
@@ -69,6 +72,7 @@ class FakeRuntime:
         self.stubborn: set[str] = set()
         self.noticing: set[str] = set()
         self.checkpoints: dict[str, datetime] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
         self.uses: dict[str, PodUsage] = {}
         self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
         self.isolation = Isolation(Level.USERS)
@@ -221,6 +225,21 @@ class FakeRuntime:
         data, ended = self._log(pod_id)
         begin = last_lines_start(data, lines)
         return LogChunk(data[begin:], begin, len(data), len(data), ended)
+
+    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        self._called("list_files", pod_id)
+        stored = self._files_of(pod_id)
+        chosen = [each for each in sorted(stored) if any(f"{each}/".startswith(f"{path}/") for path in paths)]
+        return PodFiles(tuple(PodFile(each, len(stored[each]), False) for each in chosen), {})
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        self._called("read_file", pod_id)
+        return self._files_of(pod_id)[path][offset : offset + limit]
+
+    def _files_of(self, pod_id: str) -> dict[str, bytes]:
+        if pod_id not in self._pods:
+            raise FilesGone("the pod's files no longer exist")
+        return self.files.get(pod_id, {})
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         return self.checkpoints.get(workspace)

@@ -1,4 +1,4 @@
-"""Test metrics from programs in pods to the command line, in a running installation."""
+"""Test metrics and outputs from programs in pods to the command line, in a running installation."""
 
 import os
 import re
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from berth.client import Client
+from berth.client.models.outputs import PodOutputs
 from tests.journeys.command import Terminal
 from tests.journeys.installation import PATIENCE, ROOT, until
 
@@ -64,3 +66,44 @@ def test_metrics_of_the_guide_are_shown_and_name_the_best_task(
     assert re.search(r"^tune-2 +vision +0.0325733", shown, re.MULTILINE)
     client.workloads.delete(curve.id)
     client.arrays.delete(tune.id)
+
+
+def test_outputs_of_the_guide_are_stored_and_downloaded(
+    dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    submit, download = guide_examples("Keep results")
+    run_as_written(dave, submit, tmp_path)
+    keeper = client.workloads.find("keeper")
+    outputs = stored_outputs(client, keeper.id)
+    assert (outputs.state, outputs.message, outputs.files) == ("stored", "", 2)
+    shown = run_as_written(dave, download, tmp_path)
+    assert re.search(r"^results/model.bin +1000 B$", shown, re.MULTILINE)
+    assert (tmp_path / "best" / "results" / "model.bin").read_bytes() == bytes(1000)
+    assert (tmp_path / "results" / "loss.csv").read_text() == "step,loss\n1,0.5\n"
+    assert b"".join(client.outputs.read(keeper.id, "results/loss.csv")) == b"step,loss\n1,0.5\n"
+    client.workloads.delete(keeper.id)
+
+
+def stored_outputs(client: Client, workload_id: str) -> PodOutputs:
+    """Wait until the outputs of a workload's only pod are stored, and return them."""
+    (outputs,) = until(lambda: [row for row in client.outputs.list(workload_id) if row.state != "waiting"])
+    return outputs
+
+
+def test_failed_and_suspended_pods_leave_outputs_without_links(dave_on_shared_berth: Terminal) -> None:
+    client = dave_on_shared_berth.client()
+    write = "mkdir out; echo kept > out/file; ln -s /etc/passwd out/link; echo ready"
+    document = {"project": "vision", "outputs": ["out"], "roles": [{"name": "worker", "replicas": 1}]}
+    broken = client.workloads.submit({**document, "name": "broken", "command": f"{write}; exit 3"})
+    paused = client.workloads.submit({**document, "name": "paused", "command": f"{write}; exec sleep 600"})
+    until(lambda: client.workloads.get(paused.id).phase == "running")
+    until(lambda: b"ready" in client.workloads.log(paused.id).data)
+    client.workloads.suspend(paused.id)
+    for workload in (broken, paused):
+        outputs = stored_outputs(client, workload.id)
+        assert (outputs.state, outputs.skipped) == ("stored", {"out/link": "is a symbolic link"})
+        assert b"".join(client.outputs.read(workload.id, "out/file")) == b"kept\n"
+    client.workloads.cancel(paused.id)
+    for workload in (broken, paused):
+        client.workloads.delete(workload.id)

@@ -160,6 +160,10 @@ class SubmitFlags:
     no_code: Annotated[bool, _option("Send no code, even if a document names a directory.", "--no-code")] = (
         False
     )
+    outputs: Annotated[
+        Texts,
+        _option("File or directory to store after each pod has ended; repeatable.", metavar="PATH"),
+    ] = None
     workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
         Text, _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", metavar="TIME")
@@ -265,6 +269,7 @@ class SubmitFlags:
                 *(parse_secret("--secret-file", "file", entry) for entry in self.secret_file or ()),
             ],
             "volumes": [parse_volume_mount(entry) for entry in self.volume or ()],
+            "outputs": self.outputs,
             "image": self.image,
             "image_pull_policy": self.image_pull_policy,
             "working_dir": self.workdir,
@@ -306,7 +311,7 @@ FLAGS_BY_PATH = {
     "grace_period_seconds": "--grace", "preemption": "--preemption-signal",
     "after": "--after", "env": "--env", "secrets": "--secret", "volumes": "--volume",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
-    "code": "--code", "working_dir": "--workdir", "restart_policy": "--restart",
+    "code": "--code", "outputs": "--outputs", "working_dir": "--workdir", "restart_policy": "--restart",
     "retry": "--retry", "labels": "--label",
     "notifications": "--notify", "array": "--array", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",

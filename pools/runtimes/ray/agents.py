@@ -16,6 +16,8 @@ from pools.runtimes.base import (
     ChannelRefused,
     LogChunk,
     Measurements,
+    PodFile,
+    PodFiles,
     PodOrder,
     PodReport,
     RuntimeFailure,
@@ -114,6 +116,13 @@ class NodeAgent:
         if reason == "unknown request: channel":
             raise ChannelRefused(f"the agent of the node at {self._base} is too old. It is upgraded soon")
         raise RuntimeFailure(f"the node at {self._base} responded with {status}: {reason}")
+
+    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        answer = self._request("files", pod_id=pod_id, paths=list(paths)).json()
+        return PodFiles(tuple(PodFile(**each) for each in answer["files"]), answer["skipped"])
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        return self._request("file", pod_id=pod_id, path=path, offset=offset, limit=limit).content
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return the time of the last checkpoint by Berth's clock, or None."""

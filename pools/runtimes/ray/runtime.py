@@ -37,6 +37,7 @@ from pools.runtimes.ray.cluster import (
     device_resources,
     node_label,
 )
+from pools.runtimes.ray.files import RayFiles
 from pools.runtimes.ray.jobs import Jobs, lost_report
 from pools.runtimes.ray.probes import ProbePods
 from pools.runtimes.ray.scripts import CHECK, STOP, start_script, update_script, upgrade_script
@@ -50,7 +51,7 @@ STARTING_REPORT = PodReport(PodState.STARTING)
 ADDRESS_OF_RANK_0 = ""
 
 
-class RayRuntime:
+class RayRuntime(RayFiles):
     """Runtime of all pools that run Ray.
 
     `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
@@ -245,11 +246,11 @@ class RayRuntime:
 
     def _log_agent(self, pod_id: str) -> NodeAgent | None:
         """Return the agent that has the log, or None if the log has been fetched or does not exist."""
-        if self.ledger.log_path(pod_id).exists():
-            return None
-        entry = self.ledger.find(pod_id)
-        node = self._nodes_by_instance().get(entry.instance_id) if entry else None
-        return None if node is None else self._agent(node)
+        return None if self.ledger.log_path(pod_id).exists() else self._node_agent(pod_id)
+
+    def _node_agent(self, pod_id: str) -> NodeAgent | None:
+        entry, nodes = self.ledger.find(pod_id), self._nodes_by_instance()
+        return self._agent(nodes[entry.instance_id]) if entry and entry.instance_id in nodes else None
 
     def open_channel(self, pod_id: str) -> socket.socket:
         self._nodes_by_instance()

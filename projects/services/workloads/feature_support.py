@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem
+from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from pools.models import NodePool
 from pools.runtimes.capabilities import Capabilities, runtime_capabilities
@@ -50,4 +50,9 @@ def _required_features(spec: WorkloadSpec) -> Iterator[RequiredFeature]:
         yield RequiredFeature(
             "preemption", spec.preemption.signal, lambda each: each.sends_notices,
             "cannot send a signal before SIGTERM",
+        )  # fmt: skip
+    if spec.outputs:
+        yield RequiredFeature(
+            "outputs", format_value(list(spec.outputs)), lambda each: each.reads_files,
+            "cannot read the files of pods that have ended",
         )  # fmt: skip

@@ -11,7 +11,7 @@ from berth.db.bulk_rows import insert_rows
 from berth.db.new_rows import new_row
 from pools.engine.pod_limits import resolve_limits
 from pools.models import Node
-from projects.models import Event, Phase, Pod, PodState, Workload
+from projects.models import Event, Phase, Pod, PodOutputs, PodState, Workload
 from projects.services.events import record_all
 from projects.services.workloads.moves import Move, delete_reservations, move_all
 from scheduler.engine.plan import Place
@@ -49,6 +49,7 @@ class NewRows:
     reserved: set[uuid.UUID] = field(default_factory=set)  # workloads whose old reservations are replaced
     reservations: list[Reservation] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
+    outputs: list[PodOutputs] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
     claims: list[DeviceClaim] = field(default_factory=list)
     started: list[Workload] = field(default_factory=list)
@@ -95,13 +96,14 @@ class NewRows:
         if self.started:
             delete_reservations([workload.pk for workload in self.started])
         insert_rows(self.pods)
+        insert_rows(self.outputs)
         insert_rows(self.allocations)
         for claim in self.claims:
             claim.allocation_id = claim.allocation.pk  # set when the allocation was inserted
         insert_rows(self.claims)
         for rows in (
             self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,
-            self.pods, self.allocations, self.claims, self.started,
+            self.pods, self.outputs, self.allocations, self.claims, self.started,
         ):  # fmt: skip
             rows.clear()
 
@@ -177,6 +179,8 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
             bound_at=order.now,
         )
         rows.pods.append(pod)
+        if order.spec.spec is not None and order.spec.spec.outputs:
+            rows.outputs.append(PodOutputs(pod=pod, paths=list(order.spec.spec.outputs)))
         rows.allocations.append(allocation)
         rows.claims += [
             DeviceClaim(allocation=allocation, node=node, device=device, milli=step.milli)

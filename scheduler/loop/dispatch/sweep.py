@@ -1,6 +1,6 @@
 """Stop running pods whose row is missing or marked as ended, and let runtimes forget ended pods.
 
-An ended pod's log is kept as long as its row.
+An ended pod's log is kept as long as its row, and its files until its outputs are stored.
 """
 
 import logging
@@ -12,7 +12,7 @@ from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction
 from pools.runtimes.base import PodState as Reported
 from pools.runtimes.base import Runtime, RuntimeFailure
-from projects.models import Pod
+from projects.models import OutputState, Pod, PodOutputs
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.queries import POOLS
@@ -55,9 +55,13 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
     failed: set[int] = set()
     for number, pod_id in enumerate(pod_ids):
         if number % BATCH_SIZE == 0:
-            rows = {str(row[0]): row[1:] for row in ROWS(pod_ids[number : number + BATCH_SIZE])}
+            batch = pod_ids[number : number + BATCH_SIZE]
+            rows = {str(row[0]): row[1:] for row in ROWS(batch)}
+            with_outputs = _pods_with_outputs(batch)
             yield ""
         row = rows.get(pod_id)
+        if pod_id in with_outputs:
+            continue
         if row is not None and (row[0] in failed or not _ended_long_ago(row[1], row[2], now)):
             continue
         if not context.leads():
@@ -72,6 +76,13 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
             log.warning("pod %s cannot be swept: %s", pod_id, error)
         else:
             yield note
+
+
+def _pods_with_outputs(pod_ids: list[str]) -> set[str]:
+    """Return the ended pods whose outputs have yet to be read."""
+    keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
+    rows = PodOutputs.objects.filter(pk__in=keys, state=OutputState.WAITING, pod__ended_at__isnull=False)
+    return {str(pk) for pk in rows.exclude(pod__state__in=LIVE_POD_STATES).values_list("pod_id", flat=True)}
 
 
 def _sweep_pod(runtime: Runtime, pod_id: str, *, has_row: bool) -> str:

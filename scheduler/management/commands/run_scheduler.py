@@ -16,6 +16,7 @@ from pools.engine.victims import Work
 from pools.models import NodePool
 from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from scheduler.loop.leader import Scheduler
+from scheduler.outputs import OutputsCollector
 from scheduler.registries import HttpResolver
 from scheduler.registries.calls import RegistryAccess
 from scheduler.reports.leased_thread import LeasedThread
@@ -46,7 +47,7 @@ class Command(BaseCommand):
 
 
 def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
-    """Return the threads that measure utilization and collect metrics."""
+    """Return the threads that measure utilization, and collect metrics and outputs."""
     from berth.server.wiring import load_wiring
 
     wiring = load_wiring()
@@ -57,6 +58,7 @@ def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
     return [
         UtilizationWatcher(wiring.clock, wiring.runtime_for, settings.BERTH_MEASURE_SECONDS, is_leader),
         MetricsCollector(wiring.clock, wiring.runtime_for, settings.BERTH_METRICS_SECONDS, is_leader),
+        OutputsCollector(wiring.clock, wiring.runtime_for, settings.BERTH_OUTPUTS_SECONDS, is_leader),
     ]
 
 

@@ -36,6 +36,7 @@ from scheduler.web.workloads import details
 from scheduler.web.workloads.code import role_code
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
+from scheduler.web.workloads.outputs import load_outputs
 from scheduler.web.workloads.timeline import timeline
 
 Context = dict[str, Any]
@@ -170,6 +171,7 @@ TABS = {
     "overview": Tab("workload", "Overview", _overview, "overview_live"),
     "logs": Tab("workload-logs", "Logs", _logs),
     "metrics": Tab("workload-metrics", "Metrics", load_metrics),
+    "outputs": Tab("workload-outputs", "Outputs", load_outputs),
     "resources": Tab("workload-resources", "Resources", _resources),
     "timeline": Tab("workload-timeline", "Timeline", _timeline, "timeline_live"),
     "spec": Tab("workload-spec", "Spec", _spec),

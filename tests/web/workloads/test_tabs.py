@@ -7,7 +7,7 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
-TABS = ("", "/logs", "/metrics", "/resources", "/timeline", "/spec")
+TABS = ("", "/logs", "/metrics", "/outputs", "/resources", "/timeline", "/spec")
 HTMX = {"HX-Request": "true"}
 
 

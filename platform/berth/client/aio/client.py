@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from berth.client.aio.arrays import AsyncArrays
     from berth.client.aio.code import AsyncCode
     from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
+    from berth.client.aio.outputs import AsyncOutputs
     from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
     from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
     from berth.client.aio.schedules import AsyncSchedules
@@ -41,6 +42,7 @@ RESOURCES = {
     "workloads": "workloads.AsyncWorkloads",
     "code": "code.AsyncCode",
     "arrays": "arrays.AsyncArrays",
+    "outputs": "outputs.AsyncOutputs",
     "events": "history.AsyncEvents",
     "evictions": "history.AsyncEvictions",
     "cycles": "history.AsyncCycles",
@@ -75,6 +77,7 @@ class AsyncClient:
     workloads: "AsyncWorkloads"
     code: "AsyncCode"
     arrays: "AsyncArrays"
+    outputs: "AsyncOutputs"
     events: "AsyncEvents"
     evictions: "AsyncEvictions"
     cycles: "AsyncCycles"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from berth.client.sync.arrays import Arrays
     from berth.client.sync.code import Code
     from berth.client.sync.history import Audit, Cycles, Events, Evictions
+    from berth.client.sync.outputs import Outputs
     from berth.client.sync.people import Members, Tokens, Users
     from berth.client.sync.pools import NodePools, Nodes, Queues
     from berth.client.sync.schedules import Schedules
@@ -42,6 +43,7 @@ RESOURCES = {
     "workloads": "workloads.Workloads",
     "code": "code.Code",
     "arrays": "arrays.Arrays",
+    "outputs": "outputs.Outputs",
     "events": "history.Events",
     "evictions": "history.Evictions",
     "cycles": "history.Cycles",
@@ -76,6 +78,7 @@ class Client:
     workloads: "Workloads"
     code: "Code"
     arrays: "Arrays"
+    outputs: "Outputs"
     events: "Events"
     evictions: "Evictions"
     cycles: "Cycles"

@@ -7,6 +7,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, detect_channel
 from berth.core.spec.after import check_after
 from berth.core.spec.array_rules import check_array
+from berth.core.spec.outputs import check_outputs
 from berth.core.spec.ports import check_ports
 from berth.core.spec.quantities import cpu_limit_problem, memory_limit_problem
 from berth.core.spec.retry import check_retry
@@ -46,6 +47,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from check_service(spec)
     yield from check_ports(spec.ports, spec.kind)
     yield from check_array(spec)
+    yield from check_outputs(spec.outputs, spec.kind)
     yield from check_retry(spec.retry, [role for _, role in roles])
     if spec.retry and spec.restart_policy.kind != "never":
         yield Problem(

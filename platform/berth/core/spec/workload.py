@@ -10,6 +10,7 @@ from berth.core.spec.after import Dependencies
 from berth.core.spec.arrays import ArraySpec
 from berth.core.spec.code import Code
 from berth.core.spec.notice import NoticeSignal
+from berth.core.spec.outputs import Outputs
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Duration, Moment, Priority
 from berth.core.spec.retry import COMPLETED, POD_FAILED, RetryRule, RetryRules
@@ -110,6 +111,7 @@ class WorkloadSpec(Document):
     secrets: SecretUses = ()
     volumes: Volumes = ()
     code: Code = None
+    outputs: Outputs = ()
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     workspace: Directory | None = None
     restart_policy: RestartPolicy = RestartPolicy()

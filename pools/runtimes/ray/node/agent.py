@@ -6,6 +6,7 @@ import hmac
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -82,6 +83,8 @@ class Handler(BaseHTTPRequestHandler):
         else:
             if isinstance(result, LogChunk):
                 self._respond(200, result.data, encode_chunk_header(result))
+            elif isinstance(result, bytes):
+                self._respond(200, result)
             else:
                 self._respond(200, json.dumps(result).encode())
 
@@ -140,8 +143,15 @@ def _log(pods: NodePods, body: dict[str, Any]) -> LogChunk:
     return pods.read_log(body["pod_id"], int(body["offset"]), min(int(body["limit"]), CHUNK_MAX))
 
 
+def _file(pods: NodePods, body: dict[str, Any]) -> bytes:
+    offset, limit = int(body["offset"]), min(int(body["limit"]), CHUNK_MAX)
+    return pods.read_file(body["pod_id"], body["path"], offset, limit)
+
+
 CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "log": _log,
+    "files": lambda pods, body: asdict(pods.list_files(body["pod_id"], body["paths"])),
+    "file": _file,
     "tail": lambda pods, body: pods.tail_log(body["pod_id"], int(body["lines"])),
     "drop_workspace": lambda pods, body: pods.drop_workspace(body["workspace"]),
     "measure": lambda pods, body: encode_measurements(pods.measure(body["pod_ids"], [THIS_INSTANCE])),

@@ -1,0 +1,97 @@
+"""Commands `berth outputs`, which list and download the outputs of workloads."""
+
+from typing import Annotated, Any
+
+import typer
+
+from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list
+from berth.core.words import format_count
+
+app = typer.Typer(no_args_is_help=True, help="List and download the files that workloads leave behind.")
+PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")]
+RunOption = Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest with outputs.")]
+UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+@app.command("list")
+def list_outputs(
+    workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
+) -> None:
+    """List the pods of a workload that have outputs, the latest first.
+
+    \b
+    berth outputs list train
+    """
+    columns = [
+        Column("POD", lambda row: row.pod),
+        Column("RUN", lambda row: str(row.run), right=True),
+        Column("STATE", lambda row: row.state),
+        Column("FILES", lambda row: str(row.files), right=True),
+        Column("SIZE", lambda row: format_size(row.size), right=True),
+        Column("MESSAGE", _describe, flexible=True),
+    ]
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        print_listing(
+            lambda: list(client.outputs.list(owner.id)), lambda: columns, output,
+            f"{owner.handle} has no outputs.", watch=watch,
+        )  # fmt: skip
+
+
+@app.command("files")
+def list_files(
+    workload: WorkloadArgument, pod: PodOption = None, run: RunOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:  # fmt: skip
+    """List the stored files of a pod.
+
+    \b
+    berth outputs files train
+    berth outputs files train --pod worker-1 --run 2
+    """
+    columns = [
+        Column("PATH", lambda file: file.path),
+        Column("SIZE", lambda file: format_size(file.size), right=True),
+    ]
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        files = list(client.outputs.files(owner.id, pod=pod, run=run))
+        show_list(files, columns, output, f"The outputs of {owner.handle} contain no files.")
+
+
+@app.command("download")
+def download(
+    workload: WorkloadArgument,
+    path: Annotated[
+        str | None, typer.Argument(metavar="[PATH]", help="File or directory; default: everything.")
+    ] = None,
+    to: Annotated[str, typer.Option("--to", help="Directory to write to.", metavar="DIR")] = ".",
+    pod: PodOption = None,
+    run: RunOption = None,
+) -> None:
+    """Download the stored files of a pod. Files of the same names are replaced.
+
+    \b
+    berth outputs download train
+    berth outputs download train results/model.bin --to best
+    berth outputs download train --pod worker-1 --to worker-1
+    """
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        written = client.outputs.download(owner.id, to, path=path, pod=pod, run=run)
+    print(f"{format_count(len(written), 'file')} written to {to}")
+
+
+def _describe(row: Any) -> str:
+    skipped = [f"{path} {reason}" for path, reason in row.skipped.items()]
+    left_out = f"Left out: {'; '.join(skipped)}." if skipped else ""
+    return " ".join(part for part in (row.message, left_out) if part)
+
+
+def format_size(size: int) -> str:
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, len(UNITS))
+    return f"{size / 1024**power:.1f} {UNITS[power - 1]}"

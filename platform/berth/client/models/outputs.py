@@ -1,0 +1,32 @@
+# Generated from the OpenAPI document by `python -m berth.client.generate`; do not edit.
+"""Response models for outputs."""
+
+from datetime import datetime
+
+from berth.client.models.base import Model
+
+
+class OutputFile(Model):
+    path: str = ""
+    size: int = 0
+    """In bytes."""
+
+
+class PodOutputs(Model):
+    """Outputs of one pod. `size` is in bytes."""
+
+    pod: str = ""
+    """ROLE-INDEX"""
+    run: int = 0
+    paths: list[str] = []
+    """Declared paths."""
+    state: str = ""
+    """`waiting` until the pod has ended and its files are stored; `failed` if they cannot be."""
+    message: str = ""
+    """Why files are not stored, or not yet."""
+    skipped: dict[str, str] = {}
+    """Reasons that paths were left out, by path."""
+    size: int = 0
+    files: int = 0
+    """Number of stored files."""
+    stored_at: datetime | None = None

@@ -1,0 +1,129 @@
+"""Read the files of a pod without following links, which could lead anywhere on the machine.
+
+Hard links are left out as well: a pod's user can create them for files of other users on some machines.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from pools.runtimes.base import FilesGone, PodFile, PodFiles
+
+FILES_MAX = 100_000
+DEPTH_MAX = 64
+SKIPPED_MAX = 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
+    """Return the regular files at and below the paths. `inside` is a subdirectory of `root`, or empty."""
+    walk = _Walk()
+    with _opened(root, _split(inside)) as base:
+        for path in sorted(set(paths)):
+            walk.add(base, path, path, len(_split(path)))
+    files = sorted(walk.files, key=lambda file: file.path)
+    return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
+
+
+def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> bytes:
+    *folders, name = _split(path) or [""]
+    with _opened(root, [*_split(inside), *folders]) as folder:
+        try:
+            fd = os.open(name, _FILE, dir_fd=folder)
+        except OSError as error:
+            raise FilesGone(f"{path}: {error.strerror}") from error
+        try:
+            if problem := _problem(os.fstat(fd)):
+                raise FilesGone(f"{path}: {problem}")
+            return os.pread(fd, limit, offset)
+        finally:
+            os.close(fd)
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.files: list[PodFile] = []
+        self.skipped: dict[str, str] = {}
+
+    def add(self, base: int, relative: str, path: str, depth: int) -> None:
+        """Add the file or directory `relative` in the directory `base`."""
+        if len(self.files) > FILES_MAX:
+            return
+        *folders, name = _split(relative)
+        try:
+            with _descended(base, folders) as folder:
+                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(info.st_mode):
+                    self._add_directory(folder, name, path, depth)
+                elif problem := _problem(info):
+                    self.skipped[path] = problem
+                else:
+                    self.files.append(PodFile(path, info.st_size, bool(info.st_mode & 0o100)))
+        except OSError as error:
+            self.skipped[path] = error.strerror or str(error)
+
+    def _add_directory(self, folder: int, name: str, path: str, depth: int) -> None:
+        if depth >= DEPTH_MAX:
+            self.skipped[path] = f"is more than {DEPTH_MAX} directories deep"
+            return
+        with _descended(folder, [name]) as directory:
+            for each in sorted(os.listdir(directory)):  # noqa: PTH208 - a descriptor, not a path
+                below = f"{path}/{each}"
+                if _is_text(each):
+                    self.add(directory, each, below, depth + 1)
+                else:
+                    self.skipped[below.encode("utf-8", "replace").decode()] = "is not a UTF-8 path"
+
+
+@contextmanager
+def _opened(root: str, parts: Collection[str]) -> Iterator[int]:
+    """Open a directory below `root`, which the pod cannot replace. Raises FilesGone."""
+    try:
+        base = os.open(root, _DIRECTORY)
+    except OSError as error:
+        raise FilesGone("the pod's files no longer exist") from error
+    try:
+        with _descended(base, parts) as directory:
+            yield directory
+    except OSError as error:
+        raise FilesGone(f"{'/'.join(parts)}: {error.strerror}") from error
+    finally:
+        os.close(base)
+
+
+@contextmanager
+def _descended(base: int, parts: Collection[str]) -> Iterator[int]:
+    """Open the directory at `parts` below `base`, without following links. Raises OSError."""
+    fd = os.dup(base)
+    try:
+        for part in parts:
+            following = os.open(part, _DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = following
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _split(path: str) -> list[str]:
+    parts = [part for part in path.split("/") if part]
+    if path.startswith("/") or any(part in (".", "..") for part in parts):
+        raise FilesGone(f"{path}: leads out of the pod's directory")
+    return parts
+
+
+def _problem(info: os.stat_result) -> str:
+    """Return why a file is left out, or an empty string."""
+    if stat.S_ISLNK(info.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISREG(info.st_mode):
+        return "is not a regular file"
+    return "has several hard links" if info.st_nlink > 1 else ""
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in name)

@@ -1,0 +1,40 @@
+"""Read the files of pods on Ray nodes."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from pools.runtimes.base import FilesGone, PodFiles, RuntimeFailure
+from pools.runtimes.ray.agents import NodeAgent
+
+
+class RayFiles:
+    """The part of the Ray runtime that reads files. Their node has them until the pod is forgotten."""
+
+    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        with _converted_errors():
+            return self._files_agent(pod_id).list_files(pod_id, paths)
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        with _converted_errors():
+            return self._files_agent(pod_id).read_file(pod_id, path, offset, limit)
+
+    def _files_agent(self, pod_id: str) -> NodeAgent:
+        agent = self._node_agent(pod_id)
+        if agent is None:
+            raise FilesGone("the node of the pod no longer exists")
+        return agent
+
+    def _node_agent(self, pod_id: str) -> NodeAgent | None:
+        """Return the agent of the pod's node, or None if the node is gone."""
+        raise NotImplementedError
+
+
+@contextmanager
+def _converted_errors() -> Iterator[None]:
+    """Raise FilesGone for requests that the agent refuses, or RuntimeFailure if it does not know them."""
+    try:
+        yield
+    except ValueError as error:
+        if "unknown request" in str(error):
+            raise RuntimeFailure("the node's agent is too old to read files. Upgrade it") from error
+        raise FilesGone(str(error)) from error

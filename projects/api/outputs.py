@@ -1,0 +1,129 @@
+"""REST endpoints for the outputs of pods."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.utils.http import content_disposition_header
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.core.errors import NotFound
+from berth.core.problems import format_value
+from berth.core.spec.code import PATH_MAX
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import ListQuery, Query, Word, parse_query
+from berth.server.api.responses import ResponseModel
+from berth.server.api.schema import operation
+from berth.server.api.transport.streaming import stream_bytes
+from berth.server.api.views import ApiView
+from projects import selectors
+from projects.code.archive import CONTENT_TYPE as TAR
+from projects.models import PodOutputs
+from projects.services import code, outputs
+
+OCTETS = "application/octet-stream"
+NEWEST_PODS = Order("newest", ("pod__created_at", "pod_id"), is_descending=True)
+OutputStateName = Literal["waiting", "stored", "failed"]
+PodName = Annotated[Word, Field(description="ROLE-INDEX; by default the first pod.")]
+RunNumber = Annotated[int, Field(ge=1, le=2**31 - 1, description="By default the latest run with outputs.")]
+OutputPathText = Annotated[str, Field(min_length=1, max_length=PATH_MAX)]
+
+
+class PodOutputsResponse(ResponseModel):
+    """Outputs of one pod. `size` is in bytes."""
+
+    pod: str = Field(description="ROLE-INDEX")
+    run: int
+    paths: list[str] = Field(description="Declared paths.")
+    state: OutputStateName = Field(
+        description="`waiting` until the pod has ended and its files are stored; `failed` if they cannot be."
+    )
+    message: str = Field(description="Why files are not stored, or not yet.")
+    skipped: dict[str, str] = Field(description="Reasons that paths were left out, by path.")
+    size: int
+    files: int = Field(description="Number of stored files.")
+    stored_at: datetime | None
+
+
+class OutputFileResponse(ResponseModel):
+    path: str
+    size: int = Field(description="In bytes.")
+
+
+class OutputFilesQuery(ListQuery):
+    pod: PodName | None = None
+    run: RunNumber | None = None
+
+
+class DownloadQuery(Query):
+    pod: PodName | None = None
+    run: RunNumber | None = None
+    path: Annotated[OutputPathText, Field(description="File or directory; by default everything.")] | None = (
+        None
+    )
+    archive: Annotated[bool, Field(description="Return a tar archive even of a single file.")] = False
+
+
+class WorkloadOutputs(ApiView):
+    @operation("List the outputs of a workload's pods", query=ListQuery, page=PodOutputsResponse)
+    def get(self, request: Request, workload_id: UUID) -> Response:
+        query = parse_query(request, ListQuery)
+        workload = selectors.find_workload(self.actor, workload_id)
+        return Response(page(outputs.workload_outputs(workload), query, NEWEST_PODS, _serialize))
+
+
+class WorkloadOutputFiles(ApiView):
+    @operation("List the stored output files of a pod", query=OutputFilesQuery, page=OutputFileResponse)
+    def get(self, request: Request, workload_id: UUID) -> Response:
+        query = parse_query(request, OutputFilesQuery)
+        workload = selectors.find_workload(self.actor, workload_id)
+        stored = outputs.find_outputs(workload, query.pod, query.run)
+        assert stored.tree is not None
+        # The cursor is a path: the files of a tree are sorted and never change.
+        files = [file for file in stored.tree.files if query.cursor is None or file["path"] > query.cursor]
+        items = [
+            OutputFileResponse(path=file["path"], size=file.get("size", 0)) for file in files[: query.limit]
+        ]
+        has_more = len(files) > query.limit
+        return Response({"items": items, "next": items[-1].path if has_more else None})
+
+
+class DownloadOutputs(ApiView):
+    @operation(
+        "Download a stored output file, or several files as a tar archive", query=DownloadQuery,
+        media_type=OCTETS,
+    )  # fmt: skip
+    def get(self, request: Request, workload_id: UUID) -> StreamingHttpResponse:
+        query = parse_query(request, DownloadQuery)
+        workload = selectors.find_workload(self.actor, workload_id)
+        stored = outputs.find_outputs(workload, query.pod, query.run)
+        assert stored.tree is not None
+        path = (query.path or "").strip("/")
+        files = outputs.output_files(stored.tree, path)
+        if not files:
+            raise NotFound(f"The outputs of {workload.name} have no file {format_value(query.path)}.")
+        if len(files) == 1 and files[0]["path"] == path and not query.archive:
+            (file,) = files
+            headers = _attachment(path.rpartition("/")[2]) | {"Content-Length": str(file.get("size", 0))}
+            return stream_bytes(request, code.read_file(stored.tree, file), OCTETS, **headers)
+        size, parts = code.read_tree(stored.tree, path)
+        name = f"{workload.name}-{stored.pod.role}-{stored.pod.index}-run{stored.pod.run}.tar"
+        return stream_bytes(request, parts, TAR, **_attachment(name), **{"Content-Length": str(size)})
+
+
+def _attachment(name: str) -> dict[str, str]:
+    return {"Content-Disposition": str(content_disposition_header(True, name))}
+
+
+def _serialize(rows: Sequence[PodOutputs]) -> list[PodOutputsResponse]:
+    return [
+        PodOutputsResponse.from_row(
+            row, pod=f"{row.pod.role}-{row.pod.index}", run=row.pod.run,
+            size=row.tree.size if row.tree else 0, files=row.tree.file_count if row.tree else 0,
+        )
+        for row in rows
+    ]  # fmt: skip

@@ -1,0 +1,141 @@
+"""Store the outputs of ended pods, and find them for users."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from berth.core.errors import Conflict, NotFound
+from berth.core.problems import format_value
+from berth.core.spec.code import CHUNK_BYTES, path_problem
+from pools.runtimes.base import FilesGone, PodFile, PodFiles, Runtime
+from projects.models import PodOutputs, Project, Workload
+from projects.models.code import CodeTree
+from projects.services.code import CodeFile, write_chunks, write_tree
+
+MIB = 2**20
+CHUNKS_AT_ONCE = 4  # chunks in memory
+
+
+class OutputsRefused(Exception):
+    """Raised if the outputs of a pod cannot be stored, with the reason for its user."""
+
+
+def store_files(
+    project: Project, runtime: Runtime, pod_id: str, listing: PodFiles, now: datetime,
+    proceed: Callable[[], None],
+) -> CodeTree | None:  # fmt: skip
+    """Copy the files from the pod's node to the store. Return their tree, or None if there are none.
+
+    Only a few chunks are in memory at a time, and chunks that an interrupted call has stored are not stored
+    again. `proceed` is called after each of them and may raise an error to stop. Raises OutputsRefused,
+    RuntimeFailure, StoreFailure, or FilesGone.
+    """
+    _check_size(listing.files)
+    files = [file for file in listing.files if not path_problem(file.path)]
+    stored = [_store_file(project, runtime, pod_id, file, now, proceed) for file in files]
+    try:
+        return write_tree(project, stored, now)
+    except Conflict as error:
+        raise _no_space(project) from error
+
+
+def _check_size(files: Sequence[PodFile]) -> None:
+    size, limit = sum(file.size for file in files), settings.BERTH_OUTPUTS_MIB * MIB
+    if len(files) > settings.BERTH_CODE_FILES:
+        raise OutputsRefused(
+            f"The outputs have {len(files):,} files, of at most {settings.BERTH_CODE_FILES:,}. Pack them "
+            "into an archive, or declare fewer paths."
+        )
+    if size > limit:
+        largest = max(files, key=lambda file: file.size)
+        raise OutputsRefused(
+            f"The outputs have {size / MIB:,.1f} MiB, of at most {limit / MIB:,.1f} MiB. The largest file is "
+            f"{largest.path} with {largest.size / MIB:,.1f} MiB."
+        )
+
+
+def _store_file(
+    project: Project, runtime: Runtime, pod_id: str, file: PodFile, now: datetime,
+    proceed: Callable[[], None],
+) -> CodeFile:  # fmt: skip
+    digests: list[str] = []
+    size, pending = 0, dict[str, bytes]()
+    for content in _read_chunks(runtime, pod_id, file):
+        digests.append(digest := hashlib.sha256(content).hexdigest())
+        pending[digest] = content
+        size += len(content)
+        if len(pending) == CHUNKS_AT_ONCE:
+            _write(project, pending, now)
+            pending = {}
+            proceed()
+    if pending:
+        _write(project, pending, now)
+        proceed()
+    return CodeFile(file.path, size, tuple(digests), file.executable)
+
+
+def _write(project: Project, contents: dict[str, bytes], now: datetime) -> None:
+    try:
+        write_chunks(project, contents, now)
+    except Conflict as error:
+        raise _no_space(project) from error
+
+
+def _no_space(project: Project) -> OutputsRefused:
+    return OutputsRefused(
+        f"The outputs do not fit into the storage of project {project.name}, which has "
+        f"{settings.BERTH_CODE_PROJECT_MIB:,} MiB for code and outputs. Delete ended workloads, then "
+        "their outputs are deleted within a day."
+    )
+
+
+def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes]:
+    """Yield the file's content in parts of CHUNK_BYTES, up to its size when it was listed."""
+    for offset in range(0, file.size, CHUNK_BYTES):
+        wanted = min(CHUNK_BYTES, file.size - offset)
+        content = b""
+        while len(content) < wanted:
+            part = runtime.read_file(pod_id, file.path, offset + len(content), wanted - len(content))
+            if not part:
+                raise FilesGone(f"{file.path}: became shorter while it was read")
+            content += part
+        yield content
+
+
+def workload_outputs(workload: Workload) -> QuerySet[PodOutputs]:
+    """Return the outputs of the workload's pods, the latest run first."""
+    rows = PodOutputs.objects.filter(pod__workload=workload).select_related("pod", "tree")
+    return rows.defer("tree__files", "tree__chunks").order_by("-pod__created_at", "-pod")
+
+
+def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOutputs:
+    """Return the stored outputs of one pod: of the latest run and the lowest rank by default.
+
+    `pod` is ROLE-INDEX. Raises NotFound, or Conflict if the outputs are not stored.
+    """
+    rows = PodOutputs.objects.filter(pod__workload=workload).select_related("pod", "tree")
+    if run is not None:
+        rows = rows.filter(pod__run=run)
+    if pod is not None:
+        role, _, index = pod.rpartition("-")
+        rows = rows.filter(pod__role=role, pod__index=int(index) if _is_index(index) else -1)
+    chosen = rows.order_by("-pod__run", "pod__rank", "-pod__created_at").first()
+    if chosen is None:
+        wanted = "" if pod is None else f" of the pod {format_value(pod)}"
+        raise NotFound(f"{workload.name} has no outputs{wanted}{'' if run is None else f' in run {run}'}.")
+    if chosen.tree is None:
+        raise Conflict(chosen.message or "The outputs are stored after the pod has ended.")
+    return chosen
+
+
+def output_files(tree: CodeTree, path: str = "") -> list[dict[str, Any]]:
+    """Return the files at and below a path, sorted by path."""
+    return [file for file in tree.files if not path or f"{file['path']}/".startswith(f"{path}/")]
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

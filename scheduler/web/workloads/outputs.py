@@ -1,0 +1,73 @@
+"""Outputs of a workload's pods: their files, and the beginning of a text file."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from berth.server.web.pages import Request
+from projects.code.base import StoreFailure
+from projects.models import PodOutputs, Workload
+from projects.services import code
+from projects.services.outputs import output_files, workload_outputs
+from scheduler.web.workloads.log import plain_text
+
+PODS_MAX, FILES_MAX = 100, 200
+PREVIEW_BYTES = 64 * 1024
+TEXT_SUFFIXES = (
+    ".txt", ".log", ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".md", ".py", ".sh",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """Stored file, with the query parameters that select it. Text files can be previewed."""
+
+    path: str
+    size: int
+    query: str
+    has_preview: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    path: str
+    text: str
+    is_cut: bool
+    problem: str
+
+
+def load_outputs(request: Request, workload: Workload) -> dict[str, Any]:
+    """Return the pods with outputs, and the files of the chosen pod or else of the first one with files."""
+    rows = list(workload_outputs(workload)[:PODS_MAX])
+    chosen = next((row for row in rows if str(row.pk) == request.GET.get("pod")), None)
+    chosen = chosen or next((row for row in rows if row.tree is not None), None)
+    files = output_files(chosen.tree) if chosen and chosen.tree else []
+    return {
+        "outputs": rows,
+        "chosen": chosen,
+        "files": [_file_row(chosen, file) for file in files[:FILES_MAX]] if chosen else [],
+        "more": max(len(files) - FILES_MAX, 0),
+        "preview": _preview(chosen, request.GET.get("path", "")) if chosen else None,
+        "declared": workload.spec.get("outputs", ()),
+    }
+
+
+def _file_row(outputs: PodOutputs, file: dict[str, Any]) -> FileRow:
+    pod = outputs.pod
+    query = urlencode({"pod": f"{pod.role}-{pod.index}", "run": pod.run, "path": file["path"]})
+    return FileRow(file["path"], file.get("size", 0), query, file["path"].endswith(TEXT_SUFFIXES))
+
+
+def _preview(outputs: PodOutputs, path: str) -> Preview | None:
+    """Return the first lines of a text file without control characters, or None if there is no such file."""
+    if outputs.tree is None or not path.endswith(TEXT_SUFFIXES):
+        return None
+    file = next((each for each in outputs.tree.files if each["path"] == path), None)
+    if file is None:
+        return None
+    try:
+        content = next(code.read_file(outputs.tree, {**file, "chunks": file.get("chunks", ())[:1]}), b"")
+    except StoreFailure as error:
+        return Preview(path, "", False, error.detail)
+    lines = content[:PREVIEW_BYTES].split(b"\n")
+    return Preview(path, "\n".join(map(plain_text, lines)), file.get("size", 0) > PREVIEW_BYTES, "")

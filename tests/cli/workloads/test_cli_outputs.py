@@ -1,0 +1,80 @@
+"""Tests of `berth outputs`."""
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from berth.cli.commands.outputs import format_size
+from tests.cli.terminal import Terminal
+from tests.cli.workloads.test_cli_arrays import json_answer
+from tests.client.stub_server import TIME, StubServer, page, workload
+
+TRAIN = workload("train")
+FOUND = (page([TRAIN]), json_answer(TRAIN))
+
+
+def archive(*members: tuple[tarfile.TarInfo, bytes]) -> httpx.Response:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for member, content in members:
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return httpx.Response(200, content=buffer.getvalue())
+
+
+def test_pods_and_files_are_listed(terminal: Terminal) -> None:
+    row: dict[str, Any] = {
+        "pod": "worker-0", "run": 2, "paths": ["results"], "state": "stored", "message": "", "size": 2048,
+        "skipped": {"results/link": "is a symbolic link"}, "files": 3, "stored_at": TIME,
+    }  # fmt: skip
+    result = terminal.run("outputs", "list", "train", server=StubServer(*FOUND, page([row])))
+    assert (
+        "worker-0    2  stored      3  2.0 KiB  Left out: results/link is a symbolic link." in result.stdout
+    )
+    server = StubServer(*FOUND, page([{"path": "results/a", "size": 7}]))
+    result = terminal.run("outputs", "files", "train", "--pod", "worker-1", server=server)
+    assert result.stdout.split() == ["PATH", "SIZE", "results/a", "7", "B"]
+    assert server.requests[-1].url.params["pod"] == "worker-1"
+    result = terminal.run("outputs", "list", "train", server=StubServer(*FOUND, page([])))
+    assert result.stderr == "vision/train has no outputs.\n"
+
+
+def test_files_are_written_below_the_directory(terminal: Terminal, tmp_path: Path) -> None:
+    script = tarfile.TarInfo("results/run.sh")
+    script.mode = 0o755
+    server = StubServer(*FOUND, archive((tarfile.TarInfo("results/a.txt"), b"new"), (script, b"#!/bin/sh\n")))
+    (tmp_path / "best" / "results").mkdir(parents=True)
+    (tmp_path / "best" / "results" / "a.txt").write_text("older and longer")
+    result = terminal.run(
+        "outputs", "download", "train", "results", "--to", str(tmp_path / "best"), server=server
+    )
+    assert result.stdout == f"2 files written to {tmp_path / 'best'}\n", result.stderr
+    assert (tmp_path / "best" / "results" / "a.txt").read_text() == "new"
+    assert (tmp_path / "best" / "results" / "run.sh").stat().st_mode & 0o100
+    assert server.requests[-1].url.params["path"] == "results"
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "link"])
+def test_archive_that_leaves_the_directory_is_refused(terminal: Terminal, tmp_path: Path, name: str) -> None:
+    member = tarfile.TarInfo(name)
+    if name == "link":
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    result = terminal.run(
+        "outputs",
+        "download",
+        "train",
+        "--to",
+        str(tmp_path / "to"),
+        server=StubServer(*FOUND, archive((member, b""))),
+    )
+    assert (result.exit_code != 0, list((tmp_path / "to").iterdir())) == (True, [])
+
+
+def test_sizes_are_formatted_with_units() -> None:
+    assert [format_size(size) for size in (0, 1023, 1024, 5 * 2**30, 2**50)] == [
+        "0 B", "1023 B", "1.0 KiB", "5.0 GiB", "1024.0 TiB",
+    ]  # fmt: skip

@@ -1,0 +1,137 @@
+"""Tests that files of pods are read without leaving the pod's directory."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pools.runtimes.base import FilesGone, PodFiles, RuntimeFailure
+from pools.runtimes.pod_files import DEPTH_MAX, list_files, read_file
+from pools.runtimes.ray.agents import NodeAgent
+from pools.runtimes.ray.files import RayFiles
+from pools.runtimes.ray.node.agent import CONCURRENT, Agent
+from tests.journeys.installation import free_port
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """Return a pod's directory with files, and a file beside it that the pod must not reach."""
+    (tmp_path / "secret").write_text("secret")
+    work = tmp_path / "work"
+    (work / "results" / "deep").mkdir(parents=True)
+    (work / "results" / "model.bin").write_bytes(b"0123456789")
+    (work / "results" / "deep" / "run.sh").write_text("#!/bin/sh\n")
+    (work / "results" / "deep" / "run.sh").chmod(0o755)
+    (work / "log.csv").write_text("a,b\n")
+    return work
+
+
+def test_files_at_and_below_the_paths_are_listed_and_read(work: Path) -> None:
+    listed = list_files(str(work), "", ["results", "log.csv", "none"])
+    assert [(file.path, file.size, file.executable) for file in listed.files] == [
+        ("log.csv", 4, False), ("results/deep/run.sh", 10, True), ("results/model.bin", 10, False),
+    ]  # fmt: skip
+    assert listed.skipped == {"none": "No such file or directory"}
+    assert read_file(str(work), "", "results/model.bin", 4, 3) == b"456"
+    assert read_file(str(work), "", "results/model.bin", 10, 3) == b""
+    assert [file.path for file in list_files(str(work), "results", ["deep"]).files] == ["deep/run.sh"]
+    assert read_file(str(work), "results", "model.bin", 0, 100) == b"0123456789"
+
+
+def test_links_and_special_files_are_left_out(work: Path) -> None:
+    results = work / "results"
+    (results / "link").symlink_to("../../secret")
+    (results / "directory").symlink_to("/etc")
+    os.link(work.parent / "secret", results / "hard")
+    os.mkfifo(results / "pipe")
+    (results / os.fsdecode(b"\xff")).mkdir()
+    listed = list_files(str(work), "", ["results"])
+    assert [file.path for file in listed.files] == ["results/deep/run.sh", "results/model.bin"]
+    assert listed.skipped == {
+        "results/directory": "is a symbolic link", "results/hard": "has several hard links",
+        "results/link": "is a symbolic link", "results/pipe": "is not a regular file",
+        "results/?": "is not a UTF-8 path",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path", ["link", "hard", "pipe", "directory/passwd", "../secret", "/etc/passwd", "none", ""]
+)
+def test_path_that_leaves_the_directory_cannot_be_read(work: Path, path: str) -> None:
+    (work / "link").symlink_to("../secret")
+    (work / "directory").symlink_to("/etc")
+    os.link(work.parent / "secret", work / "hard")
+    os.mkfifo(work / "pipe")
+    with pytest.raises(FilesGone):
+        read_file(str(work), "", path, 0, 10)
+
+
+def test_directory_that_the_pod_replaced_by_a_link_cannot_be_read(work: Path) -> None:
+    (work / "code").symlink_to("/etc")
+    with pytest.raises(FilesGone):
+        list_files(str(work), "code", ["passwd"])
+    with pytest.raises(FilesGone):
+        read_file(str(work), "code", "passwd", 0, 10)
+    assert list_files(str(work), "", ["code/passwd"]).files == ()
+    assert list_files(str(work), "", ["code"]).skipped == {"code": "is a symbolic link"}
+
+
+def test_very_deep_directories_are_left_out(work: Path) -> None:
+    deep = work.joinpath(*["d"] * (DEPTH_MAX + 1))
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    assert list_files(str(work), "", ["d"]).files == ()
+
+
+def test_files_of_a_forgotten_pod_are_gone(tmp_path: Path) -> None:
+    with pytest.raises(FilesGone, match="no longer exist"):
+        list_files(str(tmp_path / "none"), "", ["results"])
+
+
+class FilePods:
+    """Pods of a node that have one directory."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = str(work)
+
+    def list_files(self, pod_id: str, paths: list[str]) -> PodFiles:
+        return list_files(self.work, "", paths)
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        return read_file(self.work, "", path, offset, limit)
+
+
+class OneNode(RayFiles):
+    """Ray runtime whose pods are all on one node, or on a node that is gone."""
+
+    def __init__(self, agent: NodeAgent | None) -> None:
+        self.agent = agent
+
+    def _node_agent(self, pod_id: str) -> NodeAgent | None:
+        return self.agent
+
+
+def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods: Any = FilePods(work)
+    server = Agent(("127.0.0.1", free_port()), pods, "secret", lambda: "")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with httpx.Client(trust_env=False) as client:
+            node = OneNode(NodeAgent(client, f"http://127.0.0.1:{server.server_port}", "secret"))
+            assert node.list_files("p-1", ["results", "none"]) == list_files(
+                str(work), "", ["results", "none"]
+            )
+            assert node.read_file("p-1", "results/model.bin", 4, 3) == b"456"
+            with pytest.raises(FilesGone, match="leads out"):
+                node.read_file("p-1", "../secret", 0, 10)
+            monkeypatch.delitem(CONCURRENT, "files")
+            with pytest.raises(RuntimeFailure, match="too old"):
+                node.list_files("p-1", ["results"])
+    finally:
+        server.shutdown()
+        server.server_close()
+    with pytest.raises(FilesGone, match="node of the pod no longer exists"):
+        OneNode(None).list_files("p-1", ["results"])

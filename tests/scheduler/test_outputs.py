@@ -1,0 +1,222 @@
+"""Tests that outputs of ended pods are stored completely, or that the row says why not."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from berth.core.errors import Invalid
+from berth.core.spec.code import CHUNK_BYTES
+from berth.db import crash_points
+from berth.db.lease import LeadershipLost
+from pools.runtimes.base import RuntimeFailure
+from projects.code.collector import collect_code
+from projects.code.stores import open_store
+from projects.models import CodeChunk, CodeTree, Pod, PodOutputs, Workload
+from projects.services import code, workloads
+from scheduler.outputs import GIVE_UP, OutputsCollector
+from tests.present import present
+from tests.scheduler.stage import Stage
+
+ONE = [{"name": "worker", "replicas": 1}]
+BIG = bytes(CHUNK_BYTES) + b"1" * CHUNK_BYTES  # two chunks
+
+
+class Killed(BaseException):
+    """Simulates kill -9."""
+
+
+@pytest.fixture(autouse=True)
+def code_store(settings: Any, tmp_path: Path) -> Iterator[None]:
+    settings.BERTH_CODE_STORE = str(tmp_path / "code")
+    yield
+    crash_points.set_listener(None)
+
+
+class Producer:
+    """Workload with one running pod that leaves files behind."""
+
+    def __init__(self, stage: Stage, **changes: Any) -> None:
+        self.stage = stage
+        self.workload = stage.submit(roles=ONE, outputs=["results"], **changes)
+        stage.tick(2)
+        (self.pod,) = stage.pods(self.workload, "running")
+        self.leave({"results/a.txt": b"loss 0.5\n", "results/big.bin": BIG, "scratch": b"not declared"})
+        self.collector = OutputsCollector(stage.clock, lambda pool: stage.runtime, 3)
+
+    def leave(self, files: dict[str, bytes]) -> None:
+        self.stage.runtime.files[str(self.pod.pk)] = files
+
+    def end(self, exit_code: int = 0) -> None:
+        self.stage.finish(self.workload, exit_code)
+        self.stage.tick(2)
+
+    def collect(self, seconds: float = 3) -> PodOutputs:
+        self.stage.clock.advance(seconds)
+        assert self.collector.run_once()
+        return PodOutputs.objects.select_related("tree").get(pod=self.pod)
+
+
+@pytest.fixture
+def producer(stage: Stage) -> Producer:
+    return Producer(stage)
+
+
+def contents(outputs: PodOutputs) -> dict[str, bytes]:
+    tree = present(outputs.tree)
+    return {file["path"]: b"".join(code.read_file(tree, file)) for file in tree.files}
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_outputs_are_stored_when_the_pod_completes_or_fails(producer: Producer, exit_code: int) -> None:
+    assert producer.collect().state == "waiting", "the pod is still running"
+    producer.end(exit_code)
+    outputs = producer.collect()
+    assert (outputs.state, outputs.message) == ("stored", "")
+    assert contents(outputs) == {"results/a.txt": b"loss 0.5\n", "results/big.bin": BIG}
+    assert present(outputs.tree).size == len(BIG) + 9
+
+
+def test_outputs_of_an_evicted_pod_are_stored(producer: Producer) -> None:
+    workloads.suspend(actor=producer.stage.cast.alice, workload=producer.workload)
+    producer.stage.tick(3)
+    assert producer.stage.phase(producer.workload) == "suspended"
+    assert producer.collect().state == "stored"
+
+
+def test_node_keeps_the_files_until_they_are_stored(producer: Producer) -> None:
+    producer.end()
+    producer.stage.clock.advance(3600)
+    producer.stage.loop.swept_at = None
+    producer.stage.tick()
+    assert str(producer.pod.pk) in producer.stage.runtime.list_pods()
+    assert producer.collect().state == "stored"
+    producer.stage.clock.advance(3600)
+    producer.stage.tick()
+    assert producer.stage.runtime.list_pods() == ()
+
+
+@pytest.mark.parametrize("point", ["outputs.copied", "chunk"])
+def test_crash_while_files_are_copied_is_made_up_for(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    producer.end()
+
+    def kill(name: str = "") -> None:
+        if name in (point, ""):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        if point == "chunk":  # after the first file
+            patch.setattr(producer.collector, "_renew", lambda held: kill())
+        else:
+            crash_points.set_listener(kill)
+        with pytest.raises(Killed):
+            producer.collect()
+    crash_points.set_listener(None)
+    assert PodOutputs.objects.get().state == "waiting"
+    stored = CodeChunk.objects.count()
+    outputs = producer.collect()
+    assert contents(outputs)["results/big.bin"] == BIG
+    assert CodeChunk.objects.count() >= stored > 0
+
+
+def test_files_of_a_node_that_is_gone_are_reported(producer: Producer) -> None:
+    producer.end()
+    producer.stage.runtime.lose_all_pods()
+    outputs = producer.collect()
+    assert (outputs.state, outputs.message) == ("failed", "The pod's files no longer exist.")
+
+
+def test_unreachable_node_is_tried_again_until_the_time_is_up(producer: Producer) -> None:
+    producer.end()
+    failure = RuntimeFailure("the node does not respond")
+    producer.stage.runtime.next("list_files", failure)
+    outputs = producer.collect()
+    assert (outputs.state, outputs.attempts) == ("waiting", 1)
+    assert outputs.message == "The node does not respond. Berth tries again."
+    assert producer.collect(1).attempts == 1, "it pauses between attempts"
+    assert producer.collect(60).state == "stored"
+    late = Producer(producer.stage, name="late")
+    late.end()
+    late.stage.runtime.next("list_files", failure)
+    assert late.collect(GIVE_UP.total_seconds()).state == "failed"
+
+
+def test_outputs_that_are_too_large_are_refused_with_their_size(producer: Producer, settings: Any) -> None:
+    settings.BERTH_OUTPUTS_MIB = 1
+    producer.end()
+    outputs = producer.collect()
+    assert outputs.state == "failed"
+    assert outputs.message == (
+        "The outputs have 8.0 MiB, of at most 1.0 MiB. The largest file is results/big.bin with 8.0 MiB."
+    )
+    assert not CodeChunk.objects.exists()
+
+
+def test_outputs_respect_the_storage_limit_of_the_project(producer: Producer, settings: Any) -> None:
+    settings.BERTH_CODE_PROJECT_MIB = 1
+    producer.end()
+    outputs = producer.collect()
+    assert (outputs.state, outputs.tree) == ("failed", None)
+    assert "has 1 MiB for code and outputs" in outputs.message
+
+
+def test_only_a_few_chunks_are_in_memory(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    write_chunks = code.write_chunks
+
+    def count(project: Any, parts: dict[str, bytes], at: Any) -> None:
+        written.append(len(parts))
+        write_chunks(project, parts, at)
+
+    monkeypatch.setattr("projects.services.outputs.write_chunks", count)
+    producer.leave({"results/big": b"".join(bytes([n]) * CHUNK_BYTES for n in range(6))})
+    producer.end()
+    assert producer.collect().state == "stored"
+    assert written == [4, 2]
+
+
+def test_another_leader_interrupts_the_copy(producer: Producer) -> None:
+    producer.end()
+    producer.collector._stop_requested.set()
+    with pytest.raises(LeadershipLost):
+        producer.collect()
+    assert PodOutputs.objects.get().state == "waiting"
+
+
+def test_pod_without_declared_files_says_so(producer: Producer) -> None:
+    producer.leave({"scratch": b""})
+    producer.end()
+    outputs = producer.collect()
+    assert (outputs.state, outputs.tree) == ("stored", None)
+    assert outputs.message.startswith("None of the declared paths is a file")
+
+
+def test_stored_files_are_kept_as_long_as_their_workload(producer: Producer) -> None:
+    producer.end()
+    producer.collect()
+    later = producer.stage.clock.now() + timedelta(days=400)
+    assert collect_code(open_store(), later, retention=timedelta(days=30)) == 0
+    Workload.objects.filter(pk=producer.workload.pk).delete()
+    assert not Pod.objects.exists()
+    assert collect_code(open_store(), later, retention=timedelta(days=30)) == 1 + 3
+    assert not CodeTree.objects.exists()
+    assert list(open_store().keys(before=later)) == []
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (["../x"], "leads out of the pod's directory"), (["/etc"], "leads out of the pod's directory"),
+        (["a//b"], "is not a normalized path"), (["a", "a"], "has a path that occurs twice"),
+        (["a", "a/b"], "has a path that is inside another path"), ([""], "is empty"),
+        (["x" * 256], "longer than"), (["a"] * 33, "too many"),
+    ],
+)  # fmt: skip
+def test_invalid_paths_are_refused_at_submission(stage: Stage, outputs: list[str], message: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        stage.submit("bad", outputs=outputs)
+    assert message in str(refused.value.problems[0])
