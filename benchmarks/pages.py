@@ -1,8 +1,9 @@
 """Benchmark web pages in a large organization: `python -m benchmarks.pages`.
 
 The organization has 1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300 nodes, a
-month of hourly usage of 300 projects, 3,000 evictions and 300 budgets, in a separate database. The benchmark
-measures the server's CPU time and the response time without a network, each as the minimum of five requests.
+month of hourly usage of 300 projects, 3,000 evictions, 300 budgets and 10,000 cycles with decisions, in a
+separate database. The benchmark measures the server's CPU time and the response time without a network, each
+as the minimum of five requests.
 """
 
 import json
@@ -26,14 +27,17 @@ class Size:
     hours: int = 24 * 30
     evictions: int = 3_000
     budgets: int = 300
+    cycles: int = 10_000
 
 
-TINY = Size(departments=2, projects=6, nodes=3, workloads=40, waiting=20, hours=2, evictions=10, budgets=3)
+TINY = Size(departments=2, projects=6, nodes=3, workloads=40, waiting=20, hours=2, evictions=10, budgets=3,
+            cycles=5)  # fmt: skip
 TIMES = 5
 PAGES = (
     "/", "/workloads", "/workloads?state=all", "/queue?pool=train", "/quotas?pool=train",
     "/fair-share?pool=train", "/usage?span=month", "/usage?span=7d&by=user", "/evictions", "/submit",
     "/activity", "/access", "/services", "/notifications", "/node-pools", "/node-pools/train",
+    "/decisions", "/decisions?workload=w99&kind=reclaim", "/search?q=cancel+w99",
 )  # fmt: skip
 
 
@@ -158,8 +162,33 @@ def _create_history(pool: Any, projects: list[Any], work: list[Any], now: dateti
         )
         for n in range(size.evictions)
     )  # fmt: skip
+    _create_cycles(now, size)
     for project in projects[: size.budgets]:
         budgets.set_budget(actor=Actor.system("benchmark"), owner=project, values={"gpu_hours": 100})
+
+
+def _create_cycles(now: datetime, size: Size) -> None:
+    """Create cycles with five decisions each. The last decision reclaims GPUs."""
+    from scheduler.models import Cycle
+
+    def bundle(number: int, kind: str) -> dict[str, Any]:
+        workload = f"p{number % size.projects}/w{number}"
+        step = {"do": "place", "workload": workload, "role": "worker", "node": "train-1", "devices": [0]}
+        steps = [{**step, "index": index} for index in range(4)]
+        return {"kind": kind, "pool": "train", "workload": workload, "message": "", "steps": steps}
+
+    kinds = ("start", "start", "start", "grow", "reclaim")
+    Cycle.objects.bulk_create(
+        (
+            Cycle(
+                at=now - timedelta(seconds=5 * number), epoch=1, trigger="workload", bundles=5, applied=5,
+                plan={"bundles": [bundle((5 * number + n) % size.workloads, kind)
+                                  for n, kind in enumerate(kinds)], "stale": []},
+            )
+            for number in range(size.cycles, 0, -1)
+        ),
+        batch_size=1000,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -135,12 +135,12 @@ def _quotas(scene: Scene) -> None:
     for name, share, allocated, requested in (
         ("vision", 12, 12, 14),
         ("speech", 8, 4, 12),
-        ("robotics", 2, 1.5, 1.5),
+        ("robotics", 2, 0.75, 4.75),
         ("ads", 6, 6, 6),
         ("search", 0, 0, 0),
     ):
         make.queue_status(scene.projects[name], train, share=share, allocated=allocated, requested=requested)
-    for name, share, allocated, requested in (("research", 22, 17.5, 27.5), ("product", 6, 6, 6)):
+    for name, share, allocated, requested in (("research", 22, 16.75, 30.75), ("product", 6, 6, 6)):
         make.queue_status(
             scene.departments[name], train, share=share, allocated=allocated, requested=requested
         )
