@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 20.0
+STRAY_SECONDS = 600.0  # directories of probes that are older were left by killed processes
+PREFIX = ".probe-"
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
 SHARED_USER = (
     "Pods share the user of the node's agent. Run the agent as root to give each project its own user."
@@ -99,8 +103,7 @@ def _try_level(
 ) -> str:
     """Run a pod in an enclosure of this level. Return the obstacle, or an empty string."""
     uid = PROBE_UID if level is Level.USERS else 0
-    with tempfile.TemporaryDirectory(prefix=".probe-", dir=root) as place:
-        directory = Path(place)
+    with probe_directory(root) as directory:
         files = PodFiles(directory, directory / "work", directory / "workspace")
         for path in (files.work, files.workspace, directory / "wakes"):
             path.mkdir(mode=0o700)
@@ -109,9 +112,9 @@ def _try_level(
                 files, machine_view([]), level, uid, {}, (), program=program, blocks_nesting=blocks_nesting,
                 call_filter=call_filter,
             )  # fmt: skip
-            write_record(f"{place}/order", [*check_order(files, uid), *fields])
+            write_record(f"{directory}/order", [*check_order(files, uid), *fields])
             subprocess.run(
-                [*shim.command, place, ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                [*shim.command, str(directory), ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=True, cwd="/", env=shim.env,
             )  # fmt: skip
         except OSError as error:
@@ -123,6 +126,17 @@ def _try_level(
         except subprocess.TimeoutExpired:
             return f"the probe did not end within {PROBE_SECONDS:g} s"
         return read_obstacle(directory)
+
+
+@contextmanager
+def probe_directory(root: Path) -> Iterator[Path]:
+    """Yield a temporary directory for a probe pod. Delete those that killed processes have left."""
+    for stray in root.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - stray.stat().st_mtime > STRAY_SECONDS:
+                shutil.rmtree(stray)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=root) as place:
+        yield Path(place)
 
 
 def check_order(files: PodFiles, uid: int) -> Record:

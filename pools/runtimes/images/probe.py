@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from pools.runtimes.enclosure.command import View
 from pools.runtimes.enclosure.levels import IMAGE_CACHE_VARIABLE, IMAGES_VARIABLE, PROBE_UID
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
-from pools.runtimes.enclosure.probe import Shim, check_order, read_obstacle
+from pools.runtimes.enclosure.probe import Shim, check_order, probe_directory, read_obstacle
 from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.images.order import ContainerFiles, container_fields
 from pools.runtimes.images.store import ImageStore, remove_container
@@ -110,8 +109,8 @@ def _find_runtime(environ: Mapping[str, str]) -> str:
 
 def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
     """Run a pod in a container. Return the obstacle, or an empty string."""
-    with tempfile.TemporaryDirectory(prefix=".probe-image-", dir=pods) as place:
-        directory, root = Path(place), Path(place) / "root"
+    with probe_directory(pods) as directory:
+        root = directory / "root"
         files = PodFiles(directory, directory / "work", directory / "workspace")
         for path in (root, files.work, files.workspace, directory / "wakes"):
             path.mkdir(mode=0o755)
@@ -119,14 +118,14 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
         container = container_fields(ContainerFiles(init, view, PROBE_UID), store.root)
         fields = [*check_order(files, PROBE_UID), *user_fields(view, PROBE_UID, find_program()[0])]
         rootfs = [("podman_arg", "--rootfs"), ("podman_arg", str(root))]
-        write_record(f"{place}/order", [*fields, *container, *rootfs, ("image", "")])
+        write_record(f"{directory}/order", [*fields, *container, *rootfs, ("image", "")])
         try:
             completed = subprocess.run(
-                [*shim.command, place, ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                [*shim.command, str(directory), ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=False, cwd="/", env=shim.env, text=True,
             )  # fmt: skip
         finally:
-            remove_container(place)
+            remove_container(str(directory))
         return completed.stderr.strip().splitlines()[-1] if completed.returncode else read_obstacle(directory)
 
 
