@@ -147,6 +147,7 @@ def test_document_variables_override_image_and_berth_variables(stage: ImageStage
     assert shown == f"/bin red round 0 3 {workspace}"
 
 
+@pytest.mark.heavy
 def test_command_replaces_the_entrypoint(stage: ImageStage, registry: Registry) -> None:
     image = registry.push(
         "team/entry", Env=["PATH=/bin"], Entrypoint=["echo", "entry"], Cmd=["cmd"], User="www"
@@ -160,6 +161,7 @@ def test_command_replaces_the_entrypoint(stage: ImageStage, registry: Registry) 
     assert "neither the image nor the document has a command" in ended(stage.runtime, "p-3").message
 
 
+@pytest.mark.heavy
 def test_image_sets_the_working_directory_unless_the_document_does(
     stage: ImageStage, registry: Registry
 ) -> None:
@@ -196,6 +198,7 @@ def test_secrets_are_passed_to_a_pod_with_an_image(stage: ImageStage, busybox: s
     assert "token-of-7" not in (stage.root / "pods" / "p-1" / "order").read_text()
 
 
+@pytest.mark.heavy
 def test_document_can_select_a_workspace_directory(stage: ImageStage, busybox: str) -> None:
     workspace = stage.root / "workspaces" / "train-1"
     assert stage.output("p-1", busybox, "pwd; touch file", start_in="jobs/one") == str(workspace / "jobs/one")
@@ -220,6 +223,7 @@ def test_container_sees_exactly_its_volumes_with_their_access(
     assert not (data / "made").exists()
 
 
+@pytest.mark.heavy
 def test_directories_configured_by_the_operator_are_visible(
     stage: ImageStage, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

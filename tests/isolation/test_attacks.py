@@ -103,6 +103,7 @@ def test_attacks_fail_in_a_container_image(place: Path) -> None:
     assert_only_the_table_succeeds(result, table.IMAGE)
 
 
+@pytest.mark.heavy
 def test_attacks_fail_if_the_agent_runs_as_an_unprivileged_user(place: Path) -> None:
     result = attack(place, "auto", user=ORDINARY_USER)
     if result["level"] == "none":
@@ -119,6 +120,7 @@ def test_attacks_succeed_with_isolation_off(place: Path) -> None:
     assert_only_the_table_succeeds(result, table.OFF_AS_ROOT if IS_ROOT else table.OFF)
 
 
+@pytest.mark.heavy
 def test_attacks_succeed_as_an_unprivileged_user_with_isolation_off(place: Path) -> None:
     assert_only_the_table_succeeds(attack(place, "off", user=ORDINARY_USER), table.OFF)
 

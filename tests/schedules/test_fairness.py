@@ -42,6 +42,7 @@ def test_failing_schedules_do_not_delay_other_projects(cast: Cast, two_per_pass:
     assert outcomes(other) == ["submitted"]
 
 
+@pytest.mark.heavy
 def test_failing_schedules_do_not_delay_their_own_project(cast: Cast, two_per_pass: None) -> None:
     for name in ("a", "b"):
         make_schedule(cast, name)
@@ -65,6 +66,7 @@ def test_failed_schedule_is_retried_later_and_after_an_edit(cast: Cast) -> None:
     assert submit_due_runs(NOON + HOUR + MINUTE) == 1
 
 
+@pytest.mark.heavy
 def test_recovered_schedule_is_no_longer_delayed(cast: Cast) -> None:
     schedule = make_schedule(cast)
     Schedule.objects.update(retry_at=NOON + HOUR)
