@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from pools.runtimes.base import FilesGone, PodFile, PodFiles
 
@@ -48,11 +49,10 @@ class _Walk:
     def __init__(self) -> None:
         self.files: list[PodFile] = []
         self.skipped: dict[str, str] = {}
+        self._seen = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
         """Add the file or directory `relative` in the directory `base`."""
-        if len(self.files) > FILES_MAX:
-            return
         *folders, name = _split(relative)
         try:
             with _descended(base, folders) as folder:
@@ -60,23 +60,36 @@ class _Walk:
                 if stat.S_ISDIR(info.st_mode):
                     self._add_directory(folder, name, path, depth)
                 elif problem := _problem(info):
-                    self.skipped[path] = problem
+                    self._skip(path, problem)
                 else:
                     self.files.append(PodFile(path, info.st_size, bool(info.st_mode & 0o100)))
         except OSError as error:
-            self.skipped[path] = error.strerror or str(error)
+            self._skip(path, error.strerror or str(error))
 
     def _add_directory(self, folder: int, name: str, path: str, depth: int) -> None:
         if depth >= DEPTH_MAX:
-            self.skipped[path] = f"is more than {DEPTH_MAX} directories deep"
+            self._skip(path, f"is more than {DEPTH_MAX} directories deep")
             return
         with _descended(folder, [name]) as directory:
-            for each in sorted(os.listdir(directory)):  # noqa: PTH208 - a descriptor, not a path
+            for each in self._names(directory):
                 below = f"{path}/{each}"
                 if _is_text(each):
                     self.add(directory, each, below, depth + 1)
                 else:
-                    self.skipped[below.encode("utf-8", "replace").decode()] = "is not a UTF-8 path"
+                    self._skip(below.encode("utf-8", "replace").decode(), "is not a UTF-8 path")
+
+    def _names(self, directory: int) -> list[str]:
+        """Return the names in a directory. Raises FilesGone if all directories together have too many."""
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in islice(entries, FILES_MAX + 1))
+        self._seen += len(names)
+        if self._seen > FILES_MAX:
+            raise FilesGone(f"the declared paths contain more than {FILES_MAX:,} files and directories")
+        return names
+
+    def _skip(self, path: str, reason: str) -> None:
+        if len(self.skipped) < SKIPPED_MAX:
+            self.skipped[path] = reason
 
 
 @contextmanager

@@ -86,6 +86,14 @@ def test_outputs_of_an_evicted_pod_are_stored(producer: Producer) -> None:
     assert producer.collect().state == "stored"
 
 
+def test_files_are_deleted_after_a_day_if_nothing_stores_them(producer: Producer) -> None:
+    producer.end()
+    for hours, is_kept in ((23, True), (2, False)):
+        producer.stage.clock.advance(hours * 3600)
+        producer.stage.tick(2)
+        assert (str(producer.pod.pk) in producer.stage.runtime.list_pods()) is is_kept
+
+
 def test_node_keeps_the_files_until_they_are_stored(producer: Producer) -> None:
     producer.end()
     producer.stage.clock.advance(3600)

@@ -19,6 +19,8 @@ from scheduler.loop.queries import POOLS
 
 log = logging.getLogger(__name__)
 
+OUTPUTS_KEPT = timedelta(days=1)  # maximum time for which ended pods keep their files until these are stored
+
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 # Skip rows that ended more recently, because they may be newer than the runtime's report.
 MIN_ENDED_AGE = timedelta(seconds=60)
@@ -57,7 +59,7 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
         if number % BATCH_SIZE == 0:
             batch = pod_ids[number : number + BATCH_SIZE]
             rows = {str(row[0]): row[1:] for row in ROWS(batch)}
-            with_outputs = _pods_with_outputs(batch)
+            with_outputs = _pods_with_outputs(batch, now)
             yield ""
         row = rows.get(pod_id)
         if pod_id in with_outputs:
@@ -78,10 +80,11 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
             yield note
 
 
-def _pods_with_outputs(pod_ids: list[str]) -> set[str]:
-    """Return the ended pods whose outputs have yet to be read."""
+def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
+    """Return the ended pods whose outputs have yet to be read. Without a collector, that never happens."""
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
-    rows = PodOutputs.objects.filter(pk__in=keys, state=OutputState.WAITING, pod__ended_at__isnull=False)
+    rows = PodOutputs.objects.filter(pk__in=keys, state=OutputState.WAITING)
+    rows = rows.filter(pod__ended_at__gt=now - OUTPUTS_KEPT)
     return {str(pk) for pk in rows.exclude(pod__state__in=LIVE_POD_STATES).values_list("pod_id", flat=True)}
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from pools.runtimes import pod_files
 from pools.runtimes.base import FilesGone, PodFiles, RuntimeFailure
-from pools.runtimes.pod_files import DEPTH_MAX, list_files, read_file
+from pools.runtimes.pod_files import DEPTH_MAX, SKIPPED_MAX, list_files, read_file
 from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.files import RayFiles
 from pools.runtimes.ray.node.agent import CONCURRENT, Agent
@@ -135,3 +136,14 @@ def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pyt
         server.server_close()
     with pytest.raises(FilesGone, match="node of the pod no longer exists"):
         OneNode(None).list_files("p-1", ["results"])
+
+
+def test_flood_of_links_and_directories_is_refused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_files, "FILES_MAX", 100)
+    for number in range(60):
+        (work / "results" / f"link{number}").symlink_to("/etc")
+    assert len(list_files(str(work), "", ["results"]).skipped) == SKIPPED_MAX
+    for number in range(60):
+        (work / "results" / "deep" / f"{number}").mkdir()
+    with pytest.raises(FilesGone, match="more than 100 files and directories"):
+        list_files(str(work), "", ["results"])
