@@ -7,11 +7,13 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Model, ProtectedError
 
-from berth.core.errors import Conflict, Invalid, NotFound
+from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.idle_rule import normalize_rule
 from berth.core.problems import Problem, format_value
 from berth.db.references import checked_references
-from projects.access import Action, require
+from pools.engine.volumes import read_volumes
+from pools.models import NodePool
+from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.models import Department, Project
 from projects.models.tenants import Tenant, owner_columns, owner_ids
@@ -54,6 +56,7 @@ def create_project(*, actor: Actor, department: Department, name: str, **values:
     require(actor, Action.EDIT, department)
     values = _editable_values(values, PROJECT_EDITABLE)
     _require_admin_for(actor, Project(), values, PROJECT_RESERVED)
+    _require_admin_for_volumes(actor, name)
     project = Project(department=department, name=name, **values)
     with checked_references(f"The department {department.name}"):
         _save_tenant(project)
@@ -77,6 +80,19 @@ def delete_project(*, actor: Actor, project: Project) -> None:
 def _require_admin_for(actor: Actor, obj: Tenant, values: Mapping[str, Any], fields: tuple[str, ...]) -> None:
     if any(field in values and values[field] != getattr(obj, field) for field in fields):
         require(actor, Action.ADMINISTER)
+
+
+def _require_admin_for_volumes(actor: Actor, name: str) -> None:
+    """Raise Forbidden if the new project would get a volume that names it, unless the user defines volumes.
+
+    Otherwise an admin of another department could create a project with the name of a deleted one, and read
+    its files.
+    """
+    stored = NodePool.objects.exclude(volumes=[]).values_list("volumes", flat=True)
+    if not may(actor, Action.ADMINISTER) and any(
+        name in volume.projects for volumes in stored for volume in read_volumes(volumes)
+    ):
+        raise Forbidden(f"A volume names the project {name}. Only platform admins may create this project.")
 
 
 def _edit_tenant(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from berth.core.errors import Invalid
+from berth.core.errors import Forbidden, Invalid
 from pools.engine.volumes import normalize_volumes
 from pools.models import NodePool
 from pools.runtimes.base import VolumeMount
 from pools.services import edit_pool
 from projects.models import Phase, Workload
+from projects.services.tenants import create_project
 from projects.volumes import project_volumes, visible_volumes
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
@@ -44,6 +45,15 @@ def problems(stage: Stage, *mounts: dict[str, Any], **changes: Any) -> list[str]
     with pytest.raises(Invalid) as refused:
         stage.submit("refused", volumes=[*mounts], **changes)
     return [str(problem) for problem in refused.value.problems]
+
+
+def test_department_admin_cannot_create_the_project_that_a_volume_names(stage: Stage) -> None:
+    define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
+    research = stage.cast.vision.department
+    with pytest.raises(Forbidden, match="A volume names the project retired"):
+        create_project(actor=stage.cast.bob, department=research, name="retired")
+    create_project(actor=stage.cast.bob, department=research, name="fresh")
+    create_project(actor=stage.cast.alice, department=research, name="retired")
 
 
 def test_workload_runs_only_where_its_volumes_are(volumes: Stage) -> None:
