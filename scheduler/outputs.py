@@ -78,7 +78,7 @@ class OutputsCollector(LeasedThread):
             raise LeadershipLost("the copy of outputs was interrupted and will be repeated")
 
     def _postpone(self, outputs: PodOutputs, held: HeldLease, now: datetime, error: Exception) -> None:
-        """Try again later, for GIVE_UP after the pod's end."""
+        """Schedule another attempt, or fail the outputs once GIVE_UP has passed since the pod ended."""
         ended_at = outputs.pod.ended_at or now
         if now - ended_at >= GIVE_UP:
             self._finish(outputs, held, state=OutputState.FAILED, message=_sentence(error))

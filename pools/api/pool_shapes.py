@@ -120,7 +120,7 @@ EnvironmentValues = Annotated[
         }
     ),
 ]
-# The budget rules validate this value and report the invalid field: disruption_budgets[0].schedule.
+# The budget rules validate this value and report the invalid field, such as disruption_budgets[0].schedule.
 Budgets = Annotated[
     Any,
     Field(

@@ -37,7 +37,7 @@ class StaticProvider:
     start script failed is not used again for two minutes, so that other machines are tried first.
     """
 
-    machines_join = False  # machines have always joined before they are ordered
+    machines_join = False  # only machines that have already joined are ordered
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now

@@ -29,7 +29,7 @@ class CodeChunk(models.Model):
 
 
 class CodeTree(models.Model):
-    """Files of one submission. Equal files are stored once per project."""
+    """Files of a submission. Submissions with identical files share one tree per project."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     digest = models.CharField(max_length=64, help_text="Digest of the list of files.")

@@ -59,7 +59,7 @@ class Workload(FastRows):
     """Workload. `spec` is the parsed document; filters and the scheduler use the other columns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    # Every index slows down each change of a workload. `workload_project_newest` covers this column.
+    # No index of its own: `workload_project_newest` covers this column, and every index slows down writes.
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads", db_index=False)
     name = models.CharField(max_length=63, validators=[NAME])
     kind = models.CharField(max_length=12, choices=WorkloadKind.choices, default=WorkloadKind.TRAINING)

@@ -101,7 +101,7 @@ def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes
         while len(content) < wanted:
             part = runtime.read_file(pod_id, file.path, offset + len(content), wanted - len(content))
             if not part:
-                raise FilesGone(f"{file.path}: became shorter while it was read")
+                raise FilesGone(f"{file.path} was truncated while it was being read")
             content += part
         yield content
 

@@ -1,4 +1,4 @@
-"""Proxy requests for the hostnames of ports to pods; pass all other requests to Berth."""
+"""Proxy requests for port hostnames to the pods. Pass all other requests to Berth."""
 
 import asyncio
 import ipaddress

@@ -108,7 +108,7 @@ class CycleRun:
     outcome: Outcome
     record: Cycle
     written: bool = False
-    is_snapshot_due: bool = False  # whether `store_snapshot` must follow
+    is_snapshot_due: bool = False  # whether `store_snapshot` still has to be called
 
     def span_attributes(self) -> dict[str, int]:
         """Return the attributes of the cycle's trace span."""

@@ -83,6 +83,6 @@ def test_client_commands_work_without_server_packages() -> None:
     assert "submit" in done.stdout
 
 
-def test_lock_files_contain_no_host_names() -> None:
+def test_lock_files_contain_no_urls() -> None:
     for file in sorted(Path(ROOT / "requirements").glob("*.txt")):
         assert "://" not in file.read_text(), file.name

@@ -98,7 +98,7 @@ def test_damaged_file_is_named_after_the_download_ended_early(plain: LocalStage,
         (send_archive(archive(links={"../escape": "x"})), "the archive contains the path '../escape'"),
     ],
 )
-def test_failed_download_fails_the_start_with_the_reason(
+def test_failed_download_fails_the_start_and_reports_the_reason(
     plain: LocalStage, server: CodeServer, answer: Answer, message: str
 ) -> None:
     server.answers = [answer]

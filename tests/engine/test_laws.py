@@ -125,7 +125,7 @@ def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any
 
 @on_random_clusters(4)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
-def test_evictions_in_an_unchanged_cluster_stop(document: dict[str, Any]) -> None:
+def test_evictions_eventually_stop_in_an_unchanged_cluster(document: dict[str, Any]) -> None:
     """Workloads do not keep evicting each other: after a while, there are no more evictions."""
     world = World(load(document).snapshot)
     evictions = []

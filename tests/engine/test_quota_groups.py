@@ -104,7 +104,7 @@ def test_second_plan_on_an_unchanged_cluster_is_empty(document: Document) -> Non
 
 @on_random_clusters(3)
 @given(document=clusters(quiet=True, grouped=True))
-def test_evictions_in_an_unchanged_cluster_stop(document: Document) -> None:
+def test_evictions_eventually_stop_in_an_unchanged_cluster(document: Document) -> None:
     world = World(load(document).snapshot)
     evictions = []
     for _ in range(40):

@@ -212,7 +212,7 @@ def test_unenforceable_default_limit_of_a_pool_does_not_prevent_a_start(tmp_path
 
 
 @pytest.mark.usefixtures("without_groups")
-def test_limits_are_ignored_only_if_set_explicitly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_ignored_if_berth_limits_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_LIMITS", "off")
     stage = LocalStage(tmp_path / "run")
     stage.runtime.start(order("p-1", "true", memory_limit_mib=64, cpu_limit_milli=500))

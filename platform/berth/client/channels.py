@@ -67,7 +67,7 @@ def encode_credit(count: int) -> bytes:
 
 
 def parse_status(payload: bytes) -> tuple[int, str]:
-    """Return the exit code of the command, and why it could not be started if so.
+    """Return the command's exit code, and the reason if the command could not be started.
 
     Raises Refused if the server refused the command, or Unreachable if it lost the command.
     """

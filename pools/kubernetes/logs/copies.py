@@ -21,7 +21,7 @@ from pools.runtimes.shim.records import sync_directory
 FETCH_BYTES = 8 * 1024 * 1024
 _STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
 _LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
-# called with (time, limit): returns the log since that time, or from the start if it is empty
+# called with (time, limit): returns the log since that time, or from the start if the time is empty
 Fetch = Callable[[str, int], bytes]
 
 

@@ -68,7 +68,7 @@ def _check_home(text: str) -> str:
         allowed = (
             f"an absolute path that ends in /{HOME_NAME}, because the directory is deleted with the agent"
         )
-        raise PydanticCustomError("home", "is not a directory for the agent", {"allowed": allowed})
+        raise PydanticCustomError("home", "is not a valid agent directory", {"allowed": allowed})
     return text
 
 
@@ -266,19 +266,19 @@ def _duplicates(settings: SshSettings) -> Iterable[Problem]:
             message = f"cannot be derived from the address {host['address']}"
             yield Problem(f"provider_settings.hosts[{index}].name", message, "", NAME_ALLOWED)
     names = Counter(host["name"] for host in resolved)
-    servers = Counter((host["address"], host["port"], _bastion_name(host)) for host in resolved)
+    servers = Counter((host["address"], host["port"], _bastion_address(host)) for host in resolved)
     for index, host in enumerate(resolved):
         path = f"provider_settings.hosts[{index}]"
         if names[host["name"]] > 1:
             yield Problem(
                 f"{path}.name", "is used by another host", format_value(host["name"]), "a unique name"
             )
-        elif servers[host["address"], host["port"], _bastion_name(host)] > 1:
+        elif servers[host["address"], host["port"], _bastion_address(host)] > 1:
             message = f"is listed twice, for the host {host['name']} and for another host"
             yield Problem(f"{path}.address", message, format_value(host["address"]), "each host once")
 
 
-def _bastion_name(host: Mapping[str, Any]) -> str:
+def _bastion_address(host: Mapping[str, Any]) -> str:
     return host["bastion"]["address"] if host["bastion"] else ""
 
 

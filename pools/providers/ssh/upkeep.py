@@ -93,7 +93,7 @@ class SshUpkeep:
             row.delete()
             return
         endpoint = keys.endpoint(row.settings)
-        visits = _load_visits()
+        visits = _import_visits()
         home, installation = row.settings["home"], self.installation()
         visit: Coroutine[Any, Any, Any]
         if task is Task.SCAN:
@@ -165,7 +165,7 @@ class SshUpkeep:
         return timedelta(seconds=current - watch.since)
 
 
-def _load_visits() -> Any:
+def _import_visits() -> Any:
     """Return the `visits` module. Only processes that visit hosts load asyncssh."""
     try:
         from pools.providers.ssh import visits

@@ -83,7 +83,7 @@ class Enclosures:
         shared = self._shared / name
         if not self.isolation.encloses and not order.image:
             is_shared = shared.is_dir()
-        else:  # the pod gets write access to this directory, so it must be where admins expect it
+        else:  # the pod can write here, so symbolic links must not lead outside the shared root
             root, shared = Path(os.path.realpath(self._shared)), Path(os.path.realpath(shared))
             is_shared = root != Path("/") and root in shared.parents and shared.is_dir()
         if is_shared:
@@ -114,7 +114,7 @@ class Enclosures:
         )
         view = machine_view([self._state, workspace.parent])
         if not is_visible(str(work / start.path), view, files):
-            raise NotVisible(f"{start.path}: No such file or directory visible to pods")
+            raise NotVisible(f"{start.path} does not exist, or is not visible to pods")
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
         level = probed.isolation.level
         return enclosure_fields(

@@ -148,8 +148,8 @@ def settings_digest(settings: Mapping[str, Any], url: str, ca: str) -> str:
 
 def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
     return SshHost(
-        pool=pool, name=host["name"], address=host["address"], port=host["port"], through=_bastion_name(host),
-        settings=host,
+        pool=pool, name=host["name"], address=host["address"], port=host["port"],
+        through=_bastion_address(host), settings=host,
     )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def _update(row: SshHost, host: dict[str, Any]) -> None:
         host,
         host["address"],
         host["port"],
-        _bastion_name(host),
+        _bastion_address(host),
     )
     row.retry_at, row.failures, row.message, row.presented_key, row.problem = None, 0, "", "", ""
     row.save()
@@ -192,7 +192,7 @@ def _change_problems(row: SshHost, host: Mapping[str, Any], path: str) -> Iterab
 def _conflicting_hosts(
     pool: NodePool, listed: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
 ) -> Iterable[Problem]:
-    by_place = {(host["address"], host["port"], _bastion_name(host)): host for host in listed}
+    by_place = {(host["address"], host["port"], _bastion_address(host)): host for host in listed}
     rows = SshHost.objects.filter(address__in={place[0] for place in by_place}).exclude(pool=pool)
     for row in rows.select_related("pool"):
         host = by_place.get((row.address, row.port, row.through))
@@ -207,5 +207,5 @@ def _conflicting_hosts(
             yield Problem(f"{paths[host['name']]}.name", message, format_value(host["name"]), row.name)
 
 
-def _bastion_name(host: Mapping[str, Any]) -> str:
+def _bastion_address(host: Mapping[str, Any]) -> str:
     return host["bastion"]["address"] if host["bastion"] else ""

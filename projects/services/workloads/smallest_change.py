@@ -10,7 +10,7 @@ from projects.models import Workload
 
 class ChangeFinder(Protocol):
     def __call__(self, workload: Workload) -> str:
-        """Return the sentence with all names, for platform admins.
+        """Return the unredacted sentence that describes the smallest change. For platform admins only.
 
         Raises RateLimited while too many of the project's dry runs are in progress.
         """
@@ -25,7 +25,7 @@ def register_change_finder(finder: ChangeFinder) -> None:
 
 
 def unredacted_smallest_change(workload: Workload) -> str:
-    """Return the sentence with all names, for platform admins.
+    """Return the unredacted sentence that describes the smallest change. For platform admins only.
 
     Raises RateLimited while too many of the project's dry runs are in progress.
     """

@@ -30,7 +30,10 @@ class ScheduleForm(Form):
         label="Overlap", choices=Overlap.choices, help_text="If the previous run has not ended"
     )
     template = forms.CharField(
-        label="Template", max_length=63, required=False, help_text="A template of the project, or a document"
+        label="Template",
+        max_length=63,
+        required=False,
+        help_text="A project template; leave empty for a document",
     )
     document = forms.CharField(
         label="Document", required=False, strip=False, help_text="Workload document in YAML",

@@ -16,7 +16,7 @@ MILLI = 1000.0
 ONE_DAY = timedelta(days=1)
 QUANTILES = (0.5, 0.95, 1.0)
 QUEUE = ("pool", "department", "project")
-NO_REASON_YET = "NotSeenYet"  # reason of workloads submitted after the last cycle
+NO_REASON_YET = "NotSeenYet"  # reason shown for workloads submitted after the last cycle
 
 
 def queue_metrics() -> Iterable[Metric]:

@@ -102,7 +102,7 @@ class QueueAccount:
         self.rank = entitlement.rank
         # Accounts that share this account's quota and limit, or None without a quota group.
         self.group: QueueGroup | None = None
-        # Cluster quotas on limits and pod counts, and the amounts of the placed pods that they restrict.
+        # Cluster quotas that restrict limits or pod counts, and the placed pods' totals of these amounts.
         self.load_quotas = tuple(quota for quota in entitlement.cluster_quotas if quota.kind in LOADS)
         self.cluster_load = dict.fromkeys(LOADS, 0)
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]

@@ -27,7 +27,7 @@ from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
 Reasons = Mapping[Reason, Numbers]
 Entry: TypeAlias = "tuple[ReportedGroup, Gang]"
-# The sort key and submission of the queue's next entry, then the queue's creation and name. Names differ.
+# Sort key and submission time of the queue's next entry, then the queue's creation time and unique name.
 HeapEntry: TypeAlias = "tuple[QueueKey, int, int, str, QueueAccount, Entry, Iterator[Entry]]"
 
 

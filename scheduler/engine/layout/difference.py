@@ -7,7 +7,7 @@ from operator import is_not
 from scheduler.engine.model import Workload
 
 WorkloadsByName = Mapping[str, Workload]
-CHUNK_SIZE = 512  # number of workloads compared together while both sequences are equal
+CHUNK_SIZE = 512  # number of workloads compared at a time while both sequences are equal
 MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 
 

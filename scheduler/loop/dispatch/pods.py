@@ -256,7 +256,7 @@ def _begin_starts(
 ) -> Iterator[tuple[Pod, PodOrder | Exception]]:
     """Yield each pod with its order, or with the error that prevents one.
 
-    Runtimes begin to start the next pods meanwhile.
+    In the meantime, the runtimes start the next pods.
     """
     ahead: deque[tuple[Pod, PodOrder | Exception]] = deque()
     for pod in pods:

@@ -108,7 +108,7 @@ def test_only_valid_host_names_are_resolved_to_a_port() -> None:
         assert hosts.parse_host(other) is None, other
 
 
-def test_invalid_apps_origin_stops_the_server(settings: Settings) -> None:
+def test_invalid_apps_origin_prevents_startup(settings: Settings) -> None:
     settings.BERTH_APPS_ORIGIN = "https://apps.example.org"
     with pytest.raises(ImproperlyConfigured, match="BERTH_APPS_ORIGIN must look like"):
         load_port_origins()

@@ -53,7 +53,7 @@ def test_project_secret_is_set_from_stdin_or_files_listed_and_deleted(
     assert TOKEN not in "".join(printed)
 
 
-def test_replaced_secret_names_the_workloads_with_the_older_version(
+def test_setting_a_secret_lists_workloads_that_run_with_an_older_version(
     berth: Berth, as_carol: dict[str, str], cast: Cast
 ) -> None:
     def run(*words: str, typed: str = "") -> str:

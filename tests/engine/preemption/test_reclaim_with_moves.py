@@ -106,7 +106,7 @@ def compare(shape: str, count: int, *, has_quotas: bool) -> Comparison:
 @pytest.mark.shows("RAI-22", "RAI-31", "RAI-33", "RAI-36")
 @pytest.mark.parametrize("has_quotas", [True, False], ids=["quotas", "shares"])
 @pytest.mark.parametrize("shape", ["3x4", "2x8", pytest.param("4x8", marks=pytest.mark.heavy)])
-def test_existing_reclaim_plan_is_found_and_respects_quotas(shape: str, has_quotas: bool) -> None:
+def test_reclaim_finds_a_plan_if_one_exists_and_respects_quotas(shape: str, has_quotas: bool) -> None:
     result = compare(shape, 60, has_quotas=has_quotas)
     assert result.existing > 15
     assert (result.refused, result.below_quota) == ([], [])

@@ -82,7 +82,7 @@ def test_joined_node_is_current() -> None:
 
 
 @shows("SKY-58")
-def test_demand_added_during_a_provider_call_is_ordered_afterwards() -> None:
+def test_nodes_for_demand_added_during_a_provider_call_are_ordered_later() -> None:
     in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
     assert commands(in_flight) == ()
     assert commands(after_provisioning(in_flight, [1, 2])) == (Order(3, 3),)

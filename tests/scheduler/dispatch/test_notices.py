@@ -96,7 +96,7 @@ def test_only_the_scaled_down_replica_receives_the_signal(stage: Stage) -> None:
     assert signal_events(elastic)[0].data["pods"] == 2
 
 
-def test_imminent_interruption_of_the_node_shortens_the_lead(stage: Stage) -> None:
+def test_imminent_node_interruption_shortens_the_lead_time(stage: Stage) -> None:
     Node.objects.exclude(name="local-0").delete()
     roles = [{"name": "worker", "replicas": 1, "gpu": 1}]
     workload = running(stage, roles=roles, grace_period_seconds=20)

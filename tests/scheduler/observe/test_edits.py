@@ -90,7 +90,7 @@ def test_decision_made_before_a_concurrent_edit_is_dropped(
     assert len(pod.allocation.devices) == 2
 
 
-def test_mirror_detects_an_edit_of_only_the_document(stage: Stage) -> None:
+def test_mirror_detects_an_edit_that_changes_only_the_document(stage: Stage) -> None:
     workload = stage.submit("waiting")
     mirror = WorkloadMirror()
     mirror.read()

@@ -18,7 +18,8 @@ def exec_(
         bool, typer.Option("--interactive", "-i", help="Send standard input to the command.")
     ] = False,
     terminal: Annotated[
-        bool, typer.Option("--terminal", "-t", help="Run the command on a terminal, such as a shell.")
+        bool,
+        typer.Option("--terminal", "-t", help="Allocate a terminal, for example for a shell."),
     ] = False,
 ) -> None:
     """Run a command in a pod of a running workload.

@@ -65,7 +65,7 @@ def metrics(
     \b
     berth metrics train                          all metrics of a workload
     berth metrics train-1 train-2 --name loss    compare workloads
-    berth metrics sweep --name loss              tasks of an array, the lowest loss first
+    berth metrics sweep --name loss              tasks of an array, lowest loss first
     berth metrics sweep --name accuracy --goal max
 
     Programs report metrics with `berth.report(step, loss=0.31)`.

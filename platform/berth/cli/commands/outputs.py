@@ -19,7 +19,7 @@ UNITS = ("KiB", "MiB", "GiB", "TiB")
 def list_outputs(
     workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the pods of a workload that have outputs, the latest first.
+    """List the pods of a workload that have outputs, latest first.
 
     \b
     berth outputs list train

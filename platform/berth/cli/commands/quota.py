@@ -64,7 +64,7 @@ def sorted_quotas(client: "Client", pool: str | None, owner: str | None = None) 
 def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> None:
     """Print how the fair share of each of the owner's quotas is computed."""
     if owner is None:
-        raise BadInput("quota show --why: specify a project or a department")
+        raise BadInput("quota show --why requires an owner. Specify a project or a department.")
     with open_client() as client:
         quotas = [quota for quota in client.quotas.list(pool=pool) if quota.owner.name == owner]
         if not quotas:

@@ -56,7 +56,7 @@ BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum size of the f
 BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of these files
 BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # maximum stored code per project
 BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum size of the outputs of one pod
-BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval of the search for outputs
+BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval between searches for outputs
 
 # Single sign-on with OpenID Connect; disabled without an issuer
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")

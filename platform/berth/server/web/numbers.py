@@ -11,7 +11,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def thousandths(milli: float | str | None) -> str:
-    """Format thousandths in whole units: 4000 as 4, and 500 as 0.5.
+    """Format an amount in thousandths as a number of units: 4000 as 4, and 500 as 0.5.
 
     None means unlimited. Templates pass a string for a missing value.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SIZE_MAX = 10_000  # rows or columns
 SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output of its ended command
-_SIGNAL_BASE = 128  # shells report a command that a signal ended with this code plus the signal
+_SIGNAL_BASE = 128  # a shell reports this value plus the signal number if a signal killed the command
 
 
 class Command:
@@ -172,7 +172,9 @@ class Terminal:
         self._ours, self._theirs = socket.socketpair()
 
     def connect(self) -> None:
-        """Make the terminal this process's input, output and errors, after it has entered the pod."""
+        """Open a terminal and make it this process's stdin, stdout and stderr.
+
+        Call this after the process has entered the pod."""
         master, slave = os.openpty()
         set_size(master, self._size)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)

@@ -51,7 +51,7 @@ class FrameReader:
         while len(self._received) >= HEAD:
             kind, length = self._received[0], int.from_bytes(self._received[1:HEAD], "big")
             if kind not in self._accepted or length > PAYLOAD_MAX:
-                raise BrokenFrames(f"kind {kind}, {length} bytes")
+                raise BrokenFrames(f"invalid frame of kind {kind} and {length} bytes")
             if len(self._received) < HEAD + length:
                 break
             frames.append((kind, bytes(self._received[HEAD : HEAD + length])))

@@ -1,4 +1,4 @@
-"""Geometry of line charts over steps, which templates draw as SVG."""
+"""Geometry of the line charts that templates draw as SVG, with metric steps on the x-axis."""
 
 import json
 import math

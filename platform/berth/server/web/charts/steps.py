@@ -17,10 +17,10 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """Stacked areas with a line above them. `marks` are (y, number) pairs from top to bottom.
+    """Stacked areas with a line above them. `marks` are (y, value) pairs from top to bottom.
 
-    `readouts` is JSON for the script that shows the numbers at the pointer: for each time, the time in
-    seconds, the number of each area, and the number of the line.
+    `readouts` is JSON for the script that shows the values under the pointer: for each point, the time in
+    seconds, the value of each area, and the value of the line.
     """
 
     areas: tuple[Area, ...]
