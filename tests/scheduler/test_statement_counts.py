@@ -31,6 +31,7 @@ def stage(stage: Stage) -> Stage:
 def tick(stage: Stage, counts: Counts, label: str) -> None:
     """Run a tick and a reconcile pass without cleaning up, and count the statements of each step."""
     loop, now = stage.loop, stage.clock.now()
+    loop.idle_rules_at = None  # every counted pass applies the idle rules, as it records checkpoints
     with counted(counts, f"{label}: observe"):
         view = loop.observe(now, TIMEOUT)
     plan = loop.decide(view)
