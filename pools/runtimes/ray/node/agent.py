@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from pools.runtimes.base import ChannelRefused, LogChunk, RuntimeFailure, StopNotice
+from pools.runtimes.ray.node.copying import copy_between
 from pools.runtimes.ray.node.pods import NodePods
-from pools.runtimes.ray.node.splice import splice
 from pools.runtimes.wire import (
     LOG_HEADER,
     THIS_INSTANCE,
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "Upgrade")
             self.send_header("Upgrade", "berth-channel")
             self.end_headers()
-            splice(self.connection, channel)
+            copy_between(self.connection, channel)
 
     def _call(self, method: str, body: dict[str, Any]) -> Any:
         if method == "obstacle":

@@ -8,7 +8,7 @@ import socket
 from pools.runtimes.shim.channels.frames import CHUNK
 
 
-def splice(one: socket.socket, other: socket.socket) -> None:
+def copy_between(one: socket.socket, other: socket.socket) -> None:
     """Copy in both directions until both sides have finished sending, or one is gone.
 
     Each direction buffers at most one chunk, so a slow reader slows down its writer.
