@@ -13,6 +13,7 @@ from websockets.typing import Origin
 
 from berth.client.channels import OUTPUT, STATUS, encode_start
 from berth.client.errors import Conflict, Forbidden, NotFound, NotSignedIn, Unreachable
+from pools.runtimes.shim.channels import frames
 from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Membership, Workload
 from projects.services.people import tokens
@@ -132,6 +133,22 @@ def test_session_runs_commands_only_from_pages_of_berth_itself(site: Site) -> No
 
     assert run(site.address) == {"exit_code": 0}
     assert run("http://127.0.0.1:9")["status"] == 401, "a page of a pod that listens on the same host"
+
+
+def test_size_change_sent_together_with_the_request_applies_to_the_terminal(site: Site) -> None:
+    script = 'until [ "$(stty size)" = "33 99" ]; do sleep 0.1; done'
+    request = {"command": ["sh", "-c", script], "terminal": {"rows": 24, "columns": 80}}
+    reader = frames.FrameReader(frames.FROM_POD)
+    with site.runtime.open_channel(str(site.pod.pk)) as channel:
+        channel.settimeout(60)
+        channel.sendall(
+            frames.encode_frame(frames.START, json.dumps(request).encode())
+            + frames.encode_frame(frames.RESIZE, b'{"rows": 33, "columns": 99}')
+        )
+        received = []
+        while data := channel.recv(65536):
+            received += reader.feed(data)
+    assert received[-1] == (frames.STATUS, b'{"exit_code": 0}')
 
 
 def test_connection_ends_if_the_channel_cannot_be_opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

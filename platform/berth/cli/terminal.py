@@ -24,10 +24,13 @@ def own_terminal() -> Terminal:
     return Terminal(rows, columns, os.environ.get("TERM") or "xterm-256color")
 
 
-def run_interactively(channel: "Channel", *, sends_input: bool, has_terminal: bool) -> int:
-    """Copy input and output until the command has ended. Return its exit code."""
-    source = _Input(channel, sends_input)
-    with _raw_mode(has_terminal and sends_input), _size_changes(source if has_terminal else None):
+def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Terminal | None) -> int:
+    """Copy input and output until the command has ended. Return its exit code.
+
+    `terminal` is the terminal that the channel was opened with.
+    """
+    source = _Input(channel, sends_input, terminal)
+    with _raw_mode(terminal is not None and sends_input), _size_changes(source if terminal else None):
         threading.Thread(target=source.run, daemon=True).start()
         while True:
             kind, payload = channel.receive()
@@ -45,12 +48,11 @@ def run_interactively(channel: "Channel", *, sends_input: bool, has_terminal: bo
 class _Input:
     """Thread that sends standard input and changes of the terminal's size."""
 
-    def __init__(self, channel: "Channel", sends_input: bool) -> None:
-        self._channel, self._is_open = channel, sends_input
+    def __init__(self, channel: "Channel", sends_input: bool, terminal: Terminal | None) -> None:
+        self._channel, self._is_open, self._terminal = channel, sends_input, terminal
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
-        self.has_new_size = False
 
     def wake(self) -> None:
         """Look at the window and the terminal's size again. Safe in signal handlers."""
@@ -61,14 +63,11 @@ class _Input:
         if not self._is_open:
             self._channel.end_input()
         while True:
+            self._send_new_size()
             reads = self._is_open and self._channel.window > 0
             ready, _, _ = select.select([self._wake_read, *([0] if reads else [])], [], [])
             if self._wake_read in ready:
                 os.read(self._wake_read, 4096)
-            if self.has_new_size:
-                self.has_new_size = False
-                size = own_terminal()
-                self._channel.resize(size.rows, size.columns)
             if 0 in ready:
                 self._send(min(CHUNK, self._channel.window))
 
@@ -77,11 +76,20 @@ class _Input:
             data = os.read(0, limit)
         except OSError:
             data = b""
+        self._send_new_size()  # before input that was typed after the change
         if data:
             self._channel.send_input(data)
         else:
             self._is_open = False
             self._channel.end_input()
+
+    def _send_new_size(self) -> None:
+        if self._terminal is None:
+            return
+        terminal = own_terminal()
+        if terminal != self._terminal:
+            self._terminal = terminal
+            self._channel.resize(terminal.rows, terminal.columns)
 
 
 @contextlib.contextmanager
@@ -107,7 +115,6 @@ def _size_changes(source: _Input | None) -> Iterator[None]:
         return
 
     def note(*_: Any) -> None:
-        source.has_new_size = True
         source.wake()
 
     previous = signal.signal(signal.SIGWINCH, note)

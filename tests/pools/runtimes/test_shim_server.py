@@ -10,6 +10,7 @@ import pytest
 
 from pools.runtimes import shims
 from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.shim.channels.listener import SOCKET
 from pools.runtimes.shim.processes import descendants, is_running, process_ids
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
 from tests.pools.runtimes.test_local_runtime import KILL_STARTER, start_in_another_process
@@ -20,6 +21,7 @@ def fork():
     raise BlockingIOError
 os.fork = fork
 """
+LISTENING = "00010000"  # flags in /proc/net/unix
 LIST_FILES = "ls -l /proc/self/fd | sed -n 's/.* -> //p'"
 
 
@@ -47,6 +49,16 @@ def open_files(pid: int) -> list[str]:
     return [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
 
 
+def sockets(pid: int) -> set[str]:
+    return {file for file in open_files(pid) if file.startswith("socket:")}
+
+
+def channel_sockets() -> set[str]:
+    """Return the sockets on which shims accept their pod's channels."""
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return {f"socket:[{row[6]}]" for row in rows if row[3] == LISTENING and row[-1].endswith(f"/{SOCKET}")}
+
+
 def memory(pid: int) -> bytes:
     """Return the writable memory of a process."""
     ranges = re.findall(r"^(\w+)-(\w+) rw", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE)
@@ -59,12 +71,15 @@ def memory(pid: int) -> bytes:
 
 
 def servers(root: Path) -> list[int]:
-    """Return the servers of this runtime. Shims have the same command line, but no socket."""
+    """Return the servers of this runtime.
+
+    Shims have the same command line, but no socket except the one for their pod's channels.
+    """
     pids = []
     for pid in process_ids():
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if os.fsencode(root) in command and any(file.startswith("socket:") for file in open_files(pid)):
+            if os.fsencode(root) in command and sockets(pid) - channel_sockets():
                 pids.append(pid)
         except OSError:
             continue
@@ -90,11 +105,15 @@ def test_shim_inherits_no_file_and_no_variable_of_the_runtime(
 
 def test_shim_and_pod_have_no_open_files_of_other_pods(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
-    shim(stage, "p-1")
+    first = shim(stage, "p-1")
+    poll_until(lambda: sockets(first) & channel_sockets())
     stage.runtime.start(stage.long("p-2"))
     second = shim(stage, "p-2")
     assert any("/p-2/" in file for file in open_files(second))
-    assert not [file for file in open_files(second) if "/p-1/" in file or file.startswith("socket:")]
+    assert not [file for file in open_files(second) if "/p-1/" in file]
+    own = poll_until(lambda: sockets(second) & channel_sockets())  # it opens after the pod has started
+    assert (len(own), sockets(second)) == (1, own)
+    assert not own & sockets(first)
     stage.runtime.start(order("p-3", "sh", "-c", LIST_FILES))
     ended(stage.runtime, "p-3")
     files = stage.runtime.read_log("p-3", 0, 10_000).data.decode().split()

@@ -42,5 +42,5 @@ def exec_(
         selected = client.workloads.find(workload)
         size = own_terminal() if terminal else None
         with client.workloads.open_channel(selected.id, command, pod=pod, terminal=size) as channel:
-            code = run_interactively(channel, sends_input=interactive, has_terminal=terminal)
+            code = run_interactively(channel, sends_input=interactive, terminal=size)
     raise typer.Exit(code)

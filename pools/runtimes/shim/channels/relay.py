@@ -97,6 +97,7 @@ class Relay:
         self._input_ended = False
         self._command: Command | None = None
         self._requests: list[bytes] = []
+        self._early_size: dict[str, object] | None = None  # received before the command was started
 
     def serve(self, start: Callable[[dict[str, object]], Command]) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -112,6 +113,8 @@ class Relay:
         if self._command.failure:
             self._finish({"error": self._command.failure, "exit_code": 127})
             return
+        if self._early_size is not None:
+            self._command.resize(self._early_size)
         while not self._command.is_over:
             self._wait(self._command.wanted(self._window > 0, bool(self._to_command)), 60.0)
             self._write_input()
@@ -153,6 +156,8 @@ class Relay:
                     raise BrokenFrames("more input than the window allows")
             elif kind == CREDIT:
                 self._window = min(self._window + decode_credit(payload), WINDOW)
+            elif kind == RESIZE and self._command is None:
+                self._early_size = json.loads(payload)
             elif kind == RESIZE and self._command is not None:
                 self._command.resize(json.loads(payload))
             elif kind == END:
