@@ -109,7 +109,7 @@ SECRETS: tuple[Column[SecretRow], ...] = (
     Column("kind", "Kind", lambda each: each.row.get_kind_display()),
     Column("registry", "Registry", lambda each: each.row.registry),
     Column("username", "Username", lambda each: each.row.username, in_file=True),
-    Column("version", "Version", lambda each: each.row.version),
+    Column("version", "Version", lambda each: each.row.version, number=True),
     Column("updated", "Updated", lambda each: each.row.updated_at),
     Column("by", "Updated by", lambda each: each.row.updated_by, in_file=True),
 )
