@@ -66,6 +66,7 @@ class Site:
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("BERTH_")},
             "BERTH_URL": self.address, "BERTH_TOKEN": self.secret(self.cast.dave), "TERM": "xterm",
+            "LINES": "24", "COLUMNS": "80",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
         }  # fmt: skip
         command = [sys.executable, "-m", "berth.cli.main", *arguments]

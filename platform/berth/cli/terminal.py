@@ -3,7 +3,6 @@
 import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
 import termios
@@ -19,9 +18,21 @@ if TYPE_CHECKING:
 
 
 def own_terminal() -> Terminal:
-    """Return the size and the type of this terminal."""
-    columns, rows = shutil.get_terminal_size()
+    """Return the size and the type of this terminal.
+
+    The variables LINES and COLUMNS do not count, because they keep the size from before a resize.
+    """
+    rows, columns = _window_size()
     return Terminal(rows, columns, os.environ.get("TERM") or "xterm-256color")
+
+
+def _window_size() -> tuple[int, int]:
+    for fd in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            columns, rows = os.get_terminal_size(fd)
+            if rows and columns:
+                return rows, columns
+    return 24, 80
 
 
 def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Terminal | None) -> int:

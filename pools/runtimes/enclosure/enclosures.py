@@ -114,7 +114,7 @@ class Enclosures:
         )
         view = machine_view([self._state, workspace.parent])
         if not is_visible(str(work / start.path), view, files):
-            raise NotVisible(f"{start.path} does not exist, or is not visible to pods")
+            raise NotVisible(f"{start.path}: No such file or directory visible to pods")
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
         level = probed.isolation.level
         return enclosure_fields(
