@@ -56,6 +56,7 @@ def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str
     assert traces(stage) == []
 
 
+@pytest.mark.heavy
 def test_command_of_a_user_runs_inside_the_container(stage: ImageStage, busybox: str) -> None:
     stage.start("p-1", busybox, "sleep", "1000", secret_env={"PASSWORD": "of-the-pod"})
     running(stage.runtime, "p-1")
