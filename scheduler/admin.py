@@ -100,7 +100,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse",)}),
     )
 
-    @action(description="Download as CSV")
+    @action(description="Download CSV")
     def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:
         return stream_csv(Request(request), queryset.order_by("-id"), UNRESTRICTED)
 

@@ -85,7 +85,7 @@ class ReadOnlyModelAdmin(PlatformModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    @action(description="Download as CSV")
+    @action(description="Download CSV")
     def download(self, request: HttpRequest, queryset: QuerySet[Any]) -> StreamingHttpResponse:
         return as_csv(request, queryset, self.columns, str(self.opts.verbose_name_plural).replace(" ", "-"))
 

@@ -272,7 +272,7 @@ def table_tools(
 def export_link(context: Context, listing: Listing[Any]) -> SafeString:
     """Render the link to a CSV file of all rows that match the filters, in the page's order."""
     return format_html(
-        '<a class="button small" href="?{}" download>{}Download as CSV</a>',
+        '<a class="button small" href="?{}" download>{}Download CSV</a>',
         _export_query(context, listing),
         icon("download"),
     )
