@@ -68,6 +68,8 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
         ("retry", "75,KILL max=2\n1 action=fail", "# short\n",
          ("# short\nretry:\n  - 'on':\n    - 75\n    - KILL\n    max: 2\n"
          "  - 'on':\n    - 1\n    action: fail\n")),
+        ("outputs", "results\nlogs/loss.csv", "# short\n",
+         "# short\noutputs: [results, logs/loss.csv]\n"),
         ("roles[0].gpu", "0.5", "gpu: 1\n", "gpu: 0.5\n"),
         ("roles[0].memory_mib", "4Gi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4Gi\n"),
         ("roles[0].gpu_models", "A100, H100", "disk: fast}   # no field shows this\n",
@@ -237,6 +239,8 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
         ("project: vision", "project: ads", "project", "Does not exist. Allowed: the name"),
         ("pools: [local]", "pools: [moon]", "pools", "Does not exist. Allowed: local"),
         ("command: sleep 1", "", "command", "Enter a command."),
+        ("gpu: 1}", "gpu: 1}\noutputs: [a, ../b]", "outputs", "Leads out of the pod's directory. Allowed: a"),
+        ("gpu: 1}", "gpu: 1}\noutputs: [a, a]", "outputs", "Allowed: distinct paths"),
     ],
 )
 def test_error_is_shown_on_its_field_and_line(

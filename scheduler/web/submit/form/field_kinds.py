@@ -98,6 +98,14 @@ def _format_names(value: Any, written: str | None) -> str | None:
     return ", ".join(value)
 
 
+def _format_paths(value: Any, written: str | None) -> str | None:
+    if value is None:
+        return ""
+    if not isinstance(value, list) or any(not isinstance(path, str) or "\n" in path for path in value):
+        return None
+    return "\n".join(value)
+
+
 def _format_seconds(value: Any, written: str | None) -> str | None:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return _format_scalar(value, written)
@@ -171,6 +179,10 @@ def _parse_names(text: str, _: Any) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()] or ABSENT
 
 
+def _parse_paths(text: str, _: Any) -> Any:
+    return [path.strip() for path in text.split("\n") if path.strip()] or ABSENT
+
+
 def _parse_flag(text: str, _: Any) -> Any:
     return {"true": True, "false": False, "": ABSENT}.get(text, text)
 
@@ -184,6 +196,7 @@ COMMAND = Kind("lines", _format_command, _parse_command)
 PAIRS = Kind("lines", _format_pairs, _parse_pairs)
 SECRETS = Kind("lines", _format_secrets, _parse_secrets)
 RETRY = Kind("lines", _format_retry, _parse_retry)
+PATHS = Kind("lines", _format_paths, _parse_paths)
 NAMES = Kind("input", _format_names, _parse_names)
 
 

@@ -34,6 +34,7 @@ SECRETS_HINT = (
     "Personal secrets are named personal/NAME"
 )
 NOTICE_HINT = "For example USR1, sent before SIGTERM on evictions and suspensions"
+OUTPUTS_HINT = "Files and directories to store after each pod has ended, one path per line: results"
 RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
     "The first rule that lists a failure applies"
@@ -221,6 +222,7 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("working_dir",), "Working directory"),
         Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
+        Field(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
         Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
     )
 
