@@ -85,8 +85,14 @@ class Stage:
         return workload
 
     def tick(self, times: int = 1, seconds: float = 0) -> None:
-        for _ in range(times):
-            self.loop.tick()
+        """Run `times` ticks.
+
+        As in the scheduler process, reconciliation is delayed while the next tick follows immediately.
+        """
+        for number in range(times):
+            changed = self.loop.tick(reconcile=False)
+            if not changed or seconds or number == times - 1:
+                self.loop.reconcile()
             self.clock.advance(seconds)
 
     def phase(self, workload: Workload) -> str:

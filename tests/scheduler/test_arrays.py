@@ -243,7 +243,7 @@ def test_held_tasks_fail_when_their_deadline_passes(stage: Stage) -> None:
     deadline = int(stage.clock.now().timestamp()) + 60
     array = submit_array(stage, array={"tasks": 5, "max_running": 1}, deadline=deadline)
     stage.clock.advance(61)
-    stage.tick(4)
+    stage.tick(8)
     array.refresh_from_db()
     assert (array.state, counts(array)) == ("failed", {"failed": 5})
 
