@@ -1,96 +1,22 @@
 """REST endpoints for quota previews and fair-share explanations."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.idempotency import idempotent
-from berth.server.api.requests import etag, parse_document
-from berth.server.api.responses import Amounts, ResponseModel
+from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.lookups import resolve_pool
 from projects.api.quotas import views as quota_views
-from projects.api.quotas.schemas import DraftBody, OwnerKind, QuotaWarningResponse
+from projects.api.quotas.schemas import OwnerKind, QuotaWarningResponse
 from projects.models import Department, Project
 from projects.models.tenants import PoolOrGroup, Tenant
-from projects.services.quotas.documents import read_draft
 from scheduler.reports.fair_share.trace import share_trace
-from scheduler.reports.what_if.quota_preview import current_warnings, preview
-
-
-class QuotaEditResponse(ResponseModel):
-    kind: OwnerKind
-    name: str
-    pool: str = Field(description="Node pool or quota group.")
-    group: bool = Field(description="Whether `pool` is a quota group.")
-    before: dict[str, Any] | None = Field(description="Null if there is no quota.")
-    after: dict[str, Any] | None = Field(description="Null if the quota would be removed.")
-
-
-class ShareChangeResponse(ResponseModel):
-    kind: OwnerKind
-    name: str
-    pool: str
-    before: Amounts
-    after: Amounts
-    allocated: Amounts
-
-
-class StartChangeResponse(ResponseModel):
-    project: str
-    workload: str
-    pool: str
-    gpus: float
-    immediately: bool = Field(
-        description="False if the workload starts only once evicted workloads have stopped."
-    )
-
-
-class ReasonChangeResponse(ResponseModel):
-    project: str
-    workload: str
-    before: str
-    after: str
-    message: str
-
-
-class HiddenChangesResponse(ResponseModel):
-    shares: int
-    starts: int
-    no_longer_starting: int
-    evictions: int
-    evicted_gpus: float
-    reasons: int
-
-
-class QuotaImpactResponse(ResponseModel):
-    """Predicted changes in the next cycle. Workloads that you may not see are counted but not listed."""
-
-    changes_nothing: bool
-    quotas: list[QuotaEditResponse]
-    shares: list[ShareChangeResponse]
-    starts: list[StartChangeResponse]
-    no_longer_starting: list[StartChangeResponse]
-    evictions: list[dict[str, Any]]
-    reasons: list[ReasonChangeResponse]
-    warnings: list[QuotaWarningResponse]
-    hidden: HiddenChangesResponse
-    tag: str = Field(description="Value for If-Match when you apply the draft; also sent as ETag.")
-
-
-class QuotaPreview(ApiView):
-    change_scope = "admin"
-
-    @operation("Preview quota edits without storing them", body=DraftBody,
-               response=QuotaImpactResponse)  # fmt: skip
-    @idempotent
-    def post(self, request: Request) -> Response:
-        impact = preview(actor=self.actor, draft=read_draft(self.actor, parse_document(request)))
-        return Response(QuotaImpactResponse.from_row(impact), headers={"ETag": etag(impact.tag)})
+from scheduler.reports.what_if.quota_preview import current_warnings
 
 
 class DepartmentQuota(quota_views.DepartmentQuota):

@@ -6,7 +6,7 @@ from projects.web.urls import TENANT
 from scheduler.web import decisions, evictions, fair_share, queue
 from scheduler.web.pools import nodes as pool_nodes
 from scheduler.web.pools import pages as pools
-from scheduler.web.quotas import grid_changes, history, preview, tree
+from scheduler.web.quotas import grid_changes, group_preview, history, preview, tree
 from scheduler.web.submit import edit, templates
 from scheduler.web.submit import pages as submit
 from scheduler.web.usage import pages as usage
@@ -58,6 +58,7 @@ urlpatterns = [
     path("quotas/updates", grid_changes.updates, name="quota-updates"),
     path("quotas/changes", history.index, name="quota-changes"),
     path("quotas/changes/<int:change_id>/revert", history.revert_change, name="quota-revert"),
+    path("quota-groups/<slug:name>/preview", group_preview.preview_pools, name="quota-group-preview"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/preview$", preview.preview_quota, name="quota-preview"),
     re_path(
         rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/share$", fair_share.explanation, name="fair-share-trace"

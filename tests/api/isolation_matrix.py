@@ -86,6 +86,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "quota-groups/pair", None, {}, "200 200 200 200 200 200 404 401"),
     ("PUT", "quota-groups/pair", {"pools": ["unused"]}, NOW, "200 403 403 403 403 403 403 401"),
     ("PUT", "quota-groups/new", {"pools": ["unused"]}, NEW, "201 403 403 403 403 403 403 401"),
+    ("POST", "quota-groups/pair/preview", {"pools": ["unused"]}, {}, "200 403 403 403 403 403 404 401"),
     ("DELETE", "quota-groups/pair", None, NOW, "204 403 403 403 403 403 403 401"),
     ("PUT", "quotas/projects/vision/pair", {"gpu": 1}, NEW, "201 201 403 403 403 404 404 401"),
     ("GET", "quotas", None, {}, "200 200 200 200 200 200 200 401"),

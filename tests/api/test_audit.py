@@ -18,6 +18,7 @@ from tests.cast import training
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 WRITES_WITHOUT_CHANGE = {
     "quotas/preview": "only a dry run",
+    "quota-groups/pair/preview": "only a dry run",
     "sessions/{session}/calls": "the data of a session is not audited",
     "sessions/{session}/calls/drop": "the data of a session is not audited",
     "projects/vision/code/chunks": "the submission that uses the code is audited",

@@ -34,9 +34,9 @@ Exit codes:
   130  interrupted by Ctrl-C
 
 \b
-`berth quota preview` returns 0 without effects, 1 with effects and 255 on
-errors. `berth replay` returns 1 if the decision differs, `berth health` if a
-check fails."""
+`berth quota preview` and `berth quota group preview` return 0 without effects,
+1 with effects and 255 on errors. `berth replay` returns 1 if the decision
+differs, `berth health` if a check fails."""
 
 
 def exit_code_for(outcome: str) -> ExitCode:

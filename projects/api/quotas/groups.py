@@ -68,7 +68,7 @@ class QuotaGroupDetail(ApiView):
         self.require(Action.ADMINISTER)
         existing = selectors.quota_groups(self.actor).filter(name=name).first()
         expected = expected_version(request, existing.version if existing else None)
-        pools = _resolve_pools(parse_body(request, QuotaGroupBody).pools)
+        pools = resolve_pools(parse_body(request, QuotaGroupBody).pools)
         if existing is None:
             group = groups.create_group(actor=self.actor, name=name, pools=pools)
         else:
@@ -94,7 +94,7 @@ def serialize_group(group: QuotaGroup) -> QuotaGroupResponse:
     return QuotaGroupResponse(name=group.name, pools=pools, version=group.version)
 
 
-def _resolve_pools(names: list[str]) -> list[NodePool]:
+def resolve_pools(names: list[str]) -> list[NodePool]:
     """Return the pools in the order of their names. Raises Invalid if one does not exist."""
     by_name = {pool.name: pool for pool in NodePool.objects.select_related("quota_group")}
     problems = [

@@ -1,6 +1,6 @@
 """Create, edit and delete quota groups, which are pools that share quotas."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -17,7 +17,6 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Quota
 from projects.services import announce, audit
-from projects.services.quotas.places import overlapping_quotas
 
 MAX_POOLS = 100
 NAME_MAX = 40
@@ -114,7 +113,8 @@ def _lock_group(group: QuotaGroup, expected_version: int | None) -> QuotaGroup:
     return locked
 
 
-def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
+def check_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
+    """Raise Invalid if these pools cannot be the pools of the group."""
     if problems := _count_problems(pools):
         raise Invalid(problems)
     keys = [pool.pk for pool in pools]
@@ -122,16 +122,22 @@ def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
     current = [rows[key] for key in keys if key in rows]
     if problems := _membership_problems(group, current) or _model_problems(current):
         raise Invalid(problems)
-    NodePool.objects.filter(quota_group=group).exclude(pk__in=keys).update(quota_group=None)
-    NodePool.objects.filter(pk__in=keys).update(quota_group=group)
-    if problem := _overlap_problem(group):
+    if problem := _overlap_problem(group, keys):
         raise Invalid([problem])
 
 
-def _overlap_problem(group: QuotaGroup) -> Problem | None:
-    """Return a problem if an owner has a quota for the group and another one for a pool of the group."""
+def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
+    check_pools(group, pools)
+    keys = [pool.pk for pool in pools]
+    NodePool.objects.filter(quota_group=group).exclude(pk__in=keys).update(quota_group=None)
+    NodePool.objects.filter(pk__in=keys).update(quota_group=group)
+
+
+def _overlap_problem(group: QuotaGroup, pools: Collection[int]) -> Problem | None:
+    """Return a problem if an owner has a quota for the group and another one for one of the pools."""
     in_group = {(row.department_id, row.project_id) for row in Quota.objects.filter(group=group)}
-    both = [str(row) for row in overlapping_quotas(group) if (row.department_id, row.project_id) in in_group]
+    rows = Quota.objects.filter(pool__in=pools).select_related("pool", "department", "project").order_by("pk")
+    both = [str(row) for row in rows if (row.department_id, row.project_id) in in_group]
     if not both:
         return None
     more = f" and {len(both) - MAX_NAMED} more" if len(both) > MAX_NAMED else ""

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
-from pools.models import NodePool
+from pools.models import NodePool, QuotaGroup
 from projects.access import Action, require, visible_pools
 from projects.selectors import find_quota_group
 from projects.services.quotas import groups
@@ -49,7 +49,7 @@ def add(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             group = groups.create_group(
-                actor=request.actor, name=form.cleaned_data["name"], pools=_chosen(form, pools)
+                actor=request.actor, name=form.cleaned_data["name"], pools=chosen_pools(form, pools)
             )
             message = f"Quota group {group.name} created. Set its quotas next."
             return done(request, message, to=_group_url(group.name), leave=True)
@@ -64,25 +64,42 @@ def add(request: Request) -> HttpResponse:
 def edit(request: Request, name: str) -> HttpResponse:
     group = find_quota_group(request.actor, name)
     require(request.actor, Action.ADMINISTER)
+    form, pools = edit_form(request, group)
+    if request.method == "POST" and form.is_valid():
+        with form_errors(form):
+            groups.edit_group(
+                actor=request.actor,
+                group=group,
+                pools=chosen_pools(form, pools),
+                expected_version=form.cleaned_data["version"],
+            )
+            return done(request, f"Pools of {name} saved.", to=_group_url(name), leave=True)
+    return render_edit_form(request, group, form)
+
+
+def edit_form(request: Request, group: QuotaGroup) -> tuple[PoolsForm, list[NodePool]]:
+    """Return the form for the group's pools, and the pools that it offers."""
     pools = [
         pool
         for pool in visible_pools(request.actor).order_by("name")
         if pool.quota_group_id in (None, group.pk)
     ]
     initial = {"pools": [pool.name for pool in pools if pool.quota_group_id], "version": group.version}
-    form = PoolsForm(request.POST or None, pools=pools, initial=initial, auto_id="group_%s")
-    if request.method == "POST" and form.is_valid():
-        with form_errors(form):
-            groups.edit_group(
-                actor=request.actor,
-                group=group,
-                pools=_chosen(form, pools),
-                expected_version=form.cleaned_data["version"],
-            )
-            return done(request, f"Pools of {name} saved.", to=_group_url(name), leave=True)
-    text = "The next scheduling cycle counts in the new pools, also for running workloads."
-    title = f"Pools of quota group {name}"
-    return form_page(request, form, title=title, label="Save pools", back=_group_url(name), text=text)
+    return PoolsForm(request.POST or None, pools=pools, initial=initial, auto_id="group_%s"), pools
+
+
+def render_edit_form(request: Request, group: QuotaGroup, form: PoolsForm, **more: Any) -> HttpResponse:
+    return form_page(
+        request,
+        form,
+        title=f"Pools of quota group {group.name}",
+        label="Save pools",
+        back=_group_url(group.name),
+        text="The next scheduling cycle counts in the new pools, also for running workloads.",
+        post_to=reverse("quota-group-edit", args=[group.name]),
+        preview_to=reverse("quota-group-preview", args=[group.name]),
+        **more,
+    )
 
 
 @signed_in
@@ -103,7 +120,7 @@ def delete(request: Request, name: str) -> HttpResponse:
     )
 
 
-def _chosen(form: GroupForm, pools: list[NodePool]) -> list[NodePool]:
+def chosen_pools(form: GroupForm, pools: Iterable[NodePool]) -> list[NodePool]:
     return [pool for pool in pools if pool.name in form.cleaned_data["pools"]]
 
 

@@ -1,6 +1,6 @@
 """Explain a workload's state: its pending reasons, its queue position and its queues."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -165,7 +165,7 @@ def _status_document(row: QueueStatus | None) -> dict[str, Any]:
     }
 
 
-def to_api_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
+def to_api_units(values: Sequence[int | None]) -> Mapping[str, float | None]:
     gpu, cpu, memory = values
     return {"gpu": _from_milli(gpu), "cpu": _from_milli(cpu), "memory_mib": memory}
 

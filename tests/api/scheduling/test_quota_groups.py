@@ -210,6 +210,25 @@ def test_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: Cast, a
     )
 
 
+def test_change_of_pools_is_previewed_then_applied_with_its_tag(
+    h100: dict[str, Any], cast: Cast, alice: Caller
+) -> None:
+    put(alice, VISION, {"gpu": 64}, NEW)
+    preview = alice.post("quota-groups/h100/preview", {"pools": ["metal"]})
+    assert preview.status_code == 200, preview.content
+    body = preview.json()
+    assert (body["pools_before"], body["pools_after"]) == (["cloud", "metal"], ["metal"])
+    (quota,) = body["quotas"]
+    assert (quota["name"], quota["pool"]) == ("vision", "cloud")
+    assert (quota["before"]["gpu"], quota["after"]["gpu"]) == (64, 0)
+    assert alice.get("quota-groups/h100").json()["pools"] == ["cloud", "metal"]
+    answer = put(alice, "quota-groups/h100", {"pools": ["metal"]}, {"If-Match": preview["ETag"]})
+    assert answer.status_code == 200, answer.content
+    factories.pool("old", gpu_model="A100")
+    answer = alice.post("quota-groups/h100/preview", {"pools": ["metal", "old"]})
+    assert problems(answer) == [("pools", "have different GPU models")]
+
+
 def test_preview_warns_about_quota_totals_across_the_pools_of_a_group(
     h100: dict[str, Any], cast: Cast, metal: NodePool, cloud: NodePool, alice: Caller
 ) -> None:

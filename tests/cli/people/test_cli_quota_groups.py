@@ -43,6 +43,14 @@ def test_quota_group_is_created_edited_and_deleted(
     (shown,) = json.loads(run("quota", "show", "vision", "-o", "json").stdout)
     assert (shown["pool"], sorted(shown["pools"])) == ("h100", ["cloud", "hosts", "metal"])
 
+    pools = run("quota", "group", "preview", "h100", "metal", "cloud", code=1)
+    assert pools.stdout == (
+        "pools: cloud, hosts, metal -> cloud, metal\n\nQuotas, in GPUs\n"
+        "  vision in pool hosts: 64 -> 0 (0 allocated)\n"
+    )
+    same = run("quota", "group", "preview", "h100", "metal", "hosts", "cloud")
+    assert same.stdout == "pools: cloud, hosts, metal: unchanged\n"
+    assert "does not exist" in run("quota", "group", "preview", "h100", "moon", code=255).stderr
     preview = run("quota", "preview", "--set", "research/vision:h100.gpu=48", code=1)
     assert preview.stdout.startswith("vision in quota group h100: gpu 64 -> 48\n")
     refused = run("quota", "set", "vision", "--pool", "metal", "--gpu", "8", code=2)
@@ -65,6 +73,7 @@ def test_python_client_manages_groups(berth: Berth, as_alice: dict[str, str], li
     with Client(settings) as client:
         assert client.quota_groups.create("h100", ["metal", "cloud"]).pools == ["cloud", "metal"]
         assert client.quotas.create("project", "vision", "h100", {"gpu": 64}).pool == "h100"
+        assert client.quota_groups.preview("h100", ["metal"]).quotas[0].after.gpu == 0
         assert client.quota_groups.edit("h100", ["metal"]).version == 2
         assert [group.name for group in client.quota_groups.list()] == ["h100"]
         assert client.quota_groups.get("h100").pools == ["metal"]

@@ -153,6 +153,18 @@ def test_admin_creates_edits_and_deletes_a_group(cast: Cast, metal: NodePool, si
     assert not QuotaGroup.objects.exists()
 
 
+def test_change_of_pools_is_previewed_in_its_form(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+    alice = sign_in("alice")
+    assert 'formaction="/quota-groups/h100/preview"' in alice.get("/quota-groups/h100/edit").content.decode()
+    answer = alice.post("/quota-groups/h100/preview", {"pools": ["metal"], "version": "1"})
+    text = answer.content.decode()
+    assert answer.status_code == 200 and "Impact on the next cycle" in text
+    assert "project in pool cloud" in text and 'action="/quota-groups/h100/edit"' in text
+    assert sorted(pool.name for pool in h100.pools.all()) == ["cloud", "metal"]
+    assert alice.post("/quota-groups/h100/preview", {"version": "1"}).status_code == 422
+    assert sign_in("bob").post("/quota-groups/h100/preview", {"pools": ["metal"]}).status_code == 403
+
+
 def test_only_platform_admins_change_groups(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     for path in ("/quota-groups/new", "/quota-groups/h100/edit", "/quota-groups/h100/delete"):
         assert sign_in("bob").post(path, {"name": "x", "pools": ["metal"]}).status_code == 403, path

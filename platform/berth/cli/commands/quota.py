@@ -8,9 +8,10 @@ import typer
 from berth.cli.arguments import OwnerArgument, PlaceOption, open_client, owner_names, place_names
 from berth.cli.commands import quota_groups
 from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
-from berth.cli.exits import BadInput, ExitCode, explain_error
-from berth.cli.explain import print_impact, print_shares, quota_line
+from berth.cli.exits import BadInput, ExitCode
+from berth.cli.explain import print_shares
 from berth.cli.following import print_listing
+from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
 from berth.cli.text import format_short_time, format_time, format_value, now, number, safe
@@ -195,7 +196,6 @@ def _quota_sort_key(quota: Any, projects: dict[str, str]) -> tuple[str, str, boo
     return (quota.pool, projects.get(name, "") if is_project else name, is_project, name)
 
 
-NO_EFFECTS, HAS_EFFECTS, PREVIEW_FAILED = 0, 1, 255
 FileOption = Annotated[
     str | None, typer.Option("--file", "-f", help="YAML or JSON file with `changes:`; - reads it from stdin.")
 ]
@@ -222,18 +222,10 @@ def preview(
     berth quota preview --set research/vision:local.gpu=8 --set research:local.gpu=16
     berth quota preview -f quotas.yaml
     """
-    try:
-        with open_client() as client:
-            impact = client.quotas.preview(build_quota_draft(client, file, sets or (), removals or (), None))
-    except Exception as error:
-        explanation = explain_error(error)
-        if explanation is None:
-            raise
-        for line in explanation[1]:
-            print(f"berth: {safe(line)}", file=sys.stderr)
-        raise typer.Exit(PREVIEW_FAILED) from None
+    with previewing(), open_client() as client:
+        impact = client.quotas.preview(build_quota_draft(client, file, sets or (), removals or (), None))
     show_one(impact, output, lambda _: print_impact(impact))
-    raise typer.Exit(NO_EFFECTS if impact.changes_nothing else HAS_EFFECTS)
+    raise typer.Exit(preview_exit_code(impact))
 
 
 @app.command("apply")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.arguments import open_client, pool_names, quota_group_names
+from berth.cli.impact import preview_exit_code, previewing, print_group_impact
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 
 if TYPE_CHECKING:
@@ -62,6 +63,19 @@ def edit_group(*, name: GroupArgument, pools: PoolsArgument, output: OutputOptio
     with open_client() as client:
         edited = client.quota_groups.edit(name, pools)
     show_one(edited, output, lambda group: print(f"Quota group {group.name}: {_format_pools(group)}"))
+
+
+@app.command("preview")
+def preview_group(*, name: GroupArgument, pools: PoolsArgument, output: OutputOption = Output.TABLE) -> None:
+    """Preview a change of a quota group's pools. Exits like `berth quota preview`.
+
+    \b
+    berth quota group preview h100 metal cloud
+    """
+    with previewing(), open_client() as client:
+        impact = client.quota_groups.preview(name, pools)
+    show_one(impact, output, lambda _: print_group_impact(impact))
+    raise typer.Exit(preview_exit_code(impact))
 
 
 @app.command("delete")

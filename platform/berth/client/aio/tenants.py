@@ -12,6 +12,7 @@ from berth.client.models.tenants import (
     Quota,
     QuotaChange,
     QuotaGroup,
+    QuotaGroupImpact,
     QuotaImpact,
     Secret,
     SecretUse,
@@ -132,6 +133,11 @@ class AsyncQuotaGroups(AsyncResource):
         path = f"quota-groups/{quote(name, safe='')}"
         _, tag = await self._read(path)
         return await self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
+
+    async def preview(self, name: str, pools: Sequence[str]) -> QuotaGroupImpact:
+        """Return the effects of replacing the pools of a quota group, without storing anything."""
+        path = f"quota-groups/{quote(name, safe='')}/preview"
+        return await self._post(QuotaGroupImpact, path, {"pools": [*pools]})
 
     async def delete(self, name: str) -> None:
         """Delete a quota group. Raises Conflict if it still has quotas."""

@@ -134,19 +134,6 @@ class QuotaGroup(Model):
     version: int = 0
 
 
-class QuotaEdit(Model):
-    kind: str = ""
-    name: str
-    pool: str = ""
-    """Node pool or quota group."""
-    group: bool = False
-    """Whether `pool` is a quota group."""
-    before: dict[str, Any] | None = None
-    """None if there is no quota."""
-    after: dict[str, Any] | None = None
-    """None if the quota would be removed."""
-
-
 class ShareChange(Model):
     kind: str = ""
     name: str
@@ -173,13 +160,6 @@ class ReasonChange(Model):
     message: str = ""
 
 
-class QuotaWarning(Model):
-    code: str = ""
-    pool: str = ""
-    queue: str = ""
-    message: str = ""
-
-
 class HiddenChanges(Model):
     shares: int = 0
     starts: int = 0
@@ -189,18 +169,81 @@ class HiddenChanges(Model):
     reasons: int = 0
 
 
-class QuotaImpact(Model):
-    """Predicted changes in the next cycle. Workloads that you may not see are counted but not listed."""
+class QuotaInPool(Model):
+    kind: str = ""
+    name: str
+    pool: str = ""
+    before: Amounts = Field(default_factory=Amounts)
+    """Quota that counts in the pool: of a group, excluding allocations in its other pools."""
+    after: Amounts = Field(default_factory=Amounts)
+    allocated: Amounts = Field(default_factory=Amounts)
+    """Allocated in the pool now."""
+
+
+class OverQuota(Model):
+    """Running workload with pods that would be over quota and are within quota now."""
+
+    kind: str = ""
+    """Kind of the queue whose quota they would exceed."""
+    name: str
+    pool: str = ""
+    project: str = ""
+    workload: str = ""
+    pods: int = 0
+    gpus: float = 0
+
+
+class QuotaGroupImpact(Model):
+    """Predicted changes in the next cycle if the group had other pools."""
 
     changes_nothing: bool = False
-    quotas: list[QuotaEdit] = []
     shares: list[ShareChange] = []
     starts: list[StartChange] = []
     no_longer_starting: list[StartChange] = []
     evictions: list[dict[str, Any]] = []
     reasons: list[ReasonChange] = []
-    warnings: list[QuotaWarning] = []
     hidden: HiddenChanges = Field(default_factory=HiddenChanges)
+    pools_before: list[str] = []
+    pools_after: list[str] = []
+    quotas: list[QuotaInPool] = []
+    """Queues whose quota in a pool would change."""
+    over_quota: list[OverQuota] = []
+    tag: str = ""
+    """Value for If-Match when you change the pools; also sent as ETag."""
+
+
+class QuotaEdit(Model):
+    kind: str = ""
+    name: str
+    pool: str = ""
+    """Node pool or quota group."""
+    group: bool = False
+    """Whether `pool` is a quota group."""
+    before: dict[str, Any] | None = None
+    """None if there is no quota."""
+    after: dict[str, Any] | None = None
+    """None if the quota would be removed."""
+
+
+class QuotaWarning(Model):
+    code: str = ""
+    pool: str = ""
+    queue: str = ""
+    message: str = ""
+
+
+class QuotaImpact(Model):
+    """Predicted changes in the next cycle. Workloads that you may not see are counted but not listed."""
+
+    changes_nothing: bool = False
+    shares: list[ShareChange] = []
+    starts: list[StartChange] = []
+    no_longer_starting: list[StartChange] = []
+    evictions: list[dict[str, Any]] = []
+    reasons: list[ReasonChange] = []
+    hidden: HiddenChanges = Field(default_factory=HiddenChanges)
+    quotas: list[QuotaEdit] = []
+    warnings: list[QuotaWarning] = []
     tag: str = ""
     """Value for If-Match when you apply the draft; also sent as ETag."""
 

@@ -12,6 +12,7 @@ from berth.client.models.tenants import (
     Quota,
     QuotaChange,
     QuotaGroup,
+    QuotaGroupImpact,
     QuotaImpact,
     Secret,
     SecretUse,
@@ -133,6 +134,11 @@ class QuotaGroups(Resource):
         path = f"quota-groups/{quote(name, safe='')}"
         _, tag = self._read(path)
         return self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
+
+    def preview(self, name: str, pools: Sequence[str]) -> QuotaGroupImpact:
+        """Return the effects of replacing the pools of a quota group, without storing anything."""
+        path = f"quota-groups/{quote(name, safe='')}/preview"
+        return self._post(QuotaGroupImpact, path, {"pools": [*pools]})
 
     def delete(self, name: str) -> None:
         """Delete a quota group. Raises Conflict if it still has quotas."""

@@ -16,9 +16,13 @@ DecimalText = Annotated[Decimal, WithJsonSchema({"type": "string", "format": "de
 
 
 def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Record the parent model in the OpenAPI schema, from which the Python client is generated."""
-    if model.__base__ not in (None, BaseModel, ResponseModel):
-        schema["x-extends"] = model.__base__.__name__
+    """Record the parent model in the OpenAPI schema, from which the Python client is generated.
+
+    A parent with a leading underscore only shares fields, and is no schema of its own.
+    """
+    parent = model.__base__
+    if parent not in (None, BaseModel, ResponseModel) and not parent.__name__.startswith("_"):
+        schema["x-extends"] = parent.__name__
 
 
 class ResponseModel(BaseModel):

@@ -1,0 +1,163 @@
+"""Compare the next cycle's plan with the plan after a change of quotas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from berth.core.amounts import MILLI
+from projects.actor import Actor
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
+from scheduler.loop.decide import LayoutCache, decide_pools
+from scheduler.loop.observe.queues import Owner
+from scheduler.loop.observe.view import ClusterView
+from scheduler.reports.evictions.records import predicted_evictions
+from scheduler.reports.evictions.rendering import render
+from scheduler.reports.explanations.pool_readiness import with_pool_readiness
+from scheduler.reports.explanations.workload import to_api_units
+from scheduler.reports.visibility import Viewer, redact_blocker, viewer_for, visible_department_ids
+from scheduler.reports.what_if.dry_run import eviction_document
+from scheduler.reports.what_if.what_if_cache import WhatIfCache
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class HiddenCounts:
+    """Numbers of changes to workloads and queues that the user may not see."""
+
+    shares: int = 0
+    starts: int = 0
+    no_longer_starting: int = 0
+    evictions: int = 0
+    evicted_gpus: float = 0
+    reasons: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PlanChanges:
+    """Effects of a change on the next cycle."""
+
+    shares: list[Document] = field(default_factory=list)
+    starts: list[Document] = field(default_factory=list)
+    no_longer_starting: list[Document] = field(default_factory=list)
+    evictions: list[Document] = field(default_factory=list)
+    reasons: list[Document] = field(default_factory=list)
+    hidden: HiddenCounts = field(default_factory=HiddenCounts)
+
+
+def compare_plans(
+    impact: PlanChanges, actor: Actor, view: ClusterView, edited: Snapshot, cache: WhatIfCache
+) -> None:
+    """Decide both snapshots, and add the differences that the actor may see to `impact`."""
+    viewer, departments = viewer_for(actor), visible_department_ids(actor)
+    before, after = _decide(view.snapshot, view, cache.layouts), _decide(edited, view)
+    _compare_shares(impact, before, after, view, viewer, departments)
+    starts, started = _planned_starts(after, view), _planned_starts(before, view)
+    for handle in sorted(starts.keys() - started.keys()):
+        _list_or_count(impact, "starts", handle, starts[handle], viewer)
+    for handle in sorted(started.keys() - starts.keys()):
+        _list_or_count(impact, "no_longer_starting", handle, started[handle], viewer)
+    _compare_evictions(impact, before, after, view, viewer)
+    _compare_reasons(impact, before, after, viewer)
+
+
+def _decide(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
+    plan = decide_pools(snapshot, layouts)
+    return replace(plan, refusals=with_pool_readiness(plan.refusals, view.below_threshold))
+
+
+def _compare_shares(
+    impact: PlanChanges,
+    before: Plan,
+    after: Plan,
+    view: ClusterView,
+    viewer: Viewer,
+    departments: set[int] | None,
+) -> None:
+    before_by_key = {(report.queue, report.pool): report for report in before.queues}
+    for report in after.queues:
+        old = before_by_key[report.queue, report.pool]
+        if old.share == report.share:
+            continue
+        owner = view.queues.owners[report.queue]
+        if _sees_queue(owner, viewer, departments):
+            impact.shares.append(_share_document(owner, old, report))
+        else:
+            impact.hidden.shares += 1
+
+
+def _sees_queue(owner: Owner, viewer: Viewer, departments: set[int] | None) -> bool:
+    if owner.project_id is not None:
+        return viewer.can_see(owner.project_id)
+    return departments is None or owner.department_id in departments
+
+
+def _share_document(owner: Owner, old: QueueReport, new: QueueReport) -> Document:
+    return {
+        "kind": "department" if owner.project_id is None else "project",
+        "name": owner.name,
+        "pool": new.pool,
+        "before": to_api_units(old.share),
+        "after": to_api_units(new.share),
+        "allocated": to_api_units(new.allocated),
+    }
+
+
+def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
+    """Return the workloads that the plan starts, immediately or once their victims have stopped."""
+    running = {workload.name for workload in view.snapshot.workloads if workload.pods}
+    starts: dict[str, Document] = {}
+    for bundle in plan.bundles:
+        places = _places(bundle)
+        if not places or bundle.workload in running or bundle.kind is Kind.GROW:
+            continue
+        starts[bundle.workload] = {
+            "pool": bundle.pool,
+            "gpus": sum(step.milli * len(step.devices) for step in places) / MILLI,
+            "immediately": not any(step.reserved for step in places),
+        }
+    return starts
+
+
+def _places(bundle: Bundle) -> list[Place]:
+    return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
+
+
+def _list_or_count(impact: PlanChanges, what: str, handle: str, entry: Document, viewer: Viewer) -> None:
+    project, _, name = handle.partition("/")
+    if viewer.can_see_named(project):
+        getattr(impact, what).append({"project": project, "workload": name, **entry})
+    else:
+        setattr(impact.hidden, what, getattr(impact.hidden, what) + 1)
+
+
+def _compare_evictions(
+    impact: PlanChanges, before: Plan, after: Plan, view: ClusterView, viewer: Viewer
+) -> None:
+    already_planned = {
+        (eviction.workload, eviction.kind) for bundle in before.bundles for eviction in bundle.evictions
+    }
+    for eviction in render(viewer, predicted_evictions(after.bundles, view)):
+        row = eviction.row
+        if (f"{row.project_name}/{row.workload_name}", row.kind) in already_planned:
+            continue
+        if eviction.victim.is_visible or (eviction.preemptor is not None and eviction.preemptor.is_visible):
+            impact.evictions.append(eviction_document(eviction))
+        else:
+            impact.hidden.evictions += 1
+            impact.hidden.evicted_gpus += row.gpu_milli / MILLI
+
+
+def _compare_reasons(impact: PlanChanges, before: Plan, after: Plan, viewer: Viewer) -> None:
+    before_by_key = {refusal.workload: refusal for refusal in before.refusals}
+    for refusal in after.refusals:
+        old = before_by_key.get(refusal.workload)
+        if old is not None and _main_reason(old) != _main_reason(refusal):
+            first = redact_blocker(refusal.blockers[0], refusal.workload)
+            entry = {"before": _main_reason(old), "after": str(first.reason), "message": first.message}
+            _list_or_count(impact, "reasons", refusal.workload, entry, viewer)
+
+
+def _main_reason(refusal: Refusal) -> str:
+    return str(refusal.blockers[0].reason)
