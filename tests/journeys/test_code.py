@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import pytest
 
 from berth.client import Client
 from tests.journeys.command import Terminal
-from tests.journeys.installation import ROOT, Installation, until
+from tests.journeys.guide import guide_examples, run_as_written
+from tests.journeys.installation import Installation, until
 
 pytestmark = pytest.mark.timeout(300)
 PATIENCE = 150.0
@@ -73,22 +73,8 @@ def test_each_pod_starts_in_a_private_copy_of_the_checkout(
 
 
 def test_documented_example_runs_unchanged(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
-    guide = (ROOT / "docs" / "researchers.md").read_text()
-    example = guide.partition("## Send your code")[2].split("```")[1]
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
-    (programs / "berth").chmod(0o755)
-    env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")} | {
-        "XDG_CONFIG_HOME": str(dave_on_shared_berth.config),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
-        "PATH": f"{programs}:{os.environ['PATH']}",
-    }
-    done = subprocess.run(
-        ["sh", "-e", "-c", example], cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
-        timeout=PATIENCE,
-    )  # fmt: skip
-    assert (done.returncode, "loss 0.5" in done.stdout) == (0, True), (done.stdout, done.stderr)
+    output = run_as_written(dave_on_shared_berth, guide_examples("Send your code")[0], tmp_path)
+    assert "loss 0.5" in output
     assert "Code  " in dave_on_shared_berth.berth("describe", "digits")
     dave_on_shared_berth.berth("delete", "digits")
 

@@ -1,9 +1,6 @@
 """Test metrics and outputs from programs in pods to the command line, in a running installation."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,33 +8,10 @@ import pytest
 from berth.client import Client
 from berth.client.models.outputs import PodOutputs
 from tests.journeys.command import Terminal
-from tests.journeys.installation import PATIENCE, ROOT, until
+from tests.journeys.guide import guide_examples, run_as_written
+from tests.journeys.installation import until
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def guide_examples(heading: str) -> list[str]:
-    section = (ROOT / "docs" / "researchers.md").read_text().partition(f"## {heading}\n")[2]
-    return section.partition("\n## ")[0].split("```")[1::2]
-
-
-def run_as_written(dave: Terminal, example: str, place: Path) -> str:
-    """Run the lines of an example in a shell, as a signed-in user."""
-    programs = place / "bin"
-    programs.mkdir(exist_ok=True)
-    (programs / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
-    (programs / "berth").chmod(0o755)
-    env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")} | {
-        "XDG_CONFIG_HOME": str(dave.config),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
-        "PATH": f"{programs}:{os.environ['PATH']}",
-    }
-    done = subprocess.run(
-        ["sh", "-e", "-c", example], cwd=place, env=env, capture_output=True, text=True, check=False,
-        timeout=PATIENCE,
-    )  # fmt: skip
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return done.stdout
 
 
 def test_metrics_of_the_guide_are_shown_and_name_the_best_task(

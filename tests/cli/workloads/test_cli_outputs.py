@@ -11,6 +11,7 @@ import pytest
 from berth.cli.commands.outputs import format_size
 from tests.cli.terminal import Terminal
 from tests.cli.workloads.test_cli_arrays import json_answer
+from tests.cli.workloads.test_cli_metrics import array_server, metric
 from tests.client.stub_server import TIME, StubServer, page, workload
 
 TRAIN = workload("train")
@@ -78,3 +79,27 @@ def test_sizes_are_formatted_with_units() -> None:
     assert [format_size(size) for size in (0, 1023, 1024, 5 * 2**30, 2**50)] == [
         "0 B", "1023 B", "1.0 KiB", "5.0 GiB", "1024.0 TiB",
     ]  # fmt: skip
+
+
+def test_best_task_of_an_array_is_downloaded(terminal: Terminal, tmp_path: Path) -> None:
+    row = {
+        "index": 3, "workload": "sweep-3", "id": TRAIN["id"], "phase": "completed",
+        "best": {"step": 9, "value": 0.875}, "metric": metric("accuracy", 0.875),
+    }  # fmt: skip
+    server = array_server(page([row]), archive((tarfile.TarInfo("model.bin"), b"m")))
+    command = ("outputs", "download", "sweep", "--best", "accuracy", "--goal", "max", "--to", str(tmp_path))
+    result = terminal.run(*command, server=server)
+    assert result.stdout == f"Best task: sweep-3 (accuracy 0.875)\n1 file written to {tmp_path}\n", (
+        result.stderr
+    )
+    ranking, downloaded = server.requests[-2:]
+    assert (ranking.url.params["name"], ranking.url.params["goal"]) == ("accuracy", "max")
+    assert f"/workloads/{TRAIN['id']}/" in str(downloaded.url)
+
+
+def test_best_task_needs_an_array_whose_tasks_report_the_metric(terminal: Terminal) -> None:
+    command = ("outputs", "download", "train", "--best", "loss")
+    result = terminal.run(*command, server=StubServer(*FOUND))
+    assert (result.exit_code, "--best needs the name of an array" in result.stderr) == (2, True)
+    result = terminal.run("outputs", "download", "sweep", "--best", "loss", server=array_server(page([])))
+    assert (result.exit_code, "No task of vision/sweep has reported loss." in result.stderr) == (2, True)

@@ -1,13 +1,19 @@
 """Commands `berth outputs`, which list and download the outputs of workloads."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.arguments import WorkloadArgument, open_client, workload_names
+from berth.cli.arrays import find_target
+from berth.cli.commands.metrics import Goal
+from berth.cli.exits import BadInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list
 from berth.core.words import format_count
+
+if TYPE_CHECKING:
+    from berth.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="List and download the files that workloads leave behind.")
 PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")]
@@ -63,13 +69,26 @@ def list_files(
 
 @app.command("download")
 def download(
-    workload: WorkloadArgument,
+    workload: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKLOAD",
+            help="Name, PROJECT/NAME or ID of the workload, or of an array with --best.",
+            autocompletion=workload_names,
+        ),
+    ],
     path: Annotated[
         str | None, typer.Argument(metavar="[PATH]", help="File or directory; default: everything.")
     ] = None,
     to: Annotated[str, typer.Option("--to", help="Directory to write to.", metavar="DIR")] = ".",
     pod: PodOption = None,
     run: RunOption = None,
+    best: Annotated[
+        str | None, typer.Option(help="Metric that selects the array's best task.", metavar="METRIC")
+    ] = None,
+    goal: Annotated[
+        Goal, typer.Option(help="Whether the lowest or the highest value is the best.")
+    ] = Goal.MIN,
 ) -> None:
     """Download the stored files of a pod. Files of the same names are replaced.
 
@@ -77,11 +96,27 @@ def download(
     berth outputs download train
     berth outputs download train results/model.bin --to best
     berth outputs download train --pod worker-1 --to worker-1
+    berth outputs download sweep --best loss --to best      the task with the lowest loss
     """
     with open_client() as client:
-        owner = client.workloads.find(workload)
-        written = client.outputs.download(owner.id, to, path=path, pod=pod, run=run)
-    print(f"{format_count(len(written), 'file')} written to {to}")
+        if best is None:
+            owner_id, note = client.workloads.find(workload).id, ""
+        else:
+            owner_id, note = _best_task(client, workload, best, goal)
+        written = client.outputs.download(owner_id, to, path=path, pod=pod, run=run)
+    print(f"{note}{format_count(len(written), 'file')} written to {to}")
+
+
+def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tuple[str, str]:
+    """Return the ID of the array's best task, and a line that names it. Raises BadInput."""
+    target = find_target(client, reference)
+    if target.array is None or target.indexes is not None:
+        raise BadInput("--best needs the name of an array without indexes.")
+    ranked = client.arrays.metrics(target.array.id, metric, goal=goal.value, limit=1)
+    task = next(iter(ranked), None)
+    if task is None:
+        raise BadInput(f"No task of {target.array.handle} has reported {metric}.")
+    return task.id, f"Best task: {task.workload} ({metric} {task.best.value:.6g})\n"
 
 
 def _describe(row: Any) -> str:
