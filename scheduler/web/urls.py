@@ -11,7 +11,7 @@ from scheduler.web.submit import edit, templates
 from scheduler.web.submit import pages as submit
 from scheduler.web.usage import pages as usage
 from scheduler.web.utilization import pages as utilization
-from scheduler.web.workloads import log, metrics
+from scheduler.web.workloads import log, metrics, terminal
 from scheduler.web.workloads import pages as workloads
 
 urlpatterns = [
@@ -24,6 +24,13 @@ urlpatterns = [
     path("templates/<slug:project>/<slug:name>/delete", templates.delete, name="template-delete"),
     path("workloads/<uuid:workload_id>", workloads.detail, name="workload"),
     path("workloads/<uuid:workload_id>/logs", workloads.detail, {"tab": "logs"}, name="workload-logs"),
+    path(
+        "workloads/<uuid:workload_id>/terminal",
+        workloads.detail,
+        {"tab": "terminal"},
+        name="workload-terminal",
+    ),
+    path("workloads/<uuid:workload_id>/terminal/pods", terminal.pods, name="workload-terminal-pods"),
     path(
         "workloads/<uuid:workload_id>/metrics", workloads.detail, {"tab": "metrics"}, name="workload-metrics"
     ),

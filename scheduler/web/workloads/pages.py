@@ -37,6 +37,7 @@ from scheduler.web.workloads.code import role_code
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
+from scheduler.web.workloads.terminal import load_terminal
 from scheduler.web.workloads.timeline import timeline
 
 Context = dict[str, Any]
@@ -62,12 +63,16 @@ class Tab:
 def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> HttpResponse:
     """Show one tab of a workload's page."""
     workload = find_workload(request.actor, workload_id)
-    chosen = TABS[tab]
+    chosen, header = TABS[tab], _header_context(request, workload)
     context = {
-        **_header_context(request, workload),
+        **header,
         **chosen.load(request, workload),
         "tab": tab,
-        "tabs": [(key, each.title, reverse(each.route, args=[workload.pk])) for key, each in TABS.items()],
+        "tabs": [
+            (key, each.title, reverse(each.route, args=[workload.pk]))
+            for key, each in TABS.items()
+            if key != "terminal" or header["is_operator"]
+        ],
         "tab_template": f"scheduler/workloads/{tab}.html",
         "live_part": chosen.live_part,
     }
@@ -92,12 +97,14 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _header_context(request: Request, workload: Workload) -> Context:
+    is_operator = may(request.actor, Action.OPERATE, workload)
     return {
         "workload": workload,
+        "is_operator": is_operator,
         "forecast": _forecast(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
-        "steps": steps_for(workload) if may(request.actor, Action.OPERATE, workload) else [],
-        "is_editable": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
+        "steps": steps_for(workload) if is_operator else [],
+        "is_editable": is_operator and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
     }
 
@@ -170,6 +177,7 @@ def _spec(request: Request, workload: Workload) -> Context:
 TABS = {
     "overview": Tab("workload", "Overview", _overview, "overview_live"),
     "logs": Tab("workload-logs", "Logs", _logs),
+    "terminal": Tab("workload-terminal", "Terminal", load_terminal),
     "metrics": Tab("workload-metrics", "Metrics", load_metrics),
     "outputs": Tab("workload-outputs", "Outputs", load_outputs),
     "resources": Tab("workload-resources", "Resources", _resources),

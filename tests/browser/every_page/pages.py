@@ -45,7 +45,9 @@ def all_paths(scene: Scene) -> list[str]:
     workloads = [
         f"/workloads/{scene.workloads[name].pk}" for name in ("diffusion-xl", "asr-pretrain", "detr-long")
     ]
-    workloads += [f"{workloads[0]}/{tab}" for tab in ("logs", "metrics", "outputs", "resources", "spec")]
+    workloads += [
+        f"{workloads[0]}/{tab}" for tab in ("logs", "terminal", "metrics", "outputs", "resources", "spec")
+    ]
     workloads += [f"{workloads[2]}/timeline", f"{workloads[1]}/resources"]
     assert scene.eviction is not None
     assert scene.array is not None

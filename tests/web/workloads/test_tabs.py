@@ -7,7 +7,7 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
-TABS = ("", "/logs", "/metrics", "/outputs", "/resources", "/timeline", "/spec")
+TABS = ("", "/logs", "/terminal", "/metrics", "/outputs", "/resources", "/timeline", "/spec")
 HTMX = {"HX-Request": "true"}
 
 
@@ -40,6 +40,24 @@ def test_every_tab_shows_state_actions_and_links_to_all_tabs(
 def test_tabs_of_an_invisible_workload_return_404(cast: Cast, sign_in: SignIn, elastic: Workload) -> None:
     for tab in TABS:
         assert sign_in("grace").get(f"/workloads/{elastic.pk}{tab}").status_code == 404
+
+
+def test_terminal_tab_is_limited_to_operators_and_shows_why_there_is_no_terminal(
+    cast: Cast, sign_in: SignIn, elastic: Workload
+) -> None:
+    path = f"/workloads/{elastic.pk}"
+    viewer, operator = sign_in("erin"), sign_in("dave")
+    assert f"{path}/terminal" not in viewer.get(path).content.decode()
+    assert (
+        viewer.get(f"{path}/terminal").status_code == viewer.get(f"{path}/terminal/pods").status_code == 403
+    )
+    text = operator.get(f"{path}/terminal").content.decode()
+    assert "terminal-open" in text
+    assert "<option>worker-2</option>" in text
+    Workload.objects.filter(pk=elastic.pk).update(phase="suspended")
+    text = operator.get(f"{path}/terminal").content.decode()
+    assert "grows is suspended. Commands can only be run in a workload that is running." in text
+    assert "terminal-open" not in text
 
 
 def test_elastic_workload_shows_current_minimum_and_maximum_replicas(
