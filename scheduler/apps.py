@@ -36,7 +36,10 @@ def _predict(*, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now:
 
 
 def _find_smallest_change(workload: "Workload") -> str:
-    """Return a sentence about the smallest change that would start a workload. No names are redacted."""
+    """Return a sentence about the smallest change that would start a workload.
+
+    The sentence may name any workload.
+    """
     from scheduler.reports.visibility import UNRESTRICTED
     from scheduler.reports.what_if.smallest_change import find_smallest_change
 

@@ -23,9 +23,9 @@ from scheduler.reports.leased_thread import LEASE_INTERVALS, LeasedThread
 log = logging.getLogger(__name__)
 
 PAUSE, PAUSE_MAX = timedelta(seconds=15), timedelta(minutes=5)
-GIVE_UP = timedelta(hours=6)  # after the pod's end
+GIVE_UP = timedelta(hours=6)  # time since the pod's end
 PODS_PER_ROUND = 20
-LEASE_SECONDS = 60.0  # one read from a node and one write to the store take less
+LEASE_SECONDS = 60.0  # longer than one read from a node and one write to the store
 
 
 class OutputsCollector(LeasedThread):

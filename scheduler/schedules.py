@@ -23,7 +23,10 @@ PERIODIC_TASKS = (
 
 
 def sync_schedules() -> int:
-    """Make the stored schedules match `PERIODIC_TASKS`. Return how many were created or corrected."""
+    """Make the stored schedules match `PERIODIC_TASKS`.
+
+    Return the number of created or corrected schedules.
+    """
     rows: dict[str, list[Schedule]] = {}
     for row in Schedule.objects.filter(name__startswith="berth: ").order_by("pk"):
         rows.setdefault(row.name, []).append(row)

@@ -119,7 +119,7 @@ class PoolUtilizationResponse(ResponseModel):
 
 
 class HourlyUtilizationResponse(ResponseModel):
-    """GPU-hours in one hour, or in the current hour so far."""
+    """GPU-hours of one hour. The current hour is incomplete."""
 
     at: datetime
     total: float

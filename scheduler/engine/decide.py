@@ -12,13 +12,13 @@ from scheduler.engine.layout.quota_groups import QuotaGroups
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
-MAX_ROUNDS = 8  # upper bound; the second round usually has nothing left to do
+MAX_ROUNDS = 8  # upper bound; usually, the second round changes nothing
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
     """Return the plan for a snapshot. `actions` names the actions to run.
 
-    The selected actions always run in the same order.
+    The actions always run in the engine's order.
     """
     return decide_with_layout(snapshot, None, actions)[0]
 
@@ -44,7 +44,7 @@ def decide_with_layout(
         for pool in layout.quota_groups.changed_pools():
             refreshed.add(pool)
             for group in layout.boards[pool].pending_groups.values():
-                group.reasons = {}  # the next round records them again
+                group.reasons = {}  # the next round records the reasons again
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:

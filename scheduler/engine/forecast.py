@@ -72,7 +72,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
-    If only some of its groups are needed, the smallest groups count.
+    If only some groups are required, the smallest ones are counted.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts

@@ -43,7 +43,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether the workload runs until it is stopped, unless it declares a `max_runtime`."""
+    """Return whether the workload would run until it is stopped if it declared no `max_runtime`."""
     return spec.kind in ("interactive", "service")
 
 

@@ -112,7 +112,7 @@ class Toleration:
     key: str = ""  # if empty with operator Exists, every taint is tolerated
     operator: str = "Equal"  # Equal | Exists
     value: str = ""
-    effect: str = ""  # if empty, any effect matches
+    effect: str = ""  # empty matches any effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ClusterQuota:
     """Quota that the pool's own cluster enforces for the pods of a project, such as one in Kubernetes.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
-    `pods`. `resource` is the cluster's name of it. `used` excludes the project's pods in this pool.
+    `pods`. `resource` is the cluster's name for the kind. `used` excludes the project's pods in this pool.
     `uid` identifies the quota among those of all clusters.
     """
 
@@ -187,8 +187,8 @@ class ClusterQuota:
 class Entitlement:
     """Quota, limit and weights of one queue in one pool. A quota of None is unlimited.
 
-    With a `group`, the quota and the limit apply to all pools of the group together. The queue's entitlements
-    in these pools then have the same quota and limit.
+    With a `group`, the quota and the limit apply to the sum over all pools of the group. The queue's
+    entitlements in these pools then have the same quota and limit.
     """
 
     quota: Bounds = NO_GPUS
@@ -264,7 +264,7 @@ class Role:
     request: Request
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    gpu_models: tuple[str, ...] = ()  # if empty, any model is allowed
+    gpu_models: tuple[str, ...] = ()  # empty allows any model
     spread_per_node: int | None = None  # maximum number of replicas of the role per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
@@ -328,11 +328,11 @@ class Workload:
     backoff_until: int | None = None
     start_refusal: str = ""  # reason that a cluster refused the last start, as a clause
     preemption_delay: int | None = None  # None means the pool's default
-    # None means the pool's default; if negative, stale gangs are never stopped
+    # None means the pool's default; stale gangs are never stopped if it is negative
     stale_gang_grace: int | None = None
     stale_since: int | None = None
-    endless: bool = False  # whether it runs until it is stopped, like a service
-    scale_up_adds_nodes: bool = True  # whether pools may add nodes to scale it up
+    endless: bool = False  # whether the workload runs until it is stopped, like a service
+    scale_up_adds_nodes: bool = True  # whether pools may add nodes to scale up the workload
     suspended: bool = False
     misconfigured: str = ""  # reason the workload is unschedulable, as a clause; empty if valid
     after: tuple[Dependency, ...] = ()  # workloads that must end first

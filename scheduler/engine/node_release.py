@@ -85,7 +85,7 @@ def find_node_to_release(
 
 
 def is_settled(plan: Plan, pool: str) -> bool:
-    """Return whether the plan changes nothing in the pool and no workload is waiting for its capacity."""
+    """Return whether the plan changes nothing in the pool and no workload waits for the pool's capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
@@ -111,7 +111,7 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
 
 
 def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
-    """Return the pods that hold resources, by node and by workload name."""
+    """Return the pods with allocated resources, by node and workload name."""
     result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:
@@ -223,7 +223,7 @@ def _bundle(
 
 
 def _queue_impacts(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueImpact, ...]:
-    """Return the impact on the project and its department, which a move does not change."""
+    """Return impacts on the project and its department. A move leaves their allocations unchanged."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]
@@ -241,8 +241,7 @@ class MoveRules:
     def cost(self, node: Node, workloads: Sequence[Workload]) -> int | None:
         """Return the lost work in milliseconds of node capacity, or None if a move is not allowed.
 
-        Moving one replica interrupts the whole gang, so all its work since its last checkpoint
-        counts.
+        Moving one replica interrupts the whole gang, so all work since the gang's last checkpoint is lost.
         """
         if not all(self._may_move(workload) for workload in workloads):
             return None
@@ -265,8 +264,7 @@ class MoveRules:
     def _is_within_min_runtime(self, workload: Workload) -> bool:
         """Return whether the workload is within its minimum runtime.
 
-        A move interrupts the workload like any eviction, so the longer of both minimum runtimes
-        applies.
+        A move interrupts the workload like any eviction, so the longer of the two minimum runtimes applies.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]

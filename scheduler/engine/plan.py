@@ -137,7 +137,7 @@ class Bundle:
     """Steps for one workload, committed together or not at all."""
 
     kind: Kind
-    workload: str  # the workload that is placed or, for stale_gang, stopped
+    workload: str  # the workload that is placed, or stopped if the kind is `stale_gang`
     pool: str
     steps: tuple[Step, ...]
     evictions: tuple[Eviction, ...] = ()
@@ -148,7 +148,7 @@ class Bundle:
 class Refusal:
     workload: str
     blockers: tuple[Blocker, ...]  # most important reason first; never empty
-    position: int | None  # 1 is the next workload in its pool; None if unschedulable and therefore not queued
+    position: int | None  # 1 for the next workload in its pool; None for unschedulable workloads
     key: tuple[str, ...] = ()  # sort key that determines the position, in words
     expected_start: int | None = None  # estimated from declared runtimes; None if unknown
     pool: str = ""
@@ -168,7 +168,7 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class UnmetShape:
-    """Pending replicas with the same request. Replicas that limits rule out are not counted."""
+    """Pending replicas with the same request. Replicas that exceed limits are not counted."""
 
     workload: str  # the first workload with this request
     role: str
@@ -196,7 +196,7 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load waiting for nodes (`queued`), and load on the nodes after the plan is applied (`placed`)."""
+    """Load that waits for nodes (`queued`), and load on the nodes once the plan is applied (`placed`)."""
 
     pool: str
     queued: Load = NO_LOAD

@@ -1,4 +1,4 @@
-"""State that a scheduler process keeps between ticks."""
+"""State of a scheduler process that persists between ticks."""
 
 import uuid
 from collections.abc import Callable, Container, Iterable
@@ -27,10 +27,10 @@ class SentCommands:
     # time of the first refusal, and number of releases after repeated refusals, by workload
     refused_since: dict[uuid.UUID, datetime] = field(default_factory=dict)
     releases: dict[uuid.UUID, int] = field(default_factory=dict)
-    starts_left: bool = False  # whether the last tick left some starts for the next one
+    starts_left: bool = False  # whether the last tick postponed some starts to the next tick
 
     def keep_starts(self, pods: Container[uuid.UUID]) -> None:
-        """Forget pods that are no longer starting."""
+        """Remove the entries of pods that are no longer starting."""
         self.started = {pk: at for pk, at in self.started.items() if pk in pods}
 
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:
@@ -52,7 +52,7 @@ class StartMessages:
     pulling: frozenset[uuid.UUID] = frozenset()
 
     def keep_only(self, workloads: Container[uuid.UUID]) -> None:
-        """Forget workloads that are no longer starting."""
+        """Remove the entries of workloads that are no longer starting."""
         self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
         self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
 
@@ -73,8 +73,7 @@ class SchedulerContext:
     """State of the leading scheduler, shared by all steps of a tick.
 
     `held_lease` fences every write. `leads` is checked before every call to a machine, because such calls
-    cannot be fenced. Caches only save work and never affect a decision, and a new leader starts with empty
-    ones.
+    cannot be fenced. Caches never affect a decision, and a new leader starts with empty caches.
     """
 
     held_lease: HeldLease

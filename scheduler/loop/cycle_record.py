@@ -27,7 +27,7 @@ from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
-PART_SIZE = 2000  # number of workloads handled per step
+PART_SIZE = 2000  # number of workloads processed per step
 FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and its snapshot stored
 # pace for larger clusters, in workloads per second
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
@@ -37,18 +37,18 @@ IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]
 
 @dataclass(slots=True)
 class Pace:
-    """Minimum interval between two runs of work whose duration depends on the number of workloads."""
+    """Minimum interval between runs of a task whose duration depends on the number of workloads."""
 
     per_second: int
     last: datetime | None = None
 
     def is_due_at(self, size: int, now: datetime) -> bool:
-        """Return whether enough time has passed since the work last ran."""
+        """Return whether enough time has passed since the last run."""
         interval = timedelta(seconds=size / self.per_second)
         return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
 
     def is_due(self, size: int, now: datetime) -> bool:
-        """Return whether the work is due. If so, start the next interval."""
+        """Return whether a run is due. If so, start the next interval."""
         due = self.is_due_at(size, now)
         if due:
             self.last = now
@@ -208,13 +208,13 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
 
 
 def write_more_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
-    """Write the next batch of pending reasons after `record_cycle`. Return whether rows changed."""
+    """Write a batch of the pending reasons that `record_cycle` left. Return whether rows changed."""
     with fenced_transaction(context.held_lease, waits_for_disk=False):
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
 
 def prepare_snapshot(run: CycleRun, memory: CycleMemory) -> bool:
-    """Encode a part of the snapshot that `store_snapshot` will store. Return whether there may be more."""
+    """Encode a part of the snapshot that `store_snapshot` will store. Return whether parts may remain."""
     snapshot = run.view.snapshot
     return len(snapshot.workloads) <= MAX_WORKLOADS and memory.encoder.encode_part(snapshot, PART_SIZE)
 
@@ -222,7 +222,7 @@ def prepare_snapshot(run: CycleRun, memory: CycleMemory) -> bool:
 def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
     """Compose a part of the pending reasons that `record_cycle` will write.
 
-    Return whether there may be more.
+    Return whether parts may remain.
     """
     refusals = run.plan.refusals
     is_due = memory.explained.is_due_at(run.record.pending, run.view.at)

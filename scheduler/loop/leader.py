@@ -26,7 +26,7 @@ NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 EMPTY_SECONDS = 15.0  # time between two ticks while no workload is live
-QUIET_SECONDS = 0.05  # a deferred reconcile starts after this long without a wake-up
+QUIET_SECONDS = 0.05  # a deferred reconcile pass starts after this many seconds without a wake-up
 DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
 # delay before the first retry of a tick that left work undone; each further retry doubles it
 RETRY_SECONDS = 0.05
@@ -58,14 +58,14 @@ class Scheduler(LeaderLoop):
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
     _cleaning: Iterator[bool] | None = None
-    _connection: object = None  # connection that the loop has read its rows on
+    _connection: object = None  # database connection on which the loop last read its rows
 
     def on_leadership_gained(self, held_lease: HeldLease) -> None:
         self._start_loop(held_lease)
         self._tick_at = 0.0
 
     def _start_loop(self, held_lease: HeldLease) -> None:
-        """Start with empty caches, as a new leader does."""
+        """Create the loop of a new leader, with empty caches."""
         context = SchedulerContext(
             held_lease=held_lease, runtimes=self.runtime_for, leads=self.leads, images=self.images
         )

@@ -30,7 +30,7 @@ class SnapshotEncoder:
         self._encoded: dict[str, Encoded] = {}
 
     def encode_part(self, snapshot: Snapshot, count: int) -> bool:
-        """Encode up to `count` new or changed workloads in advance. Return whether there may be more."""
+        """Encode up to `count` new or changed workloads in advance. Return whether more may remain."""
         cache, encoded = self._encoded.setdefault("workloads", {}), 0
         for item in snapshot.workloads:
             cached = cache.get(item.name)

@@ -70,13 +70,13 @@ ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bo
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
 CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
-# maximum per tick, so that no tick takes long; the next tick decides about the other workloads
+# Maximum number of bundles per tick, to bound the tick's duration. The next tick handles the other workloads.
 MAX_BUNDLES = 100
 
 
 @dataclass(slots=True)
 class Loop:
-    """Loop of the leading scheduler. Its caches only save work and never affect a decision."""
+    """Loop of the leading scheduler. Its caches never affect a decision."""
 
     context: SchedulerContext
     clock: Clock
@@ -136,7 +136,7 @@ class Loop:
             dependents = view.never_met
             cancelled = self._try("dependencies", lambda: cancel_dependents(dependents, now, self.context))
             self._changed |= bool(cancelled)
-            self.has_more |= bool(cancelled)  # workloads that wait for the cancelled ones
+            self.has_more |= bool(cancelled)  # other workloads may depend on the cancelled ones
         crash_point("cycle.observed")
         return view
 
@@ -176,7 +176,7 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return the bundles of this tick. Bundles that were stale before come last, in turn."""
+        """Return the bundles of this tick. Bundles that were recently stale come last."""
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)
@@ -339,7 +339,10 @@ class Loop:
         return result
 
     def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Fence a step that does not check the lease itself: it writes only while this process leads."""
+        """Return the step with a fence, so that it writes only while this process leads.
+
+        Use this for steps that do not check the lease themselves.
+        """
 
         def fenced_step() -> Result:
             with fenced_transaction(self.context.held_lease):

@@ -73,7 +73,7 @@ class DecisionStep:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Applied bundle of a plan. `effect` says where the workload's pods go.
+    """Applied bundle of a plan. `effect` describes where the workload's pods are placed.
 
     The victims include hidden workloads only if the user may see the preemptor.
     """
@@ -177,7 +177,9 @@ def _project_pattern(projects: Iterable[str]) -> str:
 
 
 def _names(test: str) -> str:
-    """Return a test for the names of the placed workload and of all workloads in the steps."""
+    """Return a JSON path condition that applies `test` to the names of the placed workload and of all
+    workloads in the steps.
+    """
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
 

@@ -1,8 +1,8 @@
 """Threads that repeat a job in the leader process.
 
 A thread shares neither the scheduler's lock nor its transactions, so slow or failed jobs do not delay the
-scheduler. If two processes both believe that they are the leader, a lease of its own prevents a thread from
-running twice.
+scheduler. Each thread has its own lease, which prevents it from running twice if two processes both believe
+that they are the leader.
 """
 
 import logging
@@ -49,7 +49,7 @@ class LeasedThread:
             self._thread.join(timeout)
 
     def run_once(self) -> bool:
-        """Do the job once. Return False if another process is responsible for it."""
+        """Do the job once. Return False if another process holds the lease."""
         if not self._is_leader():
             self._release_lease()
             return False

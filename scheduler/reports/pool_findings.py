@@ -1,4 +1,4 @@
-"""Findings of a pool's diagnosis, and the words that they share."""
+"""Findings of a pool's diagnosis, and their shared vocabulary."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -81,7 +81,7 @@ def _differences(then: Document, now: Document) -> Iterator[str]:
 
 
 def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Yield the bundles that only one of the plans contains, regardless of position.
+    """Yield the bundles that only one of the plans contains. The position in the plan is ignored.
 
     A different order is reported only if both plans contain the same bundles.
     """

@@ -10,7 +10,7 @@ from projects.models.tenants import counts_in
 from scheduler.reports.pool_findings import MAX_NAMED, Finding, Fix, PoolFacts, Severity, to_sentence
 from scheduler.reports.queues.pending_reasons import count_by_reason
 
-START_FAILED = "could not be started yet: "  # written by the scheduler
+START_FAILED = "could not be started yet: "  # message prefix written by the scheduler
 
 
 def check_quotas(facts: PoolFacts) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ def build_result(
 
 
 def plan_decisions(before: Snapshot, plan: Plan) -> list[Document]:
-    """Return the decisions of each bundle: first evictions, then the workload that they make room for."""
+    """Return the decisions of each bundle: first the evictions, then the workload that needs the room."""
     running = {workload.name for workload in before.workloads if has_pod_in(workload, RUNNING_STATES)}
     return [decision for bundle in plan.bundles for decision in _decisions(bundle, running)]
 

@@ -106,7 +106,10 @@ class World:
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the time of the next change, or None. It may be too early if a run was stopped."""
+        """Return the time of the next change, or None.
+
+        The returned time may be too early if a run was stopped.
+        """
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._transition_ends.values()]
         if self._run_ends:

@@ -71,7 +71,7 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
 
 
 def _find_cycle(request: Request, cycle_id: int) -> DecidedCycle:
-    """Return the cycle. To users who may see none of its decisions, it does not exist."""
+    """Return the cycle. Raises Http404 if it does not exist or the user may see none of its decisions."""
     row = Cycle.objects.defer("snapshot").filter(pk=cycle_id).first()
     if row is None:
         raise Http404

@@ -37,7 +37,7 @@ from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 log = logging.getLogger(__name__)
 
 PROTOCOL_ERROR = 4422
-REFUSED = 4000  # plus the status that REST would respond with
+REFUSED = 4000  # the close code is this plus the HTTP status of the refusal
 READ_BYTES = 64 * 1024
 POD_LOST = "The pod has ended, or its node is not responding."
 MESSAGES = {
@@ -47,7 +47,7 @@ MESSAGES = {
 
 
 class ChannelConsumer(SignedInConsumer):
-    """Consumer that runs a command in the pod `?pod=ROLE-INDEX`, by default in the first pod.
+    """Consumer that runs a command in the pod `?pod=ROLE-INDEX`, or in the first pod by default.
 
     The first message of the client is the request. If the connection is refused or ends early, a status
     message contains the reason.
@@ -81,7 +81,7 @@ class ChannelConsumer(SignedInConsumer):
 
     async def refuse(self, code: int) -> None:
         reason = self.reason or MESSAGES.get(code, "The connection was refused.")
-        with suppress(OSError):  # the client has gone
+        with suppress(OSError):  # the client may have disconnected
             await self._send_status({"error": reason, "status": code - REFUSED})
             await self.close(code)
 
@@ -98,7 +98,7 @@ class ChannelConsumer(SignedInConsumer):
             await self.refuse(PROTOCOL_ERROR)
             self.writer.close()
             return
-        # If the pod has ended, the other direction reports it. uvloop raises RuntimeError after the end.
+        # `send_messages` reports that the pod has ended. uvloop raises RuntimeError if the channel is closed.
         with suppress(OSError, RuntimeError):
             self.writer.write(encode_frame(bytes_data[0], bytes_data[1:]))
             await self.writer.drain()
@@ -156,9 +156,10 @@ class ChannelConsumer(SignedInConsumer):
 
 
 def _is_own_page(headers: Headers) -> bool:
-    """Return whether a page of Berth itself opens the connection.
+    """Return whether the connection was opened by a Berth page.
 
-    Browsers send the session's cookie from pages on all ports of this host, and pods may listen on some.
+    Browsers also send the session cookie from pages on other ports of this host, and pods may serve such
+    pages.
     """
     origin, host = find_header(headers, b"origin"), find_header(headers, b"host")
     return urlsplit(origin).netloc.lower() == host.lower() or origin in settings.CSRF_TRUSTED_ORIGINS

@@ -59,7 +59,7 @@ class Logs(ApiView):
 
 
 async def _follow(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
-    """Stream the log without occupying a thread. The stream is cancelled when the client disconnects."""
+    """Stream the log from the event loop, and stop when the client disconnects."""
     while True:
         if chunk.data:
             yield chunk.data

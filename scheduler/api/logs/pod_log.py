@@ -21,14 +21,15 @@ MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """Log of a pod. It is complete once the pod has ended, even if the runtime still lists the pod."""
+    """Log of a pod. The log is complete once the pod has ended, even if the runtime still lists the pod."""
 
     pod: Pod
     runtime: Runtime
 
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
         try:
-            # Check this before reading; otherwise, the pod could write more output and end in between.
+            # Check this before reading. Otherwise, the pod could write more output and end between both
+            # steps.
             complete = self._has_ended()
             chunk = self.runtime.read_log(str(self.pod.pk), offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:
@@ -36,7 +37,7 @@ class PodLog:
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
     def read_large_chunk(self, offset: int, limit: int) -> LogChunk:
-        """Return a chunk of any size. Callers must ignore its `complete`, which is unreliable."""
+        """Return a chunk of any size. Its field `complete` is unreliable, and callers must ignore it."""
         try:
             return self.runtime.read_log(str(self.pod.pk), offset, limit)
         except (RuntimeFailure, OSError) as error:
@@ -59,7 +60,7 @@ class PodLog:
         report = self.runtime.get_reports([str(self.pod.pk)])[str(self.pod.pk)]
         if report.state != PodState.UNKNOWN:
             return report.state == PodState.EXITED
-        # The pod has not started or the runtime has forgotten it, so use the state in the row.
+        # The pod has not started, or the runtime no longer lists it. Use the stored state.
         state = Pod.objects.filter(pk=self.pod.pk).values_list("state", flat=True).first()
         return state not in LIVE_POD_STATES
 
@@ -75,7 +76,10 @@ def _missing_pod_message(pods: QuerySet[Pod], name: str | None, run: int | None)
 
 
 def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
-    """Return the log of the pod with this ID. Raises NotFound, or Unavailable if the runtime is missing."""
+    """Return the log of the pod with this ID.
+
+    Raises NotFound, or Unavailable if the pool's runtime is missing.
+    """
     try:
         pod = selectors.pods(actor).get(workload=workload_id, pk=UUID(pod_id))
         return PodLog(pod, load_wiring().runtime_for(pod.node.pool))

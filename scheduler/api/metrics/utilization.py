@@ -1,4 +1,4 @@
-"""Prometheus metrics of utilization. Unmeasured values are absent rather than zero."""
+"""Prometheus metrics of utilization. Values that were not measured are omitted."""
 
 from collections.abc import Iterable
 

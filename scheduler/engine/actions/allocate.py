@@ -16,7 +16,7 @@ from scheduler.engine.plan import Kind, Numbers, Reason
 MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_all_refused` tries
 
 Refusal = tuple[Reason, Numbers]
-# maps each request to its refusal, which is the same for all gangs with that request
+# Maps each request to its refusal, which all gangs with that request share.
 RefusalCache = dict[Hashable, Refusal]
 
 
@@ -26,7 +26,7 @@ def start_gangs(board: Board, choice: int) -> None:
 
 
 def _start_pending(board: Board, choice: int) -> None:
-    if not choice:  # do not clear the hold while workloads try their other pools
+    if not choice:  # keep the hold while workloads try their other pools
         clear_hold(board)
     groups, refused = find_pending_groups(board, choice), RefusalCache()
     if _all_refused(board, groups):

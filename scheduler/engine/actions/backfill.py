@@ -1,8 +1,8 @@
 """Hold nodes for the workload that has waited longest, so that smaller workloads do not overtake it.
 
-Nodes are held until the workloads on them end. If an end is unknown, they are held only for limited periods,
-with pauses of the same length. Holds are not stored: each cycle computes them again from the workload's age,
-and prefers the nodes that are closest to being free.
+Nodes are held until the workloads on them end. If an end time is unknown, holds last for limited periods,
+with pauses of the same length. Holds are not stored. Each cycle computes them from the workload's age and
+prefers nodes that will be free soonest.
 """
 
 from collections import defaultdict
@@ -24,8 +24,8 @@ from scheduler.engine.placement.slots import Horizon
 # length of the first hold without a known end, in seconds; each later hold is twice as long as the one before
 FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are ignored
-MAX_GANGS = 4  # maximum number of gangs per cycle for which a hold is searched
-MAX_STEPS = 32  # after this many attempts, each attempt skips twice as many ends as the previous one
+MAX_GANGS = 4  # maximum number of gangs per cycle that get a search for nodes to hold
+MAX_STEPS = 32  # after this many attempts, the search takes larger steps through the end times
 NOTHING = (0, 0, 0)
 
 
@@ -35,7 +35,7 @@ def clear_hold(board: Board) -> None:
 
 
 def hold_nodes_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Hold nodes for the first of these groups, in queue order, that is eligible for a hold.
+    """Hold nodes for the first eligible group in queue order.
 
     The search runs only when a decision depends on held nodes, which is rare on a full board.
     """
@@ -74,7 +74,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def hold_period(waited: int) -> tuple[int, bool]:
-    """Return the end of the current period, and whether it holds nodes without a known end.
+    """Return when the current period ends, and whether nodes without a known end time are held in it.
 
     Both `waited` and the end are in seconds since nodes could first be held for the workload. Holds and
     pauses of the same length alternate, and their length doubles each time.
@@ -91,10 +91,10 @@ def _has_waited_long_enough(board: Board, gang: Gang) -> bool:
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
-    """Return the hold, or None if there is none or only a limit or quota blocks the gang.
+    """Return the nodes to hold for the gang, or None if no hold helps or only a limit or quota blocks it.
 
-    A gang within its fair share waits for declared ends. Nodes are kept idle for undeclared ends only if the
-    project does not borrow.
+    A gang within its fair share waits for declared end times. If end times are undeclared, nodes are left
+    idle only if the project does not borrow.
     """
     account, start, views = gang.account, board.mark(), board.nodes.views
     borrows = any(
@@ -132,7 +132,8 @@ class _HoldSearch:
         nodes, kind = board.nodes, main_resource(gang.requested)
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
-        # Free amounts of the main resource after the ends so far, on each node and in total.
+        # Free amounts of the main resource after the gangs processed so far have ended, per node and in
+        # total.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()

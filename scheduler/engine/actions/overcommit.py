@@ -22,7 +22,7 @@ def overcommit(board: Board, choice: int) -> None:
     for group, gang in order:
         with board.trial(gang, default_reason=None) as trial:
             if exceeded_bound(gang, gang.requested) is None and _place_by_requests(board, gang):
-                # Retry these gangs later, because held nodes may become free and the gangs may scale up.
+                # These gangs stay pending, because held nodes may become free and the gangs may scale up.
                 trial.accept(Kind.START, OVERCOMMIT_MESSAGE, retry=True)
             else:
                 order.skip(group)
@@ -47,7 +47,7 @@ def _place_by_requests(board: Board, gang: Gang) -> bool:
 
 @contextmanager
 def placed_by_requests(*gangs: Gang) -> Iterator[None]:
-    """Place these gangs based on their requests instead of their limits within the block."""
+    """Within the block, place these gangs by their requests instead of their limits."""
     parts = [part for gang in gangs for part in gang.parts]
     for part in parts:
         part.ignores_limits = True

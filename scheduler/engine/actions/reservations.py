@@ -21,7 +21,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
         reserved = list(_reserved_pods(board, gang))
         if not reserved:
             continue
-        # A replica that moves must stop on its old node before it starts on the new one.
+        # A moved replica must stop on its old node before it starts on its new node.
         blocked = [
             (part, pod)
             for part, pod in reserved
@@ -39,8 +39,8 @@ def _pending_reason(
 ) -> tuple[Reason, Numbers]:
     """Return the reason that the reserved gang cannot start yet.
 
-    `blocked` pods have no free capacity yet. If there are none, the gang is waiting for stopping victims,
-    which still count towards a queue's limit.
+    The capacity for `blocked` pods is not free yet. If `blocked` is empty, the gang waits for victims that
+    are stopping and still count towards a queue's limit.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)

@@ -71,7 +71,10 @@ def scale_up(board: Board, choice: int) -> None:
 
 
 class ScaleUpQueue:
-    """Possible scale-up steps in order. After each step, that gang's steps are recomputed."""
+    """Possible scale-up steps in order.
+
+    After each step, the remaining steps of the same gang are recomputed.
+    """
 
     def __init__(self, gangs: Sequence[Gang]) -> None:
         self._now = {gang.name: {step.role: step for step in scale_up_steps(gang)} for gang in gangs}
@@ -184,7 +187,7 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
 
 
 def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield each optional child that is not running but whose parent group is, with the parent group."""
+    """Yield (parent, child) for each optional child that is not running although its parent group runs."""
     if not section.meets_minimum:
         return
     for child in section.children:

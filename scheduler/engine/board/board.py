@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Trial:
-    """Context manager for tentative moves of one gang, undone on exit unless accepted.
+    """Context manager for tentative moves of one gang, which are undone on exit unless accepted.
 
     If the trial is not accepted, it records the reason passed to `refuse`, or else `default_reason`. An
     optional trial has no `default_reason`, because its failure does not leave the gang pending.
@@ -94,7 +94,7 @@ class Board:
         self.elastic: list[Gang] = []
         self.reserved: list[Gang] = []  # gangs with reservations from an earlier cycle
         self.incomplete: list[Gang] = []  # gangs with pods that may have to start, stop or scale
-        # why gangs may not start, for example because they are suspended or in backoff
+        # reasons that prevent gangs from starting, such as a suspension or backoff
         self.ineligible: dict[str, tuple[Reason, Numbers]] = {}
         self.served = served
         self.cycle = CycleState()
@@ -177,7 +177,7 @@ class Board:
 
     @cached_property
     def fragmentation(self) -> "Fragmentation":
-        """Fragmentation index, created on first use because NumPy loads slowly."""
+        """Fragmentation index. It is created on first use, because importing NumPy is slow."""
         from scheduler.engine.placement.fragmentation import Fragmentation
 
         return Fragmentation(self.nodes, self.mix)
@@ -197,7 +197,7 @@ class Board:
         return len(self._log)
 
     def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Count and refuse one trial per gang, without trying any moves."""
+        """Count and refuse one trial per gang, without attempting any moves."""
         for gang, reason, numbers in refusals:
             self.cycle.trials += 1
             if reason is not None:

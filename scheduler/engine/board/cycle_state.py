@@ -16,7 +16,7 @@ class CycleState:
 
     # Reasons of individual gangs, in addition to those of their groups.
     refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
-    reserved_only: set[str] = field(default_factory=set)  # gangs with reservations but no running pods
+    reserved_only: set[str] = field(default_factory=set)  # gangs with reservations and no running pods
     started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
     excluded: set[str] = field(default_factory=set)  # preemptors and moved workloads, which are never victims
     evicted: set[str] = field(default_factory=set)

@@ -29,7 +29,7 @@ def find_pending_groups(board: Board, choice: int | None = None) -> list[Pending
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
-        group.at = 0  # a gang whose start was withdrawn is pending again
+        group.at = 0  # an already passed gang may be pending again after its start was withdrawn
         if choice is None or group.choice == choice:
             gang = group.gangs[0]
             untouched = not gang.pod_count and gang.name not in served and gang.name not in evicted
@@ -75,8 +75,8 @@ def exceeded_bound(
 ) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None.
 
-    Limits are checked before quotas, and a project's before its department's. Without an arrangement, the
-    request is that of the gang's first one.
+    Limits are checked before quotas, and a project's before its department's. The default arrangement is the
+    gang's first.
     """
     return next(exceeded_bounds(gang, requested, arrangement), None)
 
@@ -84,7 +84,7 @@ def exceeded_bound(
 def exceeded_bounds(
     gang: Gang, requested: Sequence[int], arrangement: Arrangement | None = None
 ) -> Iterator[tuple[Reason, Numbers]]:
-    """Yield the limits, then the quotas, that the request would exceed, starting with the project's."""
+    """Yield the limits and then the quotas that the request would exceed. The project's bounds come first."""
     for account in gang.account.path:
         kind = first_exceeded(account.allocated, account.own_limit, requested) if account.has_limit else None
         if kind is not None:
@@ -99,7 +99,7 @@ def exceeded_bounds(
 
 
 def exceeded_load(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
-    """Return the cluster quota on limits or pods that the gang would exceed, or None.
+    """Return the quota on resource limits or pod counts that the gang would exceed, or None.
 
     Evictions are not planned for these quotas.
     """
@@ -212,7 +212,7 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return a reason if the request would put one of the gang's queues over quota and fair share.
 
-    Ignore a department that would exceed them only because another of its projects borrows: the borrowed
+    A department that would exceed them only because of another borrowing project is ignored, because borrowed
     resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)

@@ -52,7 +52,7 @@ class BoardRole:
         # Number of completed replicas, which use no resources but count towards the minimum.
         self.completed = 0
         self.used: set[int] = set()  # indices of completed, stopping or stuck pods, which cannot be reused
-        self._first = 0  # all lower indices are in use
+        self._first = 0  # all indices below this one are in use
         self.replicas_by_node: dict[int, int] | None = None if role.spread_per_node is None else {}
 
     @property
@@ -69,7 +69,7 @@ class BoardRole:
         return self.live.values() if len(self.live) < 2 else [self.live[index] for index in sorted(self.live)]
 
     def free_indices(self) -> Iterator[int]:
-        """Yield unused indices, lowest first. The iterator is valid until an index is vacated."""
+        """Yield unused indices, lowest first. The iterator becomes invalid when an index is released."""
         while self._first in self.live or self._first in self.used:
             self._first += 1
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
@@ -128,7 +128,7 @@ class PendingGroup:
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
         self.reasons: dict[Reason, Numbers] = {}  # reasons that the gangs are pending in this cycle
-        # Whether a plan also refers to `gangs`, so that the list must be copied before a change.
+        # True if a plan refers to `gangs`. The list must then be copied before a change.
         self.shared = False
 
 
@@ -329,7 +329,7 @@ def _add_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tup
 def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     """Return the current maximum number of replicas of a role.
 
-    If the role scales with another role, the maximum follows from that role's replicas plus `more`.
+    If the role scales with another role, the maximum is computed from that role's replicas plus `more`.
     """
     scaling = part.role.scale_with
     if scaling is None:
@@ -337,7 +337,7 @@ def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     leader = next((p for p in gang.parts if p.role.name == scaling.role), None)
     if leader is None:
         return part.role.min
-    # calculate exactly, so that a ratio of 1.1 gives 11 replicas for 10, not 12
+    # exact arithmetic: with a ratio of 1.1, 10 replicas give 11, not 12
     ratio = Fraction(str(scaling.ratio))
     return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 

@@ -9,20 +9,20 @@ from scheduler.engine.plan import QueueReport
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
-# kinds of cluster quotas that restrict something other than requests
+# kinds of cluster quotas that restrict an amount other than requests
 LOADS = ("limit_cpu", "limit_memory_mib", "pods")
-NO_BOUND = 1 << 60  # above any sum, so that comparisons need no special case for "unlimited"
+NO_BOUND = 1 << 60  # larger than any sum, so that comparisons need no special case for "unlimited"
 
 NO_ENTITLEMENT = Entitlement()
 NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
 class RelativeUsage(NamedTuple):
-    """A queue's decayed usage, relative to its weighted share of all siblings' usage."""
+    """Decayed usage of a queue, divided by its weighted share of the total sibling usage."""
 
     used: float
     mean: float  # mean over all siblings: 1, or less if much capacity was idle
-    at_reset: float  # value at the end of the calendar window, when history is reset
+    at_reset: float  # value at the end of the calendar window, when the usage history is reset
 
 
 class QueueKey(NamedTuple):
@@ -95,14 +95,14 @@ class QueueAccount:
     def __init__(self, queue: Queue, parent: "QueueAccount | None", pool: str) -> None:
         self.queue, self.name, self.created = queue, queue.name, queue.created
         self.parent, self.children = parent, list[QueueAccount]()
-        # from the project upwards
+        # This account, its parent, and so on up to the top level.
         self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)
         entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
         self._set_bounds(entitlement)
         self.rank = entitlement.rank
         # Accounts that share this account's quota and limit, or None without a quota group.
         self.group: QueueGroup | None = None
-        # Cluster quotas that restrict limits or pod counts, and the placed pods' totals of these amounts.
+        # Cluster quotas on limits or pod counts, and the totals of placed pods that they restrict.
         self.load_quotas = tuple(quota for quota in entitlement.cluster_quotas if quota.kind in LOADS)
         self.cluster_load = dict.fromkeys(LOADS, 0)
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
@@ -113,7 +113,7 @@ class QueueAccount:
         # Allocated and pending amounts at the start of the cycle, excluding workloads placed in other pools.
         self.requested = [0, 0, 0]
         self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
-        # max(quota, share), below which other queues cannot reclaim
+        # max(quota, share): other queues cannot reclaim resources below this amount
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
         self.version = 0  # incremented with every change of the allocation
@@ -135,7 +135,7 @@ class QueueAccount:
         # The limit is a hard bound, and so is the quota if the queue may not borrow.
         self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.own_limit) < NO_BOUND
-        # The limit, lowered so that the pods' requests stay within the cluster's quotas.
+        # The limit, lowered so that requests stay within the cluster's quotas.
         self.limit = _limit_within(self.own_limit, entitlement)
 
     def change_entitlement(self, entitlement: Entitlement) -> None:
@@ -161,7 +161,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def turn_queue(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with other departments: the project's own or its department's."""
+        """Return the queue that takes turns with other departments: this project or its department."""
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
 
@@ -198,7 +198,7 @@ class QueueAccount:
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
         """Return this queue's sort key for a workload of one of its projects.
 
-        In a divided department, the project's share and usage determine the key.
+        If the department is divided, the key is computed from the project's share and usage.
         """
         key = self.sort_key(requested)
         if not self.divided[main_resource(requested)]:
@@ -215,7 +215,7 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue is below its share, in which case one workload may exceed the share."""
+        """Return whether the queue is below its share. If so, one workload may exceed the share."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -258,7 +258,7 @@ def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int
 
 
 def replica_load(request: Request) -> dict[str, int]:
-    """Return the amounts of one replica, other than its requests, that cluster quotas may restrict."""
+    """Return the limits and the pod count of one replica, which cluster quotas may restrict."""
     return {"limit_cpu": request.limit_cpu, "limit_memory_mib": request.limit_memory_mib, "pods": 1}
 
 

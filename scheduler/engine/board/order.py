@@ -80,7 +80,7 @@ class _Project:
 
 
 class _Level:
-    """Heap of the queues below one parent, ordered by the sort keys of queues with their next gang."""
+    """Heap of sibling queues, ordered by the sort key of each queue for its next gang."""
 
     __slots__ = ("account", "heap")
 

@@ -7,9 +7,9 @@ from scheduler.engine.board.gang import Gang
 
 
 def known_end(gang: Gang, now: int) -> int | None:
-    """Return the time at which the gang ends if it is running or starts now, or None if unknown.
+    """Return when the gang ends, or None if unknown. A pending gang is assumed to start now.
 
-    This is the declared end, or else the expected end unless that has passed.
+    The declared end takes precedence over the expected end. An expected end in the past counts as unknown.
     """
     workload = gang.workload
     started = workload.started if workload.started is not None and gang.has_pods else now

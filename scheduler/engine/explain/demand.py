@@ -28,7 +28,7 @@ NOTHING = (0, 0, 0)
 CAPACITY_REASONS = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
-GroupSums = dict[QueueGroup, list[int]]  # demand in other pools that uses the quota of the same group
+GroupSums = dict[QueueGroup, list[int]]  # demand in other pools that counts against the same group quota
 FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node has room for
 
 
@@ -156,7 +156,7 @@ def _bounded_sums(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Count the excluded gangs from each group's first pending gang onward."""
+    """Return, by group, the number of excluded gangs that are not before the first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

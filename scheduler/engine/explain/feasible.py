@@ -1,7 +1,7 @@
-"""Check whether a pool at its maximum size could ever hold a gang, using only node shapes and totals.
+"""Check whether a gang could ever fit into a pool at its maximum size, using only node shapes and totals.
 
-Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum
-or its nodes change. A gang that passes all checks may still not fit.
+Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum or its nodes
+change. A gang that passes all checks may still not fit.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -24,7 +24,7 @@ _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # must match the name
 
 
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
-    """Return the reason that the pool can never hold the gang, or None if it may hold it.
+    """Return the reason that the gang can never fit into the pool, or None if it may fit.
 
     `cache_key` is shared by gangs with identical requests and role names.
     """
@@ -85,7 +85,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
-    # Report the first resource that is short on every node that has enough of all previous resources.
+    # Report the first resource that is short on all nodes that have enough of the previous resources.
     beside: list[str] = []
     for column, noun in enumerate(_NOUNS):
         resource, requested, _ = rooms[0][column]
@@ -255,7 +255,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return a resource that is short in the empty domain, with its request and capacity, or None."""
+    """Return (resource, requested, capacity) for a resource that is short in the empty domain, or None."""
     requested, sums = (
         _requested(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

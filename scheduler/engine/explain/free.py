@@ -239,7 +239,7 @@ class FreeCapacity:
 
 
 def fits_now(board: Board, gang: Gang) -> bool:
-    """Return whether an arrangement of the gang fits into free capacity if limits are ignored."""
+    """Return whether any arrangement of the gang fits into free capacity. Queue limits are ignored."""
     start = board.mark()
     fits = any(
         find_room(board, gang, arrangement, horizon)

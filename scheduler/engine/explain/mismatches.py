@@ -18,9 +18,9 @@ Obstacle = tuple[str, str]  # (kind of obstacle, description)
 def mismatch_numbers(
     role: Role, nodes: Sequence[Node], new_nodes: Iterable[tuple[Node, int]] = (), project: str = ""
 ) -> Numbers:
-    """Count nodes by the obstacle that rules them out.
+    """Return the number of nodes for each obstacle that excludes nodes.
 
-    `new_nodes` holds nodes that the pool could add. `project` is the role's project if nodes are reserved.
+    `new_nodes` lists nodes that the pool could add. `project` is the role's project if nodes are reserved.
     """
     obstacles = Counter(result for node in nodes if (result := _obstacle(role, node, project)) is not None)
     new = Counter(result for node, _ in new_nodes if (result := _obstacle(role, node)) is not None)

@@ -109,7 +109,10 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that evictions cannot free enough of, else the first resource."""
+        """Return the first resource that evictions cannot free in full, and the best evictions for it.
+
+        If evictions can free all resources, return the first one.
+        """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:
             best = self._best_evictions(gang, free.view, kind, within_share)
@@ -120,7 +123,7 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return the kind of eviction that frees more of a resource, with the amounts, or None."""
+        """Return the kind of eviction that frees more of the resource, with its amounts, or None."""
         own = self._amounts.preemptible(gang, view, kind)
         if within_share:
             others = self._amounts.reclaimable(gang, view, kind)
@@ -131,7 +134,7 @@ class PendingReasons:
     def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preempting the project's own workloads does not suffice to stay within a limit.
 
-        Return an empty mapping if it would not suffice even without protected workloads.
+        Return an empty mapping if preemption would not suffice even if no workload were protected.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

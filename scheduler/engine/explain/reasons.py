@@ -96,7 +96,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield the placeholders whose text depends on several numbers, or on singular and plural."""
+    """Yield (placeholder, text) pairs for texts that depend on several numbers or on the plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:
@@ -256,9 +256,9 @@ def _backoff_phrase(numbers: Numbers) -> str:
 
 
 def _time_phrase(numbers: Numbers) -> str:
-    """Return the time of the change, if known.
+    """Return a phrase with the time of the change, or an empty string if unknown.
 
-    Unlike the remaining seconds, the time does not change between cycles.
+    Unlike the remaining seconds, this time is the same in all cycles.
     """
     if numbers.get("until") is None:
         return ""

@@ -36,7 +36,7 @@ MAX_AMOUNT = 1 << 60
 
 
 class Unit(NamedTuple):
-    """Victims of one gang: extra replicas, which are evicted one by one, and then its core."""
+    """Victims of one gang. Extra replicas are evicted one by one before the core."""
 
     extras: tuple[tuple[Amount, int], ...]  # (amount per replica, number of such replicas) pairs
     core: Amount
@@ -78,7 +78,7 @@ class Reclaimable:
 
 
 class UnitsByProtection(NamedTuple):
-    """Victims of a project: those that can be evicted now, and those to add if protection were lifted."""
+    """Victims of a project: those that can be evicted now, and further ones that are protected."""
 
     free: Counter[Unit]
     by_runtime: Counter[Unit]
@@ -192,7 +192,7 @@ def _count_units(
     return UnitsByProtection(_as_units(free), _as_units(by_runtime), _as_units(non_preemptible))
 
 
-# Freed and charged amounts of the gang's core, then those of each kind of extra replica with their count.
+# (freed, charged) of the gang's core, then of each kind of extra replica with the number of replicas.
 _GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 
@@ -231,7 +231,10 @@ def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
 
 
 def max_freed(units: Mapping[Unit, int], excess: int) -> int:
-    """Return the largest amount that victims free if all but the last are charged less than `excess`."""
+    """Return the largest amount that evictions can free before they reach `excess`.
+
+    All victims except the last are charged less than `excess` in total.
+    """
     units = {unit: count for unit, count in units.items() if count and unit.total.charged}
     if excess <= 0 or not units:
         return 0
@@ -278,7 +281,7 @@ def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOT
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return the largest freed amount by charged amount, adding `amount` up to `count` times."""
+    """Add `amount` up to `count` times. Return the largest freed amount for each charged amount."""
     result, step = dict(states), 1
     while count > 0 and amount.charged:
         more = amount.times(min(step, count))

@@ -57,7 +57,7 @@ class PoolRefusals:
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
     ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
-    # contains only the workload that nodes are held for, if its start is known
+    # Contains only the workload that nodes are held for, if its start time is known.
     expected_starts: Mapping[str, int]
 
     def expand(self) -> Iterator[Refusal]:
@@ -109,7 +109,7 @@ class PoolRefusals:
 def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
     """Yield the pending gangs in queue order on a board that no longer changes.
 
-    The order is that of `PendingOrder`, but it is found faster, because all sort keys are known.
+    The order equals that of `PendingOrder`. Computing it is faster, because all sort keys are known.
     """
     by_project: dict[QueueAccount, list[ReportedGroup]] = {}
     for group in groups:
@@ -124,7 +124,7 @@ def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -
 
 
 def _project_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
-    """Yield one project's pending gangs in order."""
+    """Yield the pending gangs of one project in queue order."""
     return ((group, gang) for _, gang, group in merge(*(_pending_gangs(group, served) for group in groups)))
 
 
@@ -135,7 +135,7 @@ def _pending_gangs(
 
 
 def _merge_queues(queues: Iterable[tuple[QueueAccount, Iterator[Entry]]]) -> Iterator[Entry]:
-    """Yield the entries of queues with the same parent. Only the next entry of each queue is compared."""
+    """Merge the entries of sibling queues. Only the next entry of each queue is compared."""
     heap = [_heap_entry(account, entry, rest) for account, rest in queues if (entry := next(rest, None))]
     heapify(heap)
     while heap:
@@ -185,7 +185,7 @@ def collect_refusals(board: Board) -> PoolRefusals:
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload that nodes are held for, with the number of held nodes."""
+    """Return the reasons of the workload that nodes are held for, including the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
@@ -199,7 +199,7 @@ def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> 
 
 def _expected_starts(board: Board) -> dict[str, int]:
     if board.cycle.find_hold is not None and next(known_ends(board, declared_only=False), None) is None:
-        return {}  # without a known end there is no expected start
+        return {}  # without a known end, no start can be predicted
     hold = board.cycle.hold()
     return {} if hold is None or hold.until is None or hold.until <= board.now else {hold.name: hold.until}
 
@@ -235,7 +235,7 @@ def _utc(seconds: int) -> str:
 
 
 class Refusals(Sequence[Refusal]):
-    """One refusal per workload: among all pools, the one with the least dominant reason."""
+    """One refusal per workload. It comes from the pool with the least dominant reason."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools
@@ -243,12 +243,12 @@ class Refusals(Sequence[Refusal]):
         self._left = self._expand_all()
 
     def expand(self, count: int) -> bool:
-        """Expand the next refusals, at most `count`. Return whether there may be more."""
+        """Expand up to `count` more refusals. Return whether any may remain."""
         before = len(self._ready)
         try:
             self._ready += islice(self._left, count)
         except Exception:
-            self._ready, self._left = [], self._expand_all()  # a generator ends when it raises an error
+            self._ready, self._left = [], self._expand_all()  # a generator that raised an error cannot resume
             raise
         return len(self._ready) - before == count
 

@@ -93,7 +93,7 @@ def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
 
 
 def _free_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
-    """Return the free amount on ready nodes that match but are avoided, because the workload failed there."""
+    """Return the free amount on ready, matching nodes that the workload avoids because it failed there."""
     roles = [need.part.role for need in free.arrangement if need.part.role.avoided_nodes]
     nodes = free.view.nodes
     return sum(
@@ -109,7 +109,7 @@ def _without_avoided(role: Role) -> Role:
 
 
 def _free_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
-    """Return the free amount on ready nodes that match but serve only other projects."""
+    """Return the free amount on ready, matching nodes that are reserved for other projects."""
     parts = [need.part for need in free.arrangement if need.part.project]
     nodes = free.view.nodes
     return sum(
@@ -147,10 +147,10 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers if each resource suffices on its own, but not in combination on the same nodes.
+    """Return the numbers if each resource suffices on its own, but no node has enough of all.
 
-    They describe the resource whose removal from the request would let the most replicas fit. On a tie, GPUs
-    are chosen last.
+    The numbers describe the resource without which most replicas would fit. Ties are resolved in favour of
+    other resources than GPUs.
     """
 
     def others(kind: int) -> list[int]:

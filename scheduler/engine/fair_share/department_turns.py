@@ -1,6 +1,6 @@
 """Find departments whose projects take turns directly with other departments.
 
-Usually, departments take turns by their usage, and the projects within a department by theirs. That fails for
+Usually, departments take turns by their usage, and so do the projects within each department. This fails for
 a workload larger than its department's share, because it needs GPUs from both sibling projects and other
 departments. While the siblings use the department's share, all departments have the same usage, so no other
 department owes this one a turn.
@@ -98,7 +98,7 @@ def _has_both_sizes(
 
 
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
-    """Return the amount of this resource that the gang requests at its minimum size.
+    """Return the amount of the resource that the gang requests at its minimum size.
 
     Return 0 for resources other than the gang's dominant one, and for gangs that can never run over quota.
     """

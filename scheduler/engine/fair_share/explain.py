@@ -1,4 +1,4 @@
-"""Repeat the division of a pool to explain its fair shares."""
+"""Recompute the division of a pool's capacity to explain its fair shares."""
 
 from collections.abc import Mapping, Sequence
 

@@ -27,7 +27,7 @@ class Claim:
     usage: Fraction
     granted: int = 0
     rounded_up: int = 0  # part of `granted` that results from rounding up
-    rounded_off: int = 0  # amount that rounding up once more would add to `granted`
+    rounded_off: int = 0  # amount that one more rounding up would add to `granted`
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -111,7 +111,10 @@ def shares_without_history(
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the queue's share if capacity suffices for all. Weight 0 limits the share to the quota."""
+    """Return the queue's share if there is capacity for all requests.
+
+    Weight 0 limits the share to the quota.
+    """
     quota, wanted = account.quota[kind], account.wanted[kind]
     weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
@@ -150,7 +153,7 @@ def _queue_input(claim: Claim, kind: int) -> QueueInput:
 
 
 def _usable_request(account: QueueAccount) -> list[int]:
-    """Return the part of the queue's requests that its own limit and its children's limits allow."""
+    """Return the part of the queue's requests that is within its own limit and its children's limits."""
     requested = account.requested
     if account.children:
         requested = list(map(sum, zip(*[child.wanted for child in account.children], strict=True)))

@@ -27,7 +27,7 @@ class QueueInput:
 class Offer:
     """Amount offered to one queue in one round.
 
-    `part` is the queue's fraction of the rest, and `plain` is the same fraction without history.
+    `part` is the queue's fraction of the remaining amount. `plain` is that fraction without history.
     """
 
     queue: str
@@ -46,7 +46,7 @@ class Round:
     """
 
     phase: str  # one of quota, over_quota and remainder
-    within: str  # quota | over_quota: the phase that a remainder belongs to
+    within: str  # quota | over_quota: the phase whose remainder is distributed
     rank: int
     left: int  # amount left at the start of the round
     offers: tuple[Offer, ...]

@@ -1,13 +1,13 @@
-"""Let queues take turns if workloads cannot be divided to match their queues' shares.
+"""Alternate between queues if workloads are too large to match their queues' shares.
 
-A queue has its turn while it runs a workload that exceeds its share. Its resources can be
-reclaimed once its relative usage is clearly above that of the preemptor's queue. The difference
-must outweigh the cost of the change.
+A queue's turn lasts while it runs a workload that exceeds its share. Its resources can be reclaimed once its
+relative usage is clearly above that of the preemptor's queue. The difference must outweigh the cost of the
+change.
 
-The required difference depends on the size of the change. Swapping the whole pool shifts usage
-fast and must not happen too often. A small change shifts usage slowly but must happen eventually.
-The required difference is therefore at most a third of the gap towards which usage is heading,
-both before and after the change.
+The required difference depends on the size of the change. Reallocating the whole pool shifts usage fast and
+must not happen too often. A small change shifts usage slowly but must happen eventually. The required
+difference is therefore at most a third of the gap towards which usage is heading, both before and after the
+change.
 """
 
 import math
@@ -26,7 +26,7 @@ from scheduler.engine.fair_share.usage_history import (
     sum_weights,
 )
 
-HYSTERESIS = 0.4  # maximum required difference; two equal queues swap about three times per half-life
+HYSTERESIS = 0.4  # maximum required difference; two equal queues alternate about three times per half-life
 MIN_DIFFERENCE = 0.02  # smaller differences in relative usage are ignored
 
 
@@ -73,8 +73,8 @@ class TurnTaking:
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Return whether the victim queue has used more and the preemptor may exceed its shares.
 
-        Pending gangs are tried in order of relative usage, so the gangs ahead of this one could not be
-        placed.
+        Pending gangs are tried in order of relative usage, so all gangs with a lower relative usage could not
+        be placed.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False
@@ -82,15 +82,14 @@ class TurnTaking:
         return all(account in self._may_exceed_share for account in path[: path.index(own_queue) + 1])
 
     def must_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the victim queue has had its turn, so that it can lose this amount."""
+        """Return whether the victim queue's turn is over, so that it may lose this amount."""
         return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
     def may_lose(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the victim queue may lose this amount. The queue must be above its share.
 
-        A victim queue that would end up less far over quota than the other queue must have had its
-        turn. Any other victim queue must keep its share, or have used at least as much as the
-        preemptor's queue.
+        If the victim queue would end up less far over quota than the other queue, its turn must be over. Any
+        other victim queue must keep its share, or have used at least as much as the preemptor's queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.must_yield_turn(own_queue, victim_queue, amount)
@@ -141,7 +140,7 @@ class TurnTaking:
     def _level_factor(self, account: QueueAccount) -> float:
         """Return a factor that is halved for each parent level whose queues also take turns.
 
-        This lets the projects of a department share its turn.
+        The projects of a department thus share its turn.
         """
         if account.path[-1].divided[self.kind]:
             return 1.0

@@ -17,7 +17,7 @@ from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
-# fields of queues that may vary; their entitlements are compared individually
+# fields of queues that may differ; entitlements are compared separately
 VARYING = "entitlements", "expected_runtime"
 _queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name not in VARYING))
 _entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement) if field.name != "usage"))
@@ -82,7 +82,7 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     for name in (*affected, *was):
         layout.remove(name)
     layout.snapshot, layout.now, layout.reserved = snapshot, snapshot.now, reserved
-    layout.workload_names.difference_update(was)  # updated in place because the set is large
+    layout.workload_names.difference_update(was)  # updated in place, because the set is large
     layout.workload_names.update(now)
     layout.finished.difference_update(was)
     layout.finished.update(finished)

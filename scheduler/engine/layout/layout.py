@@ -71,7 +71,7 @@ class Layout:
         self.notes += unmatched_reservations(snapshot.reservations, self.workload_names)
         self.notes += queues_without_parent(snapshot.queues)
         self.reserved = reservations_by_workload(snapshot)
-        # By request: whether limits and quotas could ever allow it.
+        # Whether limits and quotas could ever admit a request, by request key.
         self._startable: dict[Hashable, bool] = {}
 
     def add(self, workload: Workload) -> None:
@@ -123,7 +123,7 @@ class Layout:
         elif len(pods) == 1 and pods[0].state in _ACTIVE_STATES and pods[0].role in roles:
             pool = self.pool_by_node.get(pods[0].node)
             if pool is not None:
-                return {pool: pods}  # the common case needs no validation
+                return {pool: pods}  # common case: no validation needed
         sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_by_node)
         self.notes += notes
         self._block_resources(strange)
@@ -160,7 +160,7 @@ class Layout:
             self.time_dependent.add(gang.name)
         if not gang.pod_count and (reason is None or reason[0] is Reason.BACKOFF):
             kind = _group_key(board, gang)
-            if kind not in board.pending_groups:  # if the group exists, an equal gang has passed the check
+            if kind not in board.pending_groups:  # gangs of an existing group have passed this check
                 reason = permanent_obstacle(board, gang, kind[0]) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)
@@ -207,7 +207,10 @@ class Layout:
         return None
 
     def _count_request(self, gang: Gang) -> None:
-        """Count the request beyond the allocation if limits and quotas could ever allow the gang to start."""
+        """Add the gang's missing replicas to its queues' pending requests.
+
+        Gangs that limits and quotas could never admit are not counted.
+        """
         more = [0, 0, 0]
         for part in gang.parts:
             missing = part.role.max - part.count

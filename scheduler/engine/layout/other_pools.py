@@ -10,7 +10,7 @@ from scheduler.engine.fair_share.shares import divide_shares
 def refresh_other_pools(board: Board) -> bool:
     """Drop the requests of workloads placed in other pools. Return whether any request changed.
 
-    The next cycle would do the same. If a placement is withdrawn, its workload counts again.
+    If a placement is withdrawn, the workload's request is counted again.
     """
     placed_in_other_pool = {
         name for name in board.served - board.cycle.evicted if _was_placed_elsewhere(board.gangs.get(name))

@@ -1,8 +1,8 @@
 """Quotas and limits that several pools share.
 
-While the engine decides about one pool, its queues have the remaining part of the group's quota and
-limit, excluding allocations in the group's other pools. The remaining part is constant during a
-step, because a step changes only its own board.
+While the engine decides about one pool, the pool's queues can use only what allocations in the group's other
+pools leave of the group's quota and limit. This remainder is constant during a step, because a step changes
+only its own board.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ class QuotaGroups:
         self._boards = boards
         self._accounts: dict[str, list[QueueAccount]] = defaultdict(list)  # by pool
         self._seen: dict[str, tuple[int, ...]] = {}  # state of all other boards at the last refresh, by pool
-        self._changed: set[str] = set()  # pools whose amounts have changed since `changed_pools`
+        self._changed: set[str] = set()  # pools whose amounts changed after the last `changed_pools`
         for group in _groups(boards.values()):
             for pool, account in group.accounts.items():
                 account.group = group
@@ -54,7 +54,7 @@ class QuotaGroups:
                 account.change_entitlement(account.queue.entitlements[pool])
 
     def start_cycle(self) -> None:
-        """Set the remaining amounts of all boards. Shares have yet to be computed."""
+        """Set the remaining amounts of all boards. Shares are computed later."""
         for pool in self._accounts:
             self._set_remaining(pool)
             self._seen[pool] = (0,) * (len(self._boards) - 1)
@@ -63,7 +63,7 @@ class QuotaGroups:
     def boards_in_order(self) -> list[Board]:
         """Return the boards in decision order.
 
-        The first board that needs the rest of a group's quota gets it. The board whose pending
+        The rest of a group's quota is assigned to the first board that needs it. The board whose pending
         workload has the smallest sort key goes first, so that no pool always comes last.
         """
         return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))

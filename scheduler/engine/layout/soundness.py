@@ -1,4 +1,4 @@
-"""Detect inconsistent input, which is reported and skipped."""
+"""Detect inconsistent input. The engine reports and skips it."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -46,7 +46,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the nodes are held for this gang, or the gang will end before the hold does."""
+    """Return whether held nodes are held for this gang, or the gang will end before the hold ends."""
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True
@@ -73,7 +73,7 @@ def _place_unscoped(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return the arrangement without its scopes, because the selected nodes already satisfy them."""
+    """Return the arrangement without its scopes, which the selected nodes already satisfy."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 

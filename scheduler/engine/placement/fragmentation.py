@@ -1,10 +1,10 @@
 """Measure the free GPU capacity that typical requests could not use.
 
-The typical requests (the mix) are those of all running and pending workloads in the pool. On each node, the
-loss for a request consists of the free devices that are too small for it, or of all free devices if it does
-not fit at all. The loss also includes the free GPU capacity for which CPU or memory would run out if the node
-kept receiving average requests. All values are integers, weighted by the number of replicas. The best
-placement causes the smallest loss.
+The typical requests (the mix) are those of all running and pending workloads in the pool. The loss for a
+request on a node consists of the free devices that are too small for the request, or of all free devices if
+the request does not fit at all. The loss also includes the free GPU capacity for which CPU or memory would
+run out if the node kept receiving average requests. All values are integers, weighted by the number of
+replicas. The best placement causes the smallest loss.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -22,7 +22,7 @@ from scheduler.engine.model import Request
 Ints = NDArray[np.int64]
 
 MAX_KINDS = 512  # maximum number of request kinds in the mix; the kinds with the most GPUs are used
-LOSS_STEP = MILLI // 5  # losses are compared in steps of a fifth of a device; ties go to the first name
+LOSS_STEP = MILLI // 5  # losses are rounded to a fifth of a device; ties go to the first node by name
 BATCH_SIZE = 1024  # number of node states evaluated together
 NO_FIT = np.iinfo(np.int64).max
 
@@ -123,7 +123,7 @@ class Fragmentation:
         elif not len(losses) or losses[first := int(losses.argmin())] == NO_FIT:
             return
         else:
-            yield first, int(kind.device[first])  # most callers stop after the first node
+            yield first, int(kind.device[first])  # most callers use only the first node
             chosen = np.arange(len(losses))
         for i in chosen[np.argsort(losses[chosen], kind="stable")]:
             if losses[i] == NO_FIT:
@@ -249,7 +249,7 @@ class Fragmentation:
 
 
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return the amount that a replica takes from each of the `count` fullest devices with room."""
+    """Return the amounts that a replica uses on the `count` fullest devices with room."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

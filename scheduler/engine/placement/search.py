@@ -48,7 +48,7 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether packing may miss a placement, as with several roles, scopes or shared devices."""
+    """Return whether packing may miss a placement because of several roles, scopes or shared devices."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
@@ -60,7 +60,7 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
 
 
 def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits anywhere. This cheap check detects most gangs that do not fit."""
+    """Return whether one replica fits on any node. This cheap check rejects most gangs that do not fit."""
     part = need.part
     return any(
         has_room(board.nodes, i, part, horizon) and slot_on_node(board.nodes, i, part, horizon) is not None
@@ -103,7 +103,7 @@ class _Search:
     def place(self, which: int, first: int, inside: Domains) -> bool:
         """Place all replicas from index `which` on.
 
-        The first of them may only use its choices from `first` on.
+        The replica at index `which` may use only its choices from `first` on.
         """
         if which == len(self.replicas):
             return True
@@ -124,7 +124,7 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, tightest nodes first, with only one node of each group of equal nodes."""
+        """Return the choices, tightest nodes first. Of several equal nodes, only one is included."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]

@@ -149,7 +149,7 @@ def _pick_least_fragmenting(
 
 
 def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
-    """Return whether the node has room for a replica, ignoring devices."""
+    """Return whether the node accepts another replica. Free devices are not checked."""
     request = part.request
     if part.ignores_limits:
         if nodes.cpu_unrequested[i] < request.cpu or nodes.memory_unrequested[i] < request.memory_mib:
@@ -215,7 +215,7 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield the nodes with room for a fraction of a device, those with a shared device first."""
+    """Yield the nodes with room for a fraction of a device. Nodes with a shared device come first."""
     yield from sorted(nodes.shared, key=_packing_key(nodes, part))
     for bucket in nodes.by_free_devices:
         yield from bucket

@@ -69,7 +69,7 @@ def _move_records(
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
         if selection.board.is_newly_placed(pod):
-            continue  # the pod has not started, and will start on another node instead
+            continue  # the pod has not started; it will start on another node
         by_gang.setdefault(gang.name, (gang, []))[1].append((pod.role, pod.index))
     return [
         Eviction(

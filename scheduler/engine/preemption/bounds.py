@@ -21,13 +21,13 @@ class _QueueTotals:
     """Amounts that could be reclaimed from one victim queue, by resource."""
 
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # Protected by a minimum runtime; not included in `total`.
+    # Amounts protected by a minimum runtime, not included in `total`.
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     # amounts of non-preemptible workloads; not included in `total`
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
-    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of this
-    # Freed in addition to `total`, because nodes are charged by limits and queues by requests.
+    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of it
+    # Amounts freed in addition to `total`: nodes are charged by limits, queues by requests.
     above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
@@ -56,7 +56,7 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers for refusing a gang although the totals suffice.
+    """Return the numbers of a refusal for a gang that is blocked although the totals suffice.
 
     The numbers describe `resource` if the policy reclaims it, else the first resource that the policy
     reclaims.
@@ -99,7 +99,7 @@ class _PoolTotals:
     reclaimable_amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # Freed in addition: CPU and memory above requests, and the device shares that moves save.
+    # Further amounts freed: CPU and memory above requests, and device shares saved by moves.
     uncounted: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:
@@ -190,7 +190,8 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
                 if is_elastic:
                     spare += amount * max(0, min(part.count - part.role.min, live))
                 if kind == GPU and part.least_milli != part.milli:
-                    # The shares depend on the devices. `allocated` and `spare` assume the smallest ones.
+                    # GPU shares depend on the device size. `allocated` and `spare` assume the smallest
+                    # devices.
                     result.grain[kind] = gcd(result.grain[kind], *map(pod_milli_gpus, part.live.values()))
                 elif result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)

@@ -1,7 +1,7 @@
-"""Try sets of victims: evict as many as the totals require, then move other pods where the pool allows it.
+"""Try sets of victims: evict as many as the totals require, then move other pods if the pool allows moves.
 
-Sets of victims are tried cheapest first. A set that would take a queue below its quota costs more
-than any set that would not.
+Sets of victims are tried cheapest first. A set costs more than all others if evicting it would leave a queue
+below its quota.
 """
 
 from scheduler.engine.board.board import Board
@@ -30,7 +30,7 @@ def evict_and_move(
     """Place the arrangement by evicting some workloads and, if the pool allows it, moving others.
 
     Return the evictions and moves, which are applied to the board, or None if none were found. With
-    `keeps_quotas`, no evictions are tried that take a queue below its quota.
+    `keeps_quotas`, evictions that would leave a queue below its quota are not tried.
     """
     board = policy.board
     consolidation = board.pool.consolidation
@@ -57,11 +57,11 @@ def evict_and_move(
 
 
 def _could_fit(board: Board, arrangement: Arrangement) -> bool:
-    """Return whether each role might fit if no preemptible pods were left, considering only GPUs."""
+    """Return whether the GPUs of each role might fit if all preemptible pods were evicted."""
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]
-        if not gpus or need.part.request.gpu_memory_mib:  # a request for GPU memory has no fixed share
+        if not gpus or need.part.request.gpu_memory_mib:  # a request for GPU memory has no fixed device share
             continue
         for i, on_node in enumerate(board.on_node):
             if not nodes.ready[i] or (need.part.mask is not None and not need.part.mask[i]):

@@ -1,7 +1,7 @@
 """Backtracking search that places all movable pods and a pending gang on a few nodes.
 
-It finds arrangements that packing by size misses. Pods stay on their nodes if possible. Equivalent states
-are tried once, and the number of steps per cycle is limited.
+The search finds arrangements that packing by size misses. Pods stay on their nodes if possible. Equivalent
+states are tried once, and the number of steps per cycle is limited.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -29,13 +29,13 @@ class _Item(NamedTuple):
     gang: Gang
     part: BoardRole
     pod: Pod | None  # None for replicas of the preemptor
-    is_fixed: bool  # whether the pod has to stay
+    is_fixed: bool  # whether the pod must stay on its node
 
 
 class _FreeResources(NamedTuple):
     """Free resources of one node. Nodes with equal values are interchangeable."""
 
-    kind: int  # equal for nodes that accept the same items
+    kind: int  # equal for nodes that accept the same replicas
     devices: tuple[int, ...]
     cpu: int
     memory: int
@@ -70,7 +70,7 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
 
 
 def _items(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
-    """Return the replicas to be placed: first those that have to stay, then the others, largest first."""
+    """Return the replicas to place. Pods that must stay come first, then the others, largest first."""
     board, preemptor = selection.board, selection.policy.gang
     items = [_Item(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)]
     items += [
@@ -139,7 +139,10 @@ class _ExactSearch:
         )
 
     def _node_key(self, i: int) -> Hashable:
-        """Return a key that is equal for interchangeable nodes. Pods may stay on any node, ready or not."""
+        """Return a key that is equal for interchangeable nodes.
+
+        A pod may stay on a node that is not ready.
+        """
         nodes = self._board.nodes
         return (
             nodes.nodes[i].gpu_memory_mib,
@@ -157,7 +160,7 @@ class _ExactSearch:
         state: tuple[object, ...] = (
             (number, *sorted(map(_sorted_devices, self._free)))
             if self._max_moves is None
-            else (number, moves, *self._free)  # the result depends on which pods could still stay
+            else (number, moves, *self._free)  # the result depends on which pods can still stay
         )
         if state in self._failed:
             return False
@@ -177,7 +180,7 @@ class _ExactSearch:
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
         """Yield (slot, whether the pod moves) pairs for an item.
 
-        Its old slot comes first, then slots on the fullest nodes.
+        The pod's current slot comes first, then slots on the fullest nodes.
         """
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()

@@ -53,7 +53,7 @@ def policy_obstacle(
 
 
 def _share_obstacle(gang: Gang, requested: Requested) -> Obstacle | None:
-    """Return a reason if the request exceeds the share, cached until the allocation changes."""
+    """Return a reason if the request exceeds the share. The result is cached until the allocation changes."""
     cache, key = gang.account.cache, ("beyond", requested)
     if key not in cache:
         cache[key] = exceeded_share(gang, requested)

@@ -27,7 +27,7 @@ class Outcome:
         return not all(board.is_newly_placed(pod) for victim in self.evicted for _, pod in victim.pods)
 
     def exceeds_limits(self) -> bool:
-        """Return whether moves to smaller devices take a queue over its limit."""
+        """Return whether moves to smaller devices put a queue over its limit."""
         grown = {gang.account for gang, _, pod, slot in self.moved if slot.milli > pod.milli}
         return any(
             account.allocated[GPU] > account.limit[GPU] for project in grown for account in project.path
@@ -46,7 +46,7 @@ def resolve_outcome(
     outcome = Outcome()
     restorer = Restorer(selection)
     stopped: set[Gang] = set()
-    # Restore the costliest victims first, so that they stay where evicting them is unnecessary.
+    # Restore the costliest victims first. They then stay unless their eviction is necessary.
     for gang, pods, victims in group_victims(selection):
         mark = board.mark()
         # Extra replicas cannot stay if their gang stops.
@@ -101,7 +101,7 @@ def _avoid_moves(selection: VictimSelection, outcome: Outcome) -> None:
 
 
 def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangement: Arrangement) -> bool:
-    """Try to place the preemptor without moving any pods. Return whether that succeeded."""
+    """Try to place the preemptor without moving any pods. Return whether it was placed."""
     board, start = selection.board, selection.board.mark()
     _drop_evicted(board, outcome)
     if find_room(board, selection.policy.gang, arrangement, Horizon.LEAVING):

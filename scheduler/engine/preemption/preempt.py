@@ -20,12 +20,13 @@ from scheduler.engine.preemption.policies.scaling import Shrink
 from scheduler.engine.preemption.proposals import Budget, propose
 from scheduler.engine.preemption.victims.selection import VictimSelection
 
-# Policies to try instead if evictions would take a queue below its quota.
+# Alternative policies, tried if evictions would leave a queue below its quota.
 ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] = {
     Shrink: (Consolidate, Reclaim, Preempt),
     Reclaim: (Preempt,),
 }
-# Maximum per preemptor and policy. This is not a time limit, so every machine makes the same decision.
+# Maximum number of proposals per preemptor and policy. This is not a time limit, so every machine makes the
+# same decision.
 MAX_PROPOSALS = 24
 
 Result = tuple[VictimSelection, Outcome]
@@ -44,8 +45,8 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
     """Try a policy for all pending gangs in queue order.
 
     The first gang of a pending group represents the group. Once it is placed, the order is recomputed and the
-    next gang is tried. No gang is placed twice: a gang that loses its new placement stays pending until the
-    next cycle, so that two gangs cannot keep displacing each other.
+    next gang is tried. No gang is placed twice in a cycle. A gang that loses its new placement stays pending
+    until the next cycle, so that two gangs cannot displace each other repeatedly.
     """
     tried: set[str] = set()
     candidates = {
@@ -129,7 +130,7 @@ def _try_arrangements(
 ) -> Obstacle | None:
     """Accept the first arrangement that can be placed.
 
-    Arrangements that take no queue below its quota are tried first. Return None if an arrangement was
+    Arrangements that leave no queue below its quota are tried first. Return None if an arrangement was
     accepted or fits without evictions, else the first obstacle.
     """
     board, gang = trial.board, trial.gang
@@ -182,7 +183,7 @@ def _find_outcome(
 ) -> Result | None:
     """Return the best evictions and moves, which are applied to the board, or None.
 
-    If the policy would take a queue below its quota, other policies are tried, too.
+    If the policy would leave a queue below its quota, other policies are also tried.
     """
     board, start = trial.board, trial.start
     best = _find_outcome_by_policy(trial, policy, arrangement, budget, before)
@@ -214,7 +215,7 @@ def _find_outcome_by_policy(
 ) -> Result | None:
     """Return the policy's best evictions and moves, which are applied to the board, or None.
 
-    Evictions are combined with moves only if evictions alone do not suffice or would take a queue below its
+    Evictions are combined with moves only if evictions alone do not suffice or would leave a queue below its
     quota.
     """
     board, best = trial.board, None
@@ -235,7 +236,7 @@ def _find_outcome_by_policy(
 
 
 def _refusal_after_attempts(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
-    """Return the refusal of a gang if the sums suffice but no attempt succeeded."""
+    """Return the refusal of a gang for which the totals suffice but all attempts failed."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

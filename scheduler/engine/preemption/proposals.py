@@ -19,7 +19,7 @@ from scheduler.engine.preemption.victims.sets import amount_below_quota, select_
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
-MAX_SETS = 4  # sets of victims to try before the set that clears the cheapest nodes
+MAX_SETS = 4  # number of victim sets tried before the set that clears the cheapest nodes
 MAX_PRICED_VICTIMS = 400  # maximum number of victims priced, summed over all sets
 # With more victims or candidates, only single victims are tried.
 MAX_COMPARED_VICTIMS = 8
@@ -44,7 +44,7 @@ class Budget:
 def propose(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
 ) -> Iterator[VictimSelection]:
-    """Yield victim selections. Each is applied to the board, and undone before the next."""
+    """Yield victim selections. Each selection is applied to the board, and undone before the next one."""
     start, banned, offer_cache = board.mark(), set[int](), OfferCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
@@ -145,7 +145,7 @@ def _propose_by_node(
 def _propose_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return the domains that could hold the arrangement and their victims, cheapest first."""
+    """Return (domain, victims) pairs for the domains that could fit the arrangement, cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)
@@ -268,7 +268,7 @@ def _allocated_amount(gang: Gang, kind: int) -> int:
 
 
 def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Evict victims from queues whose limit would be exceeded. Return whether the limits then hold."""
+    """Evict victims from queues whose limit would be exceeded. Return whether all limits are then met."""
     requested = total_request(arrangement)
     for account in selection.policy.gang.account.path:
         while not _fits_under_limit(selection, account, requested):
@@ -342,7 +342,10 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Select victims like `_select_up_to` if selecting victims does not change the order of the others."""
+    """Select victims in the given order until `goal` are selected. Return False if there are too few.
+
+    Call this only if a selection does not change the order of the remaining victims.
+    """
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)
         if victim is None:

@@ -1,4 +1,4 @@
-"""Put removed pods back on their old nodes, or on others."""
+"""Restore removed pods on their old nodes, or place them on others."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -20,10 +20,10 @@ class Restorer:
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_slots = selection.board, selection.planned_slots
-        self._room: dict[Hashable, int] = {}  # never increases, because each restored pod uses some room
+        self._room: dict[Hashable, int] = {}  # never increases, because each restored pod uses capacity
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Put these pods back. Return the pods that had to move.
+        """Restore these pods. Return the pods that had to move.
 
         Return None if not all of them fit. The caller must then rewind the board.
         """
@@ -46,7 +46,7 @@ class Restorer:
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Put pods back on their old nodes where possible, then place the others."""
+        """Restore pods on their old nodes if possible, then place the others."""
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []
@@ -82,7 +82,7 @@ class Restorer:
 
 
 def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    """Put a pod back on its old node if there is room and topology allows it."""
+    """Restore a pod on its old node if the node has room and topology allows the pod."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node
     if part.replicas_by_node is not None and apart is not None and part.replicas_by_node.get(i, 0) >= apart:
@@ -145,7 +145,7 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list
 
 
 def group_victims(selection: VictimSelection) -> list[tuple[Gang, tuple[PlacedPod, ...], list[Victim]]]:
-    """Return the selected victims, costliest first, by gang.
+    """Return the selected victims by gang, costliest first.
 
     The victims of a gang that must move as a whole form one entry.
     """

@@ -40,7 +40,7 @@ def _endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
         yield single_rung(Change(ChangeKind.WORKLOAD_ENDED, name), place)
 
 
-# Amount still missing after a gang ends; None if ending it cannot free enough.
+# Amount that is still missing after a gang ends, or None if its end cannot free enough.
 Shortfall = Callable[[Gang], int | None]
 
 

@@ -50,5 +50,8 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the request, or a higher limit if nodes lack capacity, because nodes count limits."""
+    """Return the name and amount of the request or, if nodes lack capacity, of a higher limit.
+
+    Nodes are charged by limits.
+    """
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

@@ -177,7 +177,7 @@ def pending_case(
 
 
 def _is_reserved(refusal: Refusal) -> bool:
-    """Return whether the workload is only waiting for its reserved capacity."""
+    """Return whether the workload waits for nothing but its reserved capacity."""
     return any(
         blocker.reason is Reason.WAITING_FOR_VICTIMS or "booting" in blocker.numbers
         for blocker in refusal.blockers

@@ -9,7 +9,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import MAX_RUNGS, Ladder, ladder_in_order, single_rung
 
-MAX_NODES = 4  # maximum number of closed nodes tried, all different
+MAX_NODES = 4  # maximum number of distinct closed nodes tried
 MAX_MORE_MOVES = 32
 MAX_NEW_NODES = 16
 CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
@@ -27,7 +27,7 @@ def minimum_runtime_end(case: PendingCase) -> Iterator[Ladder]:
 
 
 def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
-    """Yield the remaining seconds of each minimum runtime that protects a running workload of the pool."""
+    """Yield the remaining seconds of each minimum runtime that protects a workload running in the pool."""
     pods = [pod for pod in workload.pods if pod.node in case.node_names]
     started = workload.started
     if started is None:

@@ -20,7 +20,7 @@ MAX_RUNS = 40  # maximum number of engine runs per question, however large the c
 
 Stage = Callable[[PendingCase], Iterator[Ladder]]
 
-# Order of changes. Within a stage, the smallest amount comes first, then the first name.
+# Order of changes. Within a stage, changes are ordered by amount, then by name.
 STAGES: tuple[Stage, ...] = (
     # changes that the owner of the workload can make
     own_changes.own_wait_end,
@@ -40,7 +40,7 @@ STAGES: tuple[Stage, ...] = (
     pool_changes.new_nodes,
     # changes that affect other tenants
     other_workload_end,
-    # reductions so large that they change the nature of the workload
+    # reductions so large that the workload would no longer be the same
     lower_requests.less_than_half,
 )
 
@@ -98,8 +98,8 @@ def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
 def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
 
-    A plan shows the blockers in one pool only, so the engine also decides as if the workload allowed no other
-    pool.
+    A plan contains the blockers of one pool only. The engine therefore also decides as if the workload
+    allowed no other pool.
     """
     first = pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
     if first is None:

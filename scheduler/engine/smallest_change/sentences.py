@@ -33,7 +33,7 @@ def _effects_sentence(effects: Effects) -> str:
 
 
 def _clause(change: Change, project: str, display_name: Callable[[str], str]) -> str:
-    """Return the change as a clause in the subjunctive."""
+    """Return the change as a clause, such as "its priority were 5 instead of 3"."""
     subject, before, after = change.subject, change.before, change.after
     match change.kind:
         case ChangeKind.RESUMED:

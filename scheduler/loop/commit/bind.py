@@ -55,7 +55,10 @@ class NewRows:
     started: list[Workload] = field(default_factory=list)
 
     def add_move(self, move: Move) -> None:
-        """Add the move of a locked workload. A workload's second move needs a separate statement."""
+        """Add the move of a locked workload.
+
+        A second move of the same workload is written by a separate statement.
+        """
         if move.workload.pk in self.moves:
             self.insert()
         self.moves[move.workload.pk] = move

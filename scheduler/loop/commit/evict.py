@@ -65,8 +65,8 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
 
 def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_moved: bool) -> None:
-    """Stop a workload and requeue it. No backoff follows a move or the end of a fair-share turn."""
-    columns: dict[str, Any] = {"backoff_until": None}  # a backoff of scaling up does not delay a restart
+    """Stop a workload and requeue it. Moves and the end of a fair-share turn cause no backoff."""
+    columns: dict[str, Any] = {"backoff_until": None}  # a backoff from scaling up does not delay a restart
     if decided.kind in PREEMPTION_KINDS and not is_moved:
         columns["preemptions"] = workload.preemptions + 1
         if decided.earns_backoff:

@@ -224,7 +224,7 @@ def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
 def _resource_conflict(requested: Mapping[str, NodeResources], locked: LockedRows) -> str:
     """Return why a node lacks capacity, or an empty string.
 
-    The database would also reject the bundle, but then the whole batch would have to be repeated.
+    The database would also reject the bundle, but the whole batch would then have to be repeated.
     """
     for name, more in requested.items():
         node = locked.nodes[name]
@@ -257,7 +257,7 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _used_ranks(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the rank of each replica in active runs that get more pods. A replacement inherits its rank."""
+    """Return the replica ranks of active runs that get more pods. A replacement pod inherits its rank."""
     active = (Phase.STARTING, Phase.RUNNING)
     placed = {step.workload for step in steps if isinstance(step, Place) and not step.reserved}
     ids = [workloads[name].pk for name in placed & workloads.keys() if workloads[name].phase in active]

@@ -10,9 +10,9 @@ from scheduler.loop.context import SchedulerContext
 
 
 def record_cluster_quotas(pools: Iterable[NodePool], context: SchedulerContext) -> bool:
-    """Store the quotas of clusters with their pools. Return whether any changed.
+    """Store each cluster's quotas with its pool. Return whether any quota changed.
 
-    While a cluster does not respond, the stored quotas are kept.
+    If a cluster does not respond, its stored quotas are unchanged.
     """
     changed = []
     for pool in pools:

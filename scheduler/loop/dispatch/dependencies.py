@@ -19,7 +19,7 @@ REASON = "DependencyNeverMet"
 
 
 def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: SchedulerContext) -> int:
-    """Cancel those workloads whose dependencies can still not be met. Return their number.
+    """Cancel the workloads whose dependencies still cannot be met. Return the number of cancelled workloads.
 
     The dependencies are read again under locks, because a user may have edited `after` or submitted the
     awaited workload again.

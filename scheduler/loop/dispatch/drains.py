@@ -1,7 +1,7 @@
 """Evict pods from draining nodes after the drain timeout.
 
-The engine only avoids draining nodes, and this module alone evicts with kind `drain`.
-Non-preemptible workloads are evicted only from nodes that are about to be interrupted.
+The engine avoids draining nodes but evicts no pods from them. All evictions of kind `drain` come from this
+module. Non-preemptible workloads are evicted only from nodes that are about to be interrupted.
 """
 
 import logging

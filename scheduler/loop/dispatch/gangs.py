@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 ACTOR = "scheduler"
 EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-MAX_TRANSITIONS = 4  # maximum number per evaluation, as in starting, running, stopping, ended
+MAX_TRANSITIONS = 4  # maximum per evaluation, for example from starting to running to stopping to ended
 EVALUATED = compiled_once(
     lambda keys: (
         Workload.objects.select_for_update(of=("self",))
@@ -97,7 +97,7 @@ def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCach
 
 
 def recount_gpus(workloads: Iterable[Workload], specs: SpecCache) -> None:
-    """Store how many GPUs the workloads still hold after pods have ended."""
+    """Update the number of GPUs allocated to each workload after pods have ended."""
     update_gpu_totals(workload.pk for workload in workloads if specs.get(workload).may_use_gpus)
 
 
@@ -118,7 +118,7 @@ class Gang:
 
 
 def apply_gang_verdicts(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> None:
-    """Evaluate the gangs of locked workloads, and move those with a verdict."""
+    """Evaluate the gangs of locked workloads, and change the phases of those with a verdict."""
     gangs = load_gangs(workloads, specs)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     for _ in range(MAX_TRANSITIONS):
@@ -138,7 +138,7 @@ def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
 
 
 def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
-    """Change the phases of locked workloads, and stop the live pods of those that stop.
+    """Change the phases of locked workloads, and stop the live pods of stopping workloads.
 
     Return the transitions that were made.
     """
@@ -270,6 +270,6 @@ def _verdict_columns(
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
     """Return the IDs of workloads that need a verdict in every tick.
 
-    These are stopping, or active without a live pod.
+    Such workloads are stopping, or are active but have no live pod.
     """
     return {pk for (pk,) in prepared.fetch_all(TO_EVALUATE, [])}

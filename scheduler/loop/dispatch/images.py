@@ -1,7 +1,7 @@
 """Resolve the container image of each run to a digest before its first pod starts.
 
-All pods of a run use the same digest, even if the tag changes meanwhile. Registries are queried
-in the background, so pods whose image is not resolved yet start in a later tick.
+All pods of a run use the same digest, even if the tag changes during the run. Registries are queried in the
+background, so pods whose image is not resolved yet start in a later tick.
 """
 
 import logging

@@ -22,7 +22,7 @@ from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
-MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round continues
+MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round continues with the rest
 BATCH_SIZE = 20  # number of rows between two pauses; the loop handles wake-ups in a pause
 RETRY_INTERVAL = timedelta(
     minutes=15

@@ -176,7 +176,7 @@ def _start_timeout_failures(
     unresolved = RunImage.objects.filter(workload__in=workloads, run=F("workload__run"), digest="")
     without_image = {*pulling, *unresolved.values_list("workload_id", flat=True)}
     pods = Pod.objects.filter(workload__in=workloads, state=PodState.STARTING).order_by("-rank")
-    # the pod with the lowest rank comes last and wins
+    # the lowest rank comes last and overwrites the others
     nodes = dict(pods.values_list("workload_id", "node_id"))
     return {
         pk: Failure(IMAGE_PULL if pk in without_image else START_TIMEOUT_KIND, node=nodes.get(pk))
@@ -238,7 +238,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
 
 
 def _last_visits() -> dict[uuid.UUID, datetime]:
-    """Return the time of the last port visit to each workload with an idle timeout."""
+    """Return the time of the last visit to any port, for each workload with an idle timeout."""
     links = PortLink.objects.filter(
         workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False
     )
@@ -277,9 +277,12 @@ def _measure_logs(
 
 
 def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: SpecCache) -> int:
-    """End the workloads, or restart them by their retry rules. Return the number of workloads."""
+    """End the workloads, or restart them by their retry rules.
+
+    Return the number of ended or restarted workloads.
+    """
     by_pk: dict[uuid.UUID, OverdueWorkload] = {}
-    for each in overdue:  # the first limit that a workload exceeds is its reason
+    for each in overdue:  # the first exceeded limit is reported as the reason
         by_pk.setdefault(each.pk, each)
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     locked = list(rows.filter(pk__in=by_pk).order_by("pk"))

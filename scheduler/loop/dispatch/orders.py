@@ -95,7 +95,10 @@ class DeclaredSecrets:
 
 
 def _code(pod: Pod, spec: WorkloadSpec, role: RoleSpec) -> dict[str, str]:
-    """Return the fields of an order that describe the pod's code. Raises ValueError if it has expired."""
+    """Return the fields of an order that describe the pod's code.
+
+    Raises ValueError if the code has expired.
+    """
     if spec.code is None or role.idle:
         return {}
     if pod.workload.code_id is None:
@@ -168,7 +171,7 @@ def _pod_secrets(pod: Pod) -> dict[str, str]:
 
 
 def awaits_address(pod: Pod, gang: Sequence[Pod]) -> bool:
-    """Return whether the pod needs the address of the pod with the lowest rank, which has none yet."""
+    """Return whether the pod must wait until the lowest-ranked pod has an address."""
     if not runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
         return False
     lowest = _lowest_rank_pod(gang, pod)

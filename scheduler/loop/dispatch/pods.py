@@ -36,7 +36,7 @@ from scheduler.loop.queries import PROJECTS
 log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
-MAX_STARTS = 100  # maximum number of starts per tick, so that no tick takes long
+MAX_STARTS = 100  # maximum number of starts per tick, to bound the tick's duration
 STARTS_AHEAD = 32  # maximum number of starts that runtimes work on at the same time
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -256,7 +256,7 @@ def _begin_starts(
 ) -> Iterator[tuple[Pod, PodOrder | Exception]]:
     """Yield each pod with its order, or with the error that prevents one.
 
-    In the meantime, the runtimes start the next pods.
+    While the caller handles one pod, the runtimes start the next pods.
     """
     ahead: deque[tuple[Pod, PodOrder | Exception]] = deque()
     for pod in pods:

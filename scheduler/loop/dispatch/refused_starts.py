@@ -1,6 +1,6 @@
 """Release the resources of pods that a cluster keeps refusing.
 
-A starting workload is requeued. A running workload is scaled down to the replicas that it has.
+A starting workload is requeued. A running workload is scaled down to its current replicas.
 """
 
 import logging
@@ -50,7 +50,7 @@ def _record_refusals(
     starting: Collection[Pod], accepted: Collection[uuid.UUID], refused: Collection[uuid.UUID], now: datetime,
     sent: SentCommands,
 ) -> None:  # fmt: skip
-    """Record refusals, and forget pods that were accepted or are no longer starting."""
+    """Record refusals. Remove the records of pods that were accepted or are no longer starting."""
     pods = {pod.pk for pod in starting}
     earlier = {pk: at for pk, at in sent.refused.items() if pk in pods and pk not in accepted}
     sent.refused = {**earlier, **dict.fromkeys(refused, now)}

@@ -44,7 +44,7 @@ REASONS = {
 }
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-# maximum per tick, so that no tick takes long; all changes of a workload are in the same tick
+# Maximum number of changes per tick, to bound the tick's duration. Changes of one workload stay together.
 MAX_CHANGES = 200
 
 
@@ -83,7 +83,7 @@ class ReportSummary:
 def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
     """Query the runtimes about all live pods and update rows.
 
-    Some may be left for the next tick. Idempotent.
+    Some updates may be left for the next tick. Idempotent.
     """
     pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
@@ -108,7 +108,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
             record_warnings(warnings)
     rejections: list[str] = []
     if affected:
-        # A start may be lost if the database crashes. The runtime then reports it again.
+        # The record of a start may be lost in a database crash. The runtime then reports the pod again.
         only_starts = not to_evaluate and all(change.state == PodState.RUNNING for change in changes)
         try:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
@@ -181,10 +181,9 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
 
 
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
-    """Return the change for a pod that its runtime does not know.
+    """Return the change for a pod that is unknown to its runtime.
 
-    A running pod is lost. A starting pod is unchanged, because its order may not have been sent
-    yet.
+    A running pod is lost. A starting pod is unchanged, because its order may not have been sent yet.
     """
     if pod.state != PodState.RUNNING:
         return None

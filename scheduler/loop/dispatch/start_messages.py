@@ -20,7 +20,8 @@ WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about
 def store_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
     """Store changed messages about starting workloads. Return the number of changed messages.
 
-    A message that follows another too soon is skipped. The next tick shows it or a newer one.
+    A message is skipped if it comes too soon after the previous one. The next tick stores that message or a
+    newer one.
     """
     assert_no_transaction()
     shown = context.start_messages.shown
@@ -45,7 +46,7 @@ def progress_messages(
 ) -> dict[uuid.UUID, str]:
     """Return the progress of starting workloads.
 
-    Remember when it last changed, and which workloads are pulling their image.
+    Also record when the progress last changed, and which workloads are pulling their image.
     """
     starting: dict[uuid.UUID, list[tuple[PodRow, str]]] = {}
     pulling = set()

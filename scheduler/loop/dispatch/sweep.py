@@ -1,6 +1,6 @@
-"""Stop running pods whose row is missing or marked as ended, and let runtimes forget ended pods.
+"""Stop running pods whose row is missing or marked as ended, and delete runtimes' records of ended pods.
 
-An ended pod's log is kept as long as its row, and its files until its outputs are stored.
+An ended pod's log is kept as long as its row exists. Its files are kept until its outputs are stored.
 """
 
 import logging
@@ -19,7 +19,7 @@ from scheduler.loop.queries import POOLS
 
 log = logging.getLogger(__name__)
 
-OUTPUTS_KEPT = timedelta(days=1)  # maximum time for which ended pods keep their files until these are stored
+OUTPUTS_KEPT = timedelta(days=1)  # maximum time that files of ended pods are kept for outputs not yet stored
 
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 # Skip rows that ended more recently, because they may be newer than the runtime's report.
@@ -81,7 +81,10 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
 
 
 def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
-    """Return the ended pods whose outputs have yet to be read. Without a collector, that never happens."""
+    """Return the ended pods whose outputs have not been read yet.
+
+    Pods that ended long ago are excluded, because no collector may be running.
+    """
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
     rows = PodOutputs.objects.filter(pk__in=keys, state=OutputState.WAITING)
     rows = rows.filter(pod__ended_at__gt=now - OUTPUTS_KEPT)

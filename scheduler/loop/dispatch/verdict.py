@@ -61,7 +61,7 @@ class Verdict:
     """Next transition of a gang.
 
     If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason that
-    the run ended, and `retry` the restart that follows by a retry rule.
+    the run ended. `retry` is the restart that a retry rule requires.
     """
 
     to: str

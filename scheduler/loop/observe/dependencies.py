@@ -21,9 +21,9 @@ CANCELLABLE = (Phase.PENDING, Phase.RESERVED)  # phases in which unreachable dep
 class Dependencies:
     """Unmet dependencies by workload ID, and placeholders for those that are not in the snapshot.
 
-    An awaited workload that is suspended or was never submitted cannot end without intervention, and an array
-    is not in the snapshot, so a suspended placeholder represents each of them. `never_met` contains the
-    pending workloads with a dependency that can no longer be met.
+    Suspended placeholders represent arrays and workloads that cannot end without intervention, because they
+    are suspended or were never submitted. `never_met` contains the pending workloads with a dependency that
+    can no longer be met.
     """
 
     unmet: Mapping[uuid.UUID, tuple[model.Dependency, ...]]

@@ -70,7 +70,10 @@ class ServedProjects:
             self._projects.setdefault(self._machines[node], project)
 
     def project_on(self, node: int) -> int | None:
-        """Return the only project that the node serves, or None if it serves all or, so far, none."""
+        """Return the only project that the node may serve.
+
+        Return None if the node may serve all projects, or has not served any project yet.
+        """
         return self._projects.get(self._machines[node]) if node in self._machines else None
 
     def by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:

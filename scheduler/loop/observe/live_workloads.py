@@ -66,7 +66,7 @@ class LiveWorkloads:
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
     _pods: Mapping[uuid.UUID, Sequence[PodRow]] = field(default_factory=dict)  # keyed by workload
-    _nodes: Mapping[int, str] = field(default_factory=dict)  # names by ID
+    _nodes: Mapping[int, str] = field(default_factory=dict)  # node names by ID
     _shared: object = None  # values that all entries depend on
     _ids: list[int] = field(default_factory=list)  # IDs of all entries, sorted
     # engine objects in the order of `_ids`
@@ -184,7 +184,7 @@ class LiveWorkloads:
             self._engine_objects.insert(at, entry.workload)
 
     def _remove(self, pk: uuid.UUID) -> None:
-        """Forget a workload that is no longer live."""
+        """Remove a workload that is no longer live."""
         entry = self._entries.pop(pk, None)
         if entry is None:
             return

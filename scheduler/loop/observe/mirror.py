@@ -2,9 +2,9 @@
 
 A trigger sets a workload's `changed_in` to the ID of the current transaction whenever it changes anything
 that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still open. The
-next read selects the rows with `changed_in` at or after this horizon. This misses no change, because any
-change that the last read could not see was written by a transaction that was open at that time or began
-later. Some rows are read twice, which is harmless.
+next read selects the rows with `changed_in` at or after this horizon. No change is missed, because a change
+that was invisible to the last read was written by a transaction that was open at that time or began later.
+Some rows are read twice, which is harmless.
 
 Everything is read again in five cases: on the first read, in a transaction (which may see rows that are
 rolled back), on a new connection, after an hour without a read, and after the database server was restarted

@@ -107,7 +107,7 @@ class SpecCache:
         return parsed
 
     def keep_only(self, ids: Collection[uuid.UUID]) -> None:
-        """Forget workloads that have ended."""
+        """Remove the documents of all workloads except `ids`."""
         if len(self._specs) > 2 * len(ids) + 1000:
             self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}
 

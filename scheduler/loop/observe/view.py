@@ -56,8 +56,7 @@ class ObservationCache:
 def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
     """Return the current view.
 
-    The cache only saves work. It does not affect the result, except that expected runtimes may be a few
-    minutes old.
+    The cache does not affect the result, except that expected runtimes may be a few minutes old.
     """
     cache = cache or ObservationCache()
     pools = {pool.name: pool for pool in POOLS()}

@@ -96,7 +96,9 @@ def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | 
 
 
 def can_change_with_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
-    """Return whether the entry can change through time alone, as when a stopping pod becomes stuck."""
+    """Return whether the engine object can change as time passes, for example when a stopping pod becomes
+    stuck.
+    """
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 
@@ -105,7 +107,7 @@ def convert(
 ) -> WorkloadEntry:
     runs = row.phase in (Phase.RUNNING, Phase.STOPPING) and row.started_at is not None
     parsed, spec = names.spec, names.spec.spec
-    # Without a rule that requires another node, an edit makes the nodes available again.
+    # After an edit, avoided nodes are available again, unless a rule requires another node.
     avoids = row.avoided_nodes and spec is not None and any(rule.other_node for rule in spec.retry)
     pools = [pool for pool in row.pools if pool not in names.refusals]
     refusal = "" if pools else "; ".join(names.refusals[pool] for pool in row.pools)

@@ -39,7 +39,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
     changed = 0
     for name, pool in sorted(view.pools.items()):
         demand = by_name.get(name)
-        if demand is None:  # the cycle made no decision in this pool, so the last report is still valid
+        if demand is None:  # no decision was made for this pool, so the last report is still valid
             continue
         reserved_load = reserved.get(pool.pk, ReservedLoad())
         queued, binding = fill_slots(demand.queued.plus(reserved_load.load), pool)
@@ -86,7 +86,10 @@ def _allocated_by_pool() -> dict[int, Load]:
 
 
 def report_empty_drains(now: datetime) -> int:
-    """Report draining nodes without live pods, which can be removed. Return how many are new."""
+    """Report draining nodes without live pods, which can be removed.
+
+    Return the number of nodes reported for the first time.
+    """
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
     return mark_nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)
 

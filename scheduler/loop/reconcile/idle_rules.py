@@ -1,8 +1,8 @@
-"""Warn and suspend workloads whose GPUs are idle, as the rules of pools and projects say.
+"""Warn and suspend workloads whose GPUs are idle, according to the rules of pools and projects.
 
-All state is in rows: when each GPU was last busy, and the warnings given. A warning or a suspension is
-written in one transaction with its event, audit entry and notifications, so a restart at any time neither
-repeats nor loses it.
+All state is stored in rows: when each GPU was last busy, and which warnings were issued. A warning or a
+suspension is written in one transaction with its event, audit entry and notifications, so a restart at any
+time neither repeats nor loses it.
 """
 
 import json
@@ -98,14 +98,17 @@ class DueStep:
 
     @property
     def idle(self) -> tuple[IdleRule, datetime]:
-        """The rule, and the time since which all GPUs are idle."""
+        """The applicable rule, and the time at which all GPUs became idle."""
         rule, since = self.facts.rule, self.facts.idle_since
         assert rule is not None and since is not None, "unmeasured workloads are neither warned nor suspended"
         return rule, since
 
 
 def apply_idle_rules(now: datetime, context: SchedulerContext) -> int:
-    """Warn and suspend workloads as their rules say. Return the number of steps."""
+    """Warn and suspend workloads according to their idle rules.
+
+    Return the number of warnings and suspensions.
+    """
     if prepared.fetch_one(HAS_RULES, ()) == (False,) or not (due := _due_steps(now)):
         return 0
     by_pk = {each.workload: each for each in due}
@@ -225,7 +228,7 @@ def _withdraw_warnings(workloads: Collection[Workload]) -> None:
 
 
 def _numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[str, Any]]:
-    """Return the rule and the measurements behind each step, for events and the audit log."""
+    """Return the rule and measurements that led to each step, for events and the audit log."""
     idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle[1] for _, due in steps]}
     busiest = dict(prepared.fetch_all(BUSIEST, idle))
     return {

@@ -31,17 +31,20 @@ TRIGGER = "release nodes"
 
 
 class _ReleaseOutdated(Exception):
-    """Raised if the pool or the rows have changed. Nothing has been written in this case."""
+    """Raised if the pool or the rows have changed. Nothing has been written."""
 
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Release of unneeded nodes, with the time at which each pool was last searched for them."""
+    """Releaser of unneeded nodes. It records when each pool was last searched."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
     def release_unneeded(self, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
-        """Release empty and underutilized nodes after the newest cycle. Return the number released."""
+        """Release empty and underutilized nodes after the newest cycle.
+
+        Return the number of released nodes.
+        """
         return sum(
             self._release_from(pool, run, now, context)
             for _, pool in sorted(run.view.pools.items())

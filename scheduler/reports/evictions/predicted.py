@@ -23,7 +23,7 @@ class PredictedEviction:
 
 @dataclass(frozen=True, slots=True)
 class PredictedEvictions:
-    """`alternatives` are the considered alternatives of all evictions, each of them once."""
+    """Predicted evictions with a summary. `alternatives` lists each considered alternative once."""
 
     summary: str
     rows: list[PredictedEviction]

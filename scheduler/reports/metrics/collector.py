@@ -23,8 +23,8 @@ from scheduler.reports.metrics.storage import LogReading, write_metrics
 log = logging.getLogger(__name__)
 
 READ_BYTES = 2**20  # maximum bytes read from one log at a time; a larger backlog is skipped
-ROUND_BYTES = 16 * 2**20  # maximum of one round over all logs
-ROUND_SAMPLES = 300_000  # maximum of reported values, which take more time than other output
+ROUND_BYTES = 16 * 2**20  # maximum bytes per round over all logs
+ROUND_SAMPLES = 300_000  # maximum values per round, because values take longer to process than other output
 PODS_PER_TRANSACTION = 50
 SAMPLES_PER_TRANSACTION = 50_000
 PAUSE_MAX = timedelta(seconds=60)  # maximum pause between two readings of a log without reports
@@ -40,7 +40,7 @@ class LoggedPod(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """Next reading of a log. The pause doubles while the log contains no report or cannot be read."""
+    """Schedule for reading one log. The pause doubles while the log contains no report or cannot be read."""
 
     due_at: datetime
     pause: timedelta
@@ -152,7 +152,7 @@ def _ended_pods(since: datetime) -> Iterator[LoggedPod]:
 
 
 def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
-    """Read a log from `offset`. If more than READ_BYTES are new, read only the last ones."""
+    """Read a log from `offset`. If more than READ_BYTES are new, read only the last READ_BYTES."""
     chunk = runtime.read_log(pod_id, offset, READ_BYTES)
     if chunk.size - chunk.offset > READ_BYTES:
         return runtime.read_log(pod_id, chunk.size - READ_BYTES, READ_BYTES)

@@ -16,10 +16,7 @@ ZERO = (0, 0, 0)
 
 
 def quotas_by_queue() -> dict[Key, Quota]:
-    """Return the quota of each queue in each pool.
-
-    A group's quota is listed for each of the group's pools.
-    """
+    """Return the quota of each queue in each pool. A group's quota is listed for all pools of the group."""
     rows = list(QUOTAS())
     members = pools_by_group() if any(row.group_id is not None for row in rows) else {}
     return {(pool, owner_of(row)): row for row in rows for pool in pools_of(row, members)}
@@ -49,7 +46,7 @@ def owner_of(row: Quota) -> Owner:
 def with_groups(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
-    """Return the allocations. For a group's quota, they are summed over all pools of the group."""
+    """Return the allocations. Allocations under a group quota are summed over all pools of the group."""
     totals: dict[int, list[int]] = {}
     for key, row in quotas.items():
         if row.group_id is not None:
@@ -83,7 +80,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 
 
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return each queue's allocation in other pools of these pools' groups, by group and owner.
+    """Return each queue's allocation in the remaining pools of these pools' quota groups, by group and owner.
 
     The amounts are those of the last cycle. If no pool is in a group, no query is made.
     """
@@ -100,12 +97,15 @@ def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], li
 
 
 def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
-    """Return the quota in milli-GPU, excluding allocations outside. None means unlimited."""
+    """Return the quota in milli-GPU, less the allocations outside the shown pools. None means unlimited."""
     return remaining_bound(row, outside)[0]
 
 
 def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
-    """Return the quota, excluding allocations outside. With the prefix `limit_`, return the limit instead."""
+    """Return the quota, less the allocations outside the shown pools.
+
+    The prefix `limit_` selects the limit.
+    """
     gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
     elsewhere = outside.get((row.group_id, owner_of(row)), ZERO) if row.group_id is not None else ZERO
     return subtract((gpu, cpu, memory), elsewhere)

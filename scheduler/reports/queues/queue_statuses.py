@@ -142,7 +142,7 @@ def _amount_over_quota(allocated: int, quota: int | None) -> int:
 
 
 def _shares_by_queue() -> dict[Key, tuple[Amounts3, Amounts3]]:
-    """Return the fair share of each queue and that of its parent."""
+    """Return (queue's share, parent's share) for each queue."""
     rows = list(STATUSES())
     department_shares = {
         (row.pool_id, row.department_id): _to_amounts(row.share) for row in rows if row.project is None

@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """GPU-hours in one hour, or in the current hour so far."""
+    """GPU-hours of one hour. The current hour is incomplete."""
 
     at: datetime
     allocated: float

@@ -23,7 +23,7 @@ def usage_request(
 ) -> UsageRequest:
     """Return a validated usage request. Raises Invalid if a parameter is invalid.
 
-    By default, it covers the last 30 days, grouped by department and project.
+    The default request covers the last 30 days, grouped by department and project.
     """
     problems: list[Problem] = []
     begin, end = since or (until or now) - DEFAULT_PERIOD, until or now

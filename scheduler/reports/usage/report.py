@@ -33,7 +33,10 @@ class Dimension(StrEnum):
 
 
 class Step(StrEnum):
-    """Length of a report period. Days, weeks (from Monday) and months follow the time zone."""
+    """Length of a report period.
+
+    Days, weeks (from Monday) and months begin at midnight in the report's time zone.
+    """
 
     HOUR = "hour"
     DAY = "day"

@@ -1,9 +1,9 @@
 """Usage ledger at the start of a sliding window.
 
-Usage inside the window is the current ledger minus the ledger at the window's start, decayed
-since then. Nothing is sampled: the ledger is stored whenever it changes, and its value between
-two points is computed in closed form. At most `STEPS` points are stored per window. Usage is
-assumed to be uniform between two points; the error is less than one step of the parent's share.
+Usage inside the window is the current ledger minus the ledger at the window's start, decayed since then.
+Nothing is sampled: the ledger is stored whenever it changes, and its value between two points is computed in
+closed form. At most `STEPS` points are stored per window. Usage is assumed to be uniform between two points.
+The resulting error is less than one step of the parent's share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -41,7 +41,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationHour:
-    """GPU-hours in one hour, or in the current hour so far.
+    """GPU-hours of one hour. The current hour is incomplete.
 
     `measured` is the part of `allocated` whose utilization was measured; `used` is the busy part of
     `measured`.

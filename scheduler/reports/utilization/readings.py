@@ -38,7 +38,7 @@ class RunningPod(NamedTuple):
 
     @property
     def busy_from(self) -> int:
-        """Utilization in thousandths from which the GPUs are busy: that of the idle rule, or the setting."""
+        """Minimum utilization of busy GPUs in thousandths, from the idle rule or the default setting."""
         rule = governing_rule(self.project_rule, self.pool_rule)
         return 10 * (settings.BERTH_IDLE_GPU_PERCENT if rule is None else rule.below)
 

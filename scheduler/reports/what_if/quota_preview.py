@@ -64,7 +64,7 @@ def current_warnings(owner: Tenant, pool: PoolOrGroup, now: datetime | None = No
         view = observe(now or timezone.now(), SPEC_CACHE, cache.observations)
     try:
         queue = _queue_name(owner, view)
-    except KeyError:  # the owner has been deleted in the meantime
+    except KeyError:  # the owner has been deleted
         return []
     return _warning_documents(view.snapshot, [(queue, name) for name in _pools(pool, view)])
 

@@ -61,7 +61,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
     with shared_cache() as cache:
         view = observe(at, SPEC_CACHE, cache.observations)
     if workload.handle not in view.workloads:
-        return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended in the meantime
+        return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended
     if all(pool in view.below_threshold for pool in workload.pools):
         return ChangeAnswer(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
     result = _results.get(view, workload.handle)

@@ -32,7 +32,7 @@ _shared_lock = Lock()
 
 @contextmanager
 def shared_cache() -> Iterator[WhatIfCache]:
-    """Lend the cache to one caller at a time.
+    """Yield the cache to one caller at a time.
 
     A caller that cannot get the shared cache in time gets an empty cache instead.
     """

@@ -1,4 +1,4 @@
-"""First-in-first-out policies as baselines for trace replays."""
+"""First-in, first-out policies that serve as baselines in trace replays."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
@@ -46,7 +46,7 @@ class Machine:
 
 
 class FifoPolicy:
-    """Policy that starts jobs in order of arrival. With `skip`, jobs may overtake one that does not fit."""
+    """Policy that starts jobs in order of arrival. With `skip`, jobs may overtake a job that does not fit."""
 
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip

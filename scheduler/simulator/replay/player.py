@@ -49,7 +49,7 @@ class ReplayRun:
         self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
-        self.release_at: int | None = None  # time at which held nodes become free for other workloads
+        self.release_at: int | None = None  # time at which held nodes are released for other workloads
         # queues with expected runtimes, which are updated as workloads end
         self.queues = trace.cluster.queues
         self.runtimes = {queue.name: deque[int](maxlen=LAST_RUNS) for queue in self.queues}

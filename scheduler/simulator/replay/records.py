@@ -31,12 +31,12 @@ class Job:
     # part of `pending_seconds` during which the job would have fit into its project's quota
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
-    clock_at_submission: float = 0.0  # clock of the job's account when the job became pending
+    clock_at_submission: float = 0.0  # account's clock value when the job became pending
 
 
 @dataclass(slots=True)
 class Account:
-    """A project's allocation, and for how long a job of each size would have fit into its quota."""
+    """A project's allocation, and the time for which its quota had room for a job of each size."""
 
     quota: float | None
     gpus: float = 0.0  # currently allocated amount

@@ -53,7 +53,7 @@ class _Room:
 
 
 def fits(left: int, milli: int) -> bool:
-    """Return whether a device with `left` thousandths free can hold a share of `milli`.
+    """Return whether a device with `left` thousandths free has room for a share of `milli`.
 
     A whole device must be entirely free.
     """

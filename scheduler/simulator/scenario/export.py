@@ -29,7 +29,7 @@ ANY_IMAGE = "localhost/image:latest"  # the engine knows only that the workload 
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
-    """Return a scenario document that loads as this snapshot."""
+    """Return a scenario document from which an equal snapshot can be loaded."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
     workload_names = {workload.name for workload in snapshot.workloads}

@@ -29,8 +29,8 @@ class ChartRow:
 class CapacityChart:
     """Node counts over time.
 
-    `rows` lists the latest changes, newest first. `more` counts the earlier changes, which only the
-    chart shows.
+    `rows` lists the latest changes, newest first. `more` counts the earlier changes, which appear only in the
+    chart.
     """
 
     span: str

@@ -160,7 +160,7 @@ def outcome_tone(row: ScalingEvent) -> str:
 
 
 def _level_bars(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
-    """Return the levels with their bars, without levels that no node has and that fit no pod."""
+    """Return the levels with their bars. Levels without nodes and without room for a pod are omitted."""
     return [
         (
             level,

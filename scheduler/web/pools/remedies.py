@@ -18,7 +18,7 @@ class Remedy:
     in_dialog: bool
 
 
-Build = Callable[[str, str], Remedy]  # with the names of the pool and of the node
+Build = Callable[[str, str], Remedy]  # arguments: pool name and node name
 
 
 def _dialog(label: str, route: str, *arguments: str) -> Remedy:

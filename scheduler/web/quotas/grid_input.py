@@ -1,4 +1,4 @@
-"""Parse the edited cells of the quota grid and map errors back to them."""
+"""Parse the edited cells of the quota grid and assign errors to cells."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def _quota_columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | Non
 
 
 def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:
-    """Yield each error with the cell that it concerns, if any."""
+    """Yield each error with its cell, if it concerns one."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":

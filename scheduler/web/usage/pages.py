@@ -58,7 +58,7 @@ class UsageLine:
 
 @dataclass(frozen=True, slots=True)
 class UsageChart:
-    """Stacked columns with the data for the readout at the pointer. Partial periods are drawn pale."""
+    """Chart with stacked columns and the data for its tooltips. Partial periods are drawn pale."""
 
     columns: Columns
     layers: list[tuple[str, str]]  # (hue, name)
@@ -131,7 +131,7 @@ def _usage_lines(rows: Iterable[UsageRow], by: Dimension, uses: Mapping[str, Gpu
 
 
 def _workloads_url(by: Dimension, name: str) -> str:
-    """Return the URL of the list of workloads behind a line, or "" for departments and for Berth itself."""
+    """Return the URL that lists the workloads of a line, or "" for departments and for Berth itself."""
     keys = {Dimension.PROJECT: "project", Dimension.POOL: "pool", Dimension.USER: "search"}
     if not name or by not in keys:
         return ""

@@ -52,8 +52,8 @@ class Axis:
 class UtilizationOverTime:
     """Utilization over time.
 
-    `rows` lists the latest points, newest first. `more` counts earlier points, which only the
-    charts show.
+    `rows` lists the latest points, newest first. `more` counts earlier points, which appear only in the
+    charts.
     """
 
     span: str

@@ -48,8 +48,8 @@ EVICTIONS_ON_OVERVIEW = 5
 class Tab:
     """Tab of the workload page: the name of its route, its title, and the data that only this tab shows.
 
-    `live_part` is the part of the page that is fetched again after changes. If it is empty, only
-    the header is fetched.
+    `live_part` names the part of the page that is refreshed after changes. If it is empty, only the header is
+    refreshed.
     """
 
     route: str

@@ -59,7 +59,10 @@ class PendingReasons:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Timeline entry. `lasted` and `lasted_verb` describe the period that the entry ended ("ran for")."""
+    """Timeline entry.
+
+    `lasted` and `lasted_verb` describe the period that ended with the entry ("ran for").
+    """
 
     at: datetime
     title: str

@@ -276,7 +276,7 @@ class SecretUse(Model):
 
 
 class ShareRound(Model):
-    """One round of the fair-share division that included the queue."""
+    """One round of the fair-share division in which the queue took part."""
 
     phase: str = ""
     rank: int = 0

@@ -72,7 +72,7 @@ class PoolUtilization(Model):
 
 
 class HourlyUtilization(Model):
-    """GPU-hours in one hour, or in the current hour so far."""
+    """GPU-hours of one hour. The current hour is incomplete."""
 
     at: datetime
     total: float = 0

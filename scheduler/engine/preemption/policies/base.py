@@ -1,4 +1,4 @@
-"""Base class of the preemption policies, which define victims, their order and bounds."""
+"""Base class of the preemption policies. A policy defines victims, their order and bounds."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ class PreemptionPolicy:
     evicts_gangs = True
     evicts_extra_replicas = True
     moves_only = False  # whether all victims must be placed again
-    unreported: frozenset[Reason] = frozenset()  # refusals that other policies report with better numbers
+    unreported: frozenset[Reason] = frozenset()  # refusals that another policy reports in more detail
     relievable_bounds: frozenset[Reason] = frozenset()  # limits that evictions can relieve
     max_moves: int | None = None
     max_trials = NO_BOUND
@@ -27,7 +27,7 @@ class PreemptionPolicy:
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self.board, self.gang, self.requested = board, gang, requested
         self.kinds = [kind for kind in KINDS if requested[kind] > 0]
-        # Whether gangs with a minimum runtime that start in this cycle are protected.
+        # Whether to protect gangs with a minimum runtime that start in this cycle.
         self.protects_new_gangs = False
         self._seconds: dict[QueueAccount, int] = {}
         self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}
@@ -43,7 +43,7 @@ class PreemptionPolicy:
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
-        """Return whether a gang over its fair share certainly has no victims."""
+        """Return whether a gang over its fair share cannot have any victims."""
         del board, gang
         return False
 
@@ -82,13 +82,13 @@ class PreemptionPolicy:
         return False
 
     def lift_share_cap(self) -> None:
-        """End the retry within the department's share."""
+        """Allow the department to exceed its share again, after a retry within it."""
 
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that the next cycle would protect.
 
-        These victims start in this cycle and have a minimum runtime. Their start could still be withdrawn,
-        but other victims may exist. If the result is True, these victims are protected from now on.
+        These victims have a minimum runtime and start in this cycle. Their start could be withdrawn, but
+        other victims may exist. A call that returns True also protects these victims from then on.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -159,7 +159,10 @@ class PreemptionPolicy:
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
-        """Return the allocation that the victim queue must exceed before its last eviction, or None."""
+        """Return the allocation that the victim queue must exceed before its last eviction.
+
+        Return None if no single threshold applies to the resource.
+        """
         del victim_queue, kind
         return None
 
@@ -195,7 +198,7 @@ class PreemptionPolicy:
         return self.diverging_queues(account)
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return the queues at which the two paths diverge, the preemptor's first, or None."""
+        """Return (preemptor's queue, victim queue) at the level where both paths diverge, or None."""
         if account not in self._diverging:
             levels = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
             self._diverging[account] = next((sides for sides in levels if sides[0] is not sides[1]), None)

@@ -1,7 +1,7 @@
 """Preemption policies: which workloads a preemptor may evict, and how far each queue may be reduced.
 
-A policy object serves one preemptor. It reads the current board, from which selected victims are
-removed.
+A policy object is created for one preemptor. It reads the current board, which no longer contains the
+selected victims.
 """
 
 import math
@@ -36,14 +36,17 @@ def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
 
 
 class Reclaim(PreemptionPolicy):
-    """Reclaim across queues, compared by requested resources at the first level where they differ."""
+    """Reclaim resources from other queues.
+
+    Queues are compared at the first level where their paths differ, by the requested resources.
+    """
 
     kind = Kind.RECLAIM
     relievable_bounds = frozenset({Reason.DEPARTMENT_LIMIT})
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        return not history_seconds(board.pool.fair_share)  # if history counts, it may be the gang's turn
+        return not history_seconds(board.pool.fair_share)  # with history, it may be the gang's turn
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
@@ -51,7 +54,7 @@ class Reclaim(PreemptionPolicy):
         self.turns = TurnTaking(board, gang, requested)
         # Results of `queue_prefix`, with the version of the victim queue that they are valid for.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
-        # whether a proposal exceeded the department's share, and whether the retry is limited to it
+        # whether a proposal exceeded the department's share, and whether the retry must stay within it
         self._exceeded_share = self._capped_at_share = False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
@@ -106,7 +109,10 @@ class Reclaim(PreemptionPolicy):
     def _usage_allows_eviction(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, rule_name: str, victim: Victim
     ) -> bool:
-        """Return whether decayed usage allows the eviction. It never restricts the reclaim of quota."""
+        """Return whether decayed usage allows the eviction.
+
+        Usage never restricts reclaiming resources within quota.
+        """
         amount = victim.amounts[self.turns.kind]
         turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
@@ -126,8 +132,8 @@ class Reclaim(PreemptionPolicy):
     ) -> Iterator[tuple[int, int, str]]:
         """Yield each resource that can be reclaimed from the project, with its threshold and rule.
 
-        For a preemptor within its quota, the threshold is the victim queue's quota, regardless of
-        its share.
+        If the preemptor is within its quota, the threshold is the victim queue's quota, regardless of the
+        victim's share.
         """
         if not self.deserved:
             if self.turns.may_yield_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):
@@ -198,7 +204,7 @@ class Reclaim(PreemptionPolicy):
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
         """Return the worst stage of the victims' queues: over share, over quota, or within quota.
 
-        For each victim, its queue's allocation excludes the victims evicted before it.
+        The queue's allocation for a victim excludes the victims that are evicted earlier.
         """
         if len(victims) == 1 or _are_alike(victims):
             return self._equal_victims_stage(victims[0], len(victims))
@@ -244,7 +250,7 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
-        """Return the negated relative usage, rounded so that cost decides between similar queues."""
+        """Return the negated relative usage, rounded so that cost breaks ties between similar queues."""
         if not victim_queue.relative_usage:
             return 0.0
         kind = self.turns.kind
@@ -339,7 +345,7 @@ class Consolidate(PreemptionPolicy):
         return self.deserved
 
     def _min_runtime(self, account: QueueAccount) -> int:
-        """Return the longer of both minimum runtimes, because a move also interrupts workloads."""
+        """Return the longer of the two minimum runtimes, because a move also interrupts workloads."""
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
         return max(inside, super()._min_runtime(account))

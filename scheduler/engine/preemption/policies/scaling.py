@@ -22,7 +22,7 @@ class Shrink(Reclaim):
     @classmethod
     def needs_share(cls, board: Board) -> bool:
         del board
-        return False  # a project may trade its own extra replicas for a pending gang
+        return False  # a project may give up extra replicas for its own pending gang
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
@@ -30,7 +30,8 @@ class Shrink(Reclaim):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # A project over its share may trade extra replicas for a gang's minimum, but must not gain resources.
+        # A project over its share may replace extra replicas with a gang's minimum, but must not gain
+        # resources.
         project = gang.account
         self.project_maximum = list(map(min, project.limit, map(max, project.deserved, project.allocated)))
 

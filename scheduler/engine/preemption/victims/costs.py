@@ -41,7 +41,7 @@ class NodeCosts:
         banned: Collection[int],
         offer_cache: OfferCache | None = None,
     ) -> None:
-        """Price the nodes, or use the offers in `offer_cache`, which belong to the same board."""
+        """Price the nodes, or use the offers in `offer_cache`, which were made for the same board."""
         self.selection, self.part = selection, part
         self.board = selection.board
         self._offers: Offers = {}
@@ -237,7 +237,7 @@ def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
 
 
 def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with the chosen ones, or the gang cannot lose all of them."""
+    """Return whether the victim overlaps with chosen ones, or its gang cannot lose all of these victims."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
@@ -252,7 +252,7 @@ def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
 
 
 def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
-    """Drop victims that are not needed, starting with the last. Return the others."""
+    """Remove unneeded victims, starting with the last. Return the remaining ones."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:
@@ -289,7 +289,7 @@ class _Room:
     def fits_after(self, victims: Sequence[Victim]) -> bool:
         nodes, i, request = self.nodes, self.i, self.part.request
         if sum([victim.amounts[0] for victim in victims]) < self.missing:
-            return False  # too little even if all victims ran on this node
+            return False  # insufficient even if all victims ran on this node
         cpu, memory, pods = nodes.cpu[i], nodes.memory[i], nodes.pods[i]
         freed: dict[int, int] = {}
         for victim in victims:

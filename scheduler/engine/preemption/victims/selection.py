@@ -128,7 +128,7 @@ class VictimSelection:
                    for other in extra_replica_victims(self.board, victim.gang))  # fmt: skip
 
     def forget(self, count: int) -> None:
-        """Forget all but the first `count` victims after the board has been rewound."""
+        """Discard all but the first `count` selected victims, after the board has been rewound."""
         for victim in self.selected[count:]:
             self._gang_victims.pop(victim.gang.name, None)
         self._allowed_queues.clear()

@@ -86,7 +86,7 @@ def _push_set(
 
 
 def amount_below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> int:
-    """Return by how much queues would fall below quota in total if the victims were evicted."""
+    """Return the total amount below quota of all queues if the victims were evicted."""
     kind, freed = main_resource(policy.requested), dict[QueueAccount, int]()
     for victim in victims:
         for account in victim.gang.account.path:
@@ -110,7 +110,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed(victim: Victim, kind: int) -> int:
-    """Return the amount that the victim frees on its nodes, where limits count instead of requests."""
+    """Return the amount that the victim frees on its nodes. Nodes are charged by limits."""
     if kind == GPU:
         return victim.amounts[GPU]
     return sum(node_amount(part, kind) for part, _ in victim.pods)

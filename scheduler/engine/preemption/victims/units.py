@@ -17,7 +17,7 @@ from scheduler.engine.board.gang import (
 from scheduler.engine.model import Pod, PodState
 
 PlacedPod = tuple[BoardRole, Pod]
-# A freed GPU may idle after the eviction. That counts as much as half an hour of lost work.
+# A GPU that may idle after the eviction costs as much as half an hour of lost work.
 IDLE_SECONDS = 1800
 
 
@@ -36,7 +36,7 @@ class Victim:
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
     at: int = 0  # time at which lost work was counted
-    is_group: bool = False  # whether it is an optional child, whose roles may fall below their minimum
+    is_group: bool = False  # whether the victim is an optional child; its roles may fall below their minimum
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)

@@ -70,7 +70,7 @@ class FormPart:
     fields: tuple[Field, ...]
     more: tuple[Field, ...] = ()
     at: Location | None = None
-    add: str = ""  # list that another group of this kind can be added to
+    add: str = ""  # list to which another group of this kind can be added
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,10 @@ def prepare_form(
     *,
     read_only: Container[str] = (),
 ) -> ShownForm:
-    """Return the form as the page shows it. `read_only` has the paths of fields that cannot be changed."""
+    """Return the form as the page shows it.
+
+    `read_only` contains the paths of fields that cannot be changed.
+    """
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
     data = draft.form_data or {}
