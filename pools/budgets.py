@@ -64,7 +64,7 @@ def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> All
 
 
 def describe(budget: Budget, now: datetime) -> str:
-    """Return a budget's summary, with the time at which the current window ends."""
+    """Return a budget's summary, including the end of its current window."""
     until = budget.active_until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 

@@ -25,7 +25,7 @@ PHASE_BY_EVENT = {
 def capacity_over_time(
     pool: NodePool, *, now: datetime, span: timedelta, points_max: int = POINTS_MAX
 ) -> tuple[Point, ...]:
-    """Return at most `points_max` points for the last `span`, with times in seconds since the epoch."""
+    """Return at most `points_max` points for the last `span`. Times are in seconds since the epoch."""
     begin = min(max(now - span, pool.created_at), now)
     points = build_timeline(
         _node_histories(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()
@@ -41,7 +41,7 @@ def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
         "pk"
     )
     for node_id, at, kind, overdue in events.values_list("node_id", "at", "kind", "data__overdue"):
-        if not overdue:  # an event about an overdue drain does not change the phase
+        if not overdue:  # an event about an overdue drain does not affect the phase
             moves[node_id].append((at.timestamp(), PHASE_BY_EVENT[ScalingKind(kind)]))
     histories = []
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):

@@ -84,7 +84,7 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
     """Return the node-hours and GPU-hours in a period."""
     living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
-    # a node that is still in the provider's queue costs nothing
+    # a node in the provider's queue costs nothing
     nodes = living.filter(pool=pool, queued=False)
     duration = ExpressionWrapper(
         Least(Coalesce("ended_at", _datetime_value(end)), _datetime_value(end))
@@ -113,14 +113,17 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """Return the pool's price per GPU-hour, else the list price, else None."""
+    """Return the pool's price per GPU-hour or, if it has none, the list price.
+
+    Return None if both are unknown.
+    """
     if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
         return pool.price_per_gpu_hour
     return prices.price_per_gpu_hour(aws_settings(pool.provider_settings))
 
 
 def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
-    """Record the price that applied until `until`. Call it in the transaction that changes the price."""
+    """Record the price that applied until `until`, in the caller's transaction, which changes the price."""
     PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
 
 

@@ -1,4 +1,4 @@
-"""GPU models of pools. The pools of a quota group must have the same one."""
+"""GPU models of pools. All pools of a quota group must have the same GPU model."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -14,7 +14,7 @@ def gpu_models(pool: NodePool) -> frozenset[str]:
 
 
 def differing_models(pools: Iterable[NodePool]) -> Mapping[str, frozenset[str]]:
-    """Return the GPU models by pool if there are several, else nothing."""
+    """Return the GPU models by pool. The result is empty if all pools have the same model."""
     models = {pool.name: gpu_models(pool) for pool in pools}
     return {name: values for name, values in models.items() if values} if _differ(models) else {}
 

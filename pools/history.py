@@ -33,7 +33,7 @@ def write_many(
     at: datetime,
     after: int | None = None,
 ) -> None:
-    """Write one event for each node with its reason, in one statement."""
+    """Write one event per node, with the node's reason, in one statement."""
     ScalingEvent.objects.bulk_create(
         ScalingEvent(pool=pool, kind=kind, reason=reason, at=at, node=node, after=after)
         for node, reason in nodes

@@ -54,7 +54,7 @@ def _running_work(nodes: QuerySet[Node], now: Value | Parameter) -> QuerySet[Nod
 
 
 def _reserved_nodes(nodes: QuerySet[Node]) -> QuerySet[Node, int]:
-    """Return the node IDs of reservations, one per reservation."""
+    """Return the node ID of each reservation."""
     return nodes.filter(reservations__isnull=False).values_list("pk", flat=True)
 
 
@@ -78,7 +78,7 @@ class LazyLostWork(Mapping[int, Work]):
         return len(self._rows)
 
     def __bool__(self) -> bool:
-        return True  # avoid `len`, which would read the rows
+        return True  # avoid calling `len`, which would read the rows
 
     @cached_property
     def _rows(self) -> dict[int, Work]:

@@ -66,7 +66,7 @@ def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
 def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
     """Return the instances of nodes that are not ready yet.
 
-    With `joined`, return only those that have joined.
+    With `joined`, return only instances that have joined.
     """
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
     if joined:
@@ -163,7 +163,7 @@ def ready_threshold(pool: NodePool) -> int:
 
 
 def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
-    """Return the event's reason. Only platform admins see provider messages."""
+    """Return the event's reason. Provider messages are visible only to platform admins."""
     if is_admin or event.kind not in PROVIDER_EVENTS:
         return event.reason
     return PROVIDER_EVENTS[ScalingKind(event.kind)]

@@ -20,7 +20,7 @@ class GpuBody(Body):
 
 
 class InventoryBody(Body):
-    """Properties of a machine that have no effect on what runs on it."""
+    """Properties of a machine that do not affect scheduling."""
 
     agent_version: Label = ""
     python: Label = ""

@@ -1,9 +1,9 @@
 """REST endpoints through which machines join a pool and poll for instructions.
 
-Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random
-or signed. Requests with an invalid secret are throttled by address. Requests from registered
-machines are throttled by machine, because many machines may share a proxy, and other traffic
-through the proxy must not keep them from reporting.
+Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random or signed.
+Requests with an invalid secret are throttled by address. Requests from registered machines are throttled by
+machine, because many machines may share a proxy, and other traffic through the proxy must not prevent them
+from reporting.
 """
 
 from collections.abc import Mapping

@@ -11,10 +11,10 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 class Pressure:
     """Load on a pool, with `queued`, `running` and `capacity` in thousandths of a slot.
 
-    `queued` counts work that fits the pool and its limits but still needs nodes, and work with reservations
-    on booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready nodes, and
-    `booting` counts nodes that are ordered but not ready. `gang_nodes` is the number of empty nodes needed to
-    run the queued work without splitting gangs.
+    `queued` is the work that fits the pool and its limits but needs further nodes, plus the work with
+    reservations on booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready
+    nodes, and `booting` counts nodes that are ordered but not ready. `gang_nodes` is the number of empty
+    nodes needed to run the queued work without splitting gangs.
     """
 
     queued: int
@@ -65,7 +65,7 @@ class ScaleDecision:
     desired: int
     rule: Rule
     reason: str
-    is_delayed: bool = False  # True if the cooldown delays a scale-down
+    is_delayed: bool = False  # True if the cooldown delays scaling down
 
 
 def decide_node_count(

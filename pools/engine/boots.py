@@ -8,7 +8,7 @@ def boot_retry_delay(failures: int) -> int:
     """Return how many seconds to wait before the next order. Each further failed boot doubles the delay."""
     if failures <= 0:
         return 0
-    doublings = min(failures - 1, 10)  # more doublings would exceed the maximum delay anyway
+    doublings = min(failures - 1, 10)  # further doublings would exceed the maximum delay
     return min(MIN_DELAY << doublings, MAX_DELAY)
 
 

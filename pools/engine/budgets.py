@@ -12,7 +12,7 @@ class DisruptionReason(StrEnum):
     """Reason for removing a node that the pool does not need."""
 
     EMPTY = "empty"  # no pod runs on the node
-    UNDERUTILISED = "underutilised"  # the pool can do without the node once its pods have moved
+    UNDERUTILISED = "underutilised"  # the pool does not need the node once its pods have moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ UNLIMITED = Allowance()
 
 
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return how many nodes may still be drained when `disrupted` of `total` nodes are already disrupted.
+    """Return how many more nodes may be drained if `disrupted` of `total` nodes are already disrupted.
 
     The strictest budget applies to each reason.
     """

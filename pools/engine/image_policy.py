@@ -60,7 +60,10 @@ def read_policy(stored: Mapping[str, Any]) -> ImagePolicy:
 
 
 def normalize_policy(value: object) -> dict[str, Any]:
-    """Return the policy to store, empty if it restricts nothing. Raises Invalid if the value is invalid."""
+    """Return the policy to store.
+
+    A policy without restrictions is empty. Raises Invalid if the value is invalid.
+    """
     if value is None:
         return {}
     problems = list(_problems(value))

@@ -29,8 +29,8 @@ class DefaultLimits(Document):
     """Default limits for roles that declare none.
 
     With `memory_from_request` or `cpu_from_request`, a role that requests the resource is limited to its
-    request. For all other roles, `memory_mib` and `cpu` are the limits, raised to the request where it is
-    higher.
+    request. For all other roles, `memory_mib` and `cpu` are the limits. They are raised to the role's request
+    if that is higher.
     """
 
     memory_from_request: bool = True
@@ -95,7 +95,7 @@ def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
 
 
 def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod's stored limits as shown to users: in MiB and cores, with None for no limit."""
+    """Return a pod's stored limits in the units shown to users: MiB and cores. None means no limit."""
     cpu_milli = stored.get("cpu_milli")
     return {
         "memory_mib": stored.get("memory_mib") or None,

@@ -23,10 +23,9 @@ class Phase(StrEnum):
 class Fleet:
     """A pool's nodes, identified by ordinal.
 
-    `queued` contains the pending nodes whose order is in the provider's own queue. `retiring`
-    nodes are drained on request, regardless of the desired size. `in_flight` is the number of
-    nodes in the current order. `may_order` is False while a failed order backs off or the pool is
-    paused.
+    `queued` contains the pending nodes whose order waits in the provider's queue. `retiring` nodes are
+    drained on request, regardless of the desired size. `in_flight` is the number of nodes in the current
+    order. `may_order` is False while a failed order backs off or the pool is paused.
     """
 
     desired: int
@@ -94,7 +93,7 @@ class UndoDrain:
 class Step:
     """Commands to run, and the fleet after them.
 
-    `blocked` lists the nodes that only the disruption budgets keep from draining now.
+    `blocked` lists the nodes that would be drained now if disruption budgets allowed it.
     """
 
     fleet: Fleet
@@ -156,7 +155,7 @@ def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, 
 
 
 def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
-    """Revert as many drains as needed.
+    """Cancel as many drains as needed to reach the desired size.
 
     The lowest ordinals come first, because they would have been drained last.
     """

@@ -13,12 +13,12 @@ class Task(StrEnum):
     SCAN = "scan"  # read the host key, so that an admin can accept it
     INSTALL = "install"  # check the host, then install or restart the agent
     UNINSTALL = "uninstall"
-    FORGET = "forget"  # drop the row of a host on which nothing was ever installed
+    FORGET = "forget"  # delete the row of a host on which nothing was installed
 
 
 class HostState(StrEnum):
     UNVERIFIED = "unverified"  # no admin has accepted the host key
-    PENDING = "pending"  # the host has not been visited yet
+    PENDING = "pending"  # the host has not been examined yet
     INSTALLING = "installing"
     JOINED = "joined"
     SILENT = "silent"  # the agent no longer reports
@@ -30,9 +30,9 @@ class HostState(StrEnum):
 class Host:
     """State of a host and of its agent.
 
-    `is_touched` means that an installation has begun, so files may be left behind. `is_current` means that
-    the current settings are installed. `silent_for` is the time since the last report of the host's machine,
-    or None if there is none.
+    `is_touched` means that an installation has begun, so the host may have files of the agent. `is_current`
+    means that the current settings are installed. `silent_for` is the time since the last report of the
+    host's machine, or None if there is none.
     """
 
     is_pinned: bool = True
@@ -52,8 +52,8 @@ class Host:
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
     """Return the next task, or None if there is nothing to do now.
 
-    `watched_for` is how long this process has been watching. Agents cannot report while Berth is stopped, so
-    earlier silence does not count.
+    `watched_for` is the time for which this process has received reports. Earlier silence does not count,
+    because agents cannot report while Berth is stopped.
     """
     if host.is_visited_now or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None
@@ -69,7 +69,7 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
 def _removal(host: Host) -> Task | None:
     if not host.is_touched:
         return Task.FORGET
-    return Task.UNINSTALL if host.silent_for is None else None  # the host's node is still being drained
+    return Task.UNINSTALL if host.silent_for is None else None  # the host's node is still draining
 
 
 def retry_delay(failures: int) -> timedelta:

@@ -40,7 +40,7 @@ def choose_victims(
 def split_by_budget(
     chosen: Collection[int], work_to_lose: Mapping[int, Work], allowance: Allowance
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the chosen nodes that may be drained now, and those that a budget blocks."""
+    """Return the chosen nodes that may be drained now, and those that must wait for a budget."""
     drainable: list[int] = []
     blocked: list[int] = []
     for ordinal in chosen:

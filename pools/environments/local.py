@@ -83,7 +83,8 @@ class LocalEnvironments:
         """Return the script's progress, or None if the script is not running and left no exit code."""
         self._reap()
         home = self._home(name)
-        # Check this before reading the exit code; otherwise, a script that ends in between would be missed.
+        # Check this before reading the exit code. Otherwise, a script that ends between both steps would be
+        # missed.
         is_running = self._is_running(home)
         code = _read_text(home / "exit").strip()
         progress = parse_progress(_read_text(home / "phases").splitlines(), secrets.values())
@@ -106,7 +107,7 @@ class LocalEnvironments:
         shutil.rmtree(home, ignore_errors=True)
 
     def clear(self, keep: frozenset[str]) -> list[str]:
-        """Delete environments that are neither in `keep` nor being installed. Return their digests."""
+        """Delete environments that are neither in `keep` nor being installed. Return the deleted digests."""
         installing = {_read_text(path) for path in self.root.glob("boots/*/digest")}
         deleted = []
         for path in sorted(self.root.glob("[0-9a-f]" * 64)):

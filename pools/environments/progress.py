@@ -60,7 +60,7 @@ class Progress:
         last = lines[-1] if lines else "no output"
         if failed.phase == START:
             return f"start script failed with exit code {failed.exit_code}: {last}"
-        if NETWORK_ERRORS.search(failed.message):  # pip's last line does not mention network errors
+        if NETWORK_ERRORS.search(failed.message):  # pip's last output line does not mention network errors
             last += " (network unreachable, see the output)"
         return f"environment could not be installed: {failed.phase}: {last}"
 

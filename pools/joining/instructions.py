@@ -13,8 +13,8 @@ class Instructions:
 
     `check` exits with 0 if the node that `start` started is still running. A restarted agent runs `check`
     first, because `start` would end the node's pods. `upgrade` replaces the code of a running node without
-    ending its pods. `update` does the same for settings if only `start` has changed. If `update` fails, the
-    node is restarted.
+    ending its pods. `update` applies changed settings to a running node in the same way, if no instruction
+    other than `start` has changed. If `update` fails, the node is restarted.
     """
 
     start: str = ""

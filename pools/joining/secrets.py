@@ -54,7 +54,10 @@ def for_pod(key: str) -> str:
 
 
 def for_code(key: str) -> str:
-    """Return the secret with which a pod's node downloads the pod's code while the pod is live."""
+    """Return the secret that a pod's node uses to download the pod's code.
+
+    It is valid while the pod is live.
+    """
     return _sign("code", key)
 
 

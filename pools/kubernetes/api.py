@@ -24,7 +24,7 @@ from pools.kubernetes.pace import Pace
 TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 PAGE = 500  # maximum number of objects per page of a list
 TEXT_MAX = 500
-# smaller differences are ignored: the Date header has whole seconds, and responses take time
+# Smaller differences are ignored, because the Date header has whole seconds and responses take time.
 SKEW_MIN = timedelta(seconds=5)
 CONNECTED = "CONNECTED"
 BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
@@ -142,7 +142,7 @@ class Api:
         return response.content
 
     def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
-        """Yield chunks of a response that keeps growing, such as a followed log.
+        """Yield chunks of a response of unbounded length, such as a log of a running pod.
 
         Raises Unreachable if no data arrives within this time.
         """
@@ -234,7 +234,7 @@ class Api:
 
 
 def _rejection_message(connection: Connection) -> str:
-    """Return the message for status 401, which says which credential is rejected and what to do."""
+    """Return the message for status 401. It names the rejected credential and a remedy."""
     if connection.token_file:
         return (
             f"the API server rejects the service account's token in {connection.token_file}. Check that the "

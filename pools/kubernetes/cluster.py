@@ -60,7 +60,7 @@ class Clusters:
         self._clusters: dict[Connection, Cluster] = {}
 
     def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
-        """Register functions that `Mirror` calls, for clusters that are created from now on."""
+        """Register functions for `Mirror` to call. They apply to clusters that are created later."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
     def get(self, connection: Connection) -> Cluster:

@@ -33,7 +33,10 @@ FORBIDDEN_USER_KEYS = {
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach an API server. `client_certificate` is a certificate and its key, in PEM format."""
+    """Address and credentials of an API server.
+
+    `client_certificate` is a certificate and its key, in PEM format.
+    """
 
     server: str
     ca: str = ""
@@ -95,7 +98,7 @@ def _load(text: str) -> dict[str, Any]:
 def _find_entry(
     document: Mapping[str, Any], section: str, kind: str, name: object, path: str
 ) -> dict[str, Any]:
-    """Return the section's entry with this name."""
+    """Return the entry with this name in a section of the kubeconfig."""
     entries = {
         str(entry["name"]): entry.get(kind) or {}
         for entry in document.get(section) or ()

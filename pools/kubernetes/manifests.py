@@ -1,7 +1,7 @@
 """Manifests of the objects that Berth creates: namespaces, pods and their secrets.
 
-A pod shares the process namespace of its sandbox, so its command is not process 1, which would ignore SIGTERM
-by default.
+A pod shares its sandbox's process namespace. Its command is therefore not process 1, which ignores SIGTERM by
+default.
 """
 
 import base64

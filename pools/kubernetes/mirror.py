@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-The mirror stores the status and the resource requests of this installation's pods, but only the requests of
-other pods. It stores quotas only for namespaces that this installation may use.
+The mirror stores the status and the resource requests of this installation's pods. For other pods, it stores
+only the requests. It stores quotas only for namespaces that this installation may use.
 """
 
 import logging
@@ -87,7 +87,7 @@ class Mirror:
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return the ResourceQuotas of this installation's namespaces, like `pods`.
 
-        Return none if the account may not list them. `quota_obstacle` then says why.
+        If the account may not list them, the result is empty and `quota_obstacle` contains the reason.
         """
         return self._read(QUOTAS, patience)
 
@@ -276,7 +276,7 @@ def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a pod's status from which reports are derived."""
+    """Return the part of a pod's status that reports use."""
     containers = [_pick(each, ("name", "state")) for each in status.get("containerStatuses") or ()]
     names = ("phase", "reason", "message", "podIP", "conditions")
     return {**_pick(status, names), "containerStatuses": containers}

@@ -146,7 +146,7 @@ def matches_selector(node: Object, selector: Mapping[str, str]) -> bool:
 
 
 def pod_usage(pod: Object, gpu_resource: str) -> Usage:
-    """Return a pod's requests as the cluster's scheduler counts them. An ended pod uses nothing."""
+    """Return a pod's requests as the cluster's scheduler counts them. The usage of an ended pod is zero."""
     if (pod.get("status") or {}).get("phase") in ENDED:
         return Usage()
     spec = pod["spec"]

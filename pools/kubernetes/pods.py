@@ -91,7 +91,7 @@ class PodCalls:
                     raise
 
     def _fail(self, pod_id: str, message: str) -> None:
-        """Record that the pod can never start."""
+        """Record the end of a pod that can never start."""
         self._ledger.end(
             pod_id,
             PodReport(
@@ -107,7 +107,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # a pod that was created a moment ago is reported as vanished instead
+                # A pod that was created a moment ago is reported as deleted instead.
                 self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return
@@ -116,7 +116,7 @@ class PodCalls:
     def _delete_running(
         self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
     ) -> None:
-        """Delete a pod that exists, with at most the grace period of its order.
+        """Delete an existing pod, with at most the grace period of its order.
 
         The node deletes the log with the container, so the log is followed until then.
         """
@@ -146,7 +146,7 @@ class PodCalls:
         """Delete a pod that no longer fits on its node because foreign pods were placed there first."""
         text = f"the cluster's scheduler could not place the pod: {message}"
         report = PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
-        self._given_up[pod_id] = report  # the watch may report the deletion before this call returns
+        self._given_up[pod_id] = report  # the watch may report the deletion before this call ends
         try:
             with failures(cluster.api.server):
                 cluster.api.delete(path, 0)

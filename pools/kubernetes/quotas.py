@@ -48,7 +48,10 @@ def _is_counted(pod: Object) -> bool:
 def _bounds(
     quota: Object, pods: Iterable[Object], kinds: Mapping[str, str], gpu_resource: str
 ) -> Iterator[ClusterQuota]:
-    """Yield a bound for each resource that Berth knows. Admission uses the amounts in the quota's status."""
+    """Yield a bound for each supported resource.
+
+    The amounts come from the quota's status, which admission uses.
+    """
     metadata, status = quota["metadata"], quota.get("status") or {}
     hard, used = status.get("hard") or quota["spec"].get("hard") or {}, status.get("used") or {}
     own = [pod for pod in pods if pod["metadata"]["namespace"] == metadata["namespace"]]

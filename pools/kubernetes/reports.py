@@ -53,7 +53,10 @@ def deleted_pod_report(pod: Object) -> PodReport:
 
 
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
-    """Return why the cluster's scheduler cannot place the pod, and since when, or an empty string."""
+    """Return why the cluster's scheduler cannot place the pod, and since when.
+
+    The reason is empty if there is none.
+    """
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             text = condition.get("message") or condition.get("reason") or "no reason given"

@@ -42,7 +42,7 @@ from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 T = TypeVar("T")
 START = "start"
-SHARED_SECONDS = 1.0  # starts within this time reuse the access to the clusters
+SHARED_SECONDS = 1.0  # starts within this period reuse the access to the clusters
 UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
@@ -61,7 +61,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Starts:
-    """Cached access to the clusters of all pools, which starts reuse `until` a monotonic time."""
+    """Cached access to the clusters of all pools. Pod starts reuse it until the monotonic time `until`."""
 
     pools: Mapping[str, PoolAccess | UnusableCluster]
     until: float
@@ -184,8 +184,7 @@ class KubernetesRuntime:
     def _missing_report(self, pod_id: str) -> PodReport:
         """Return the report of a pod that is missing from the mirror.
 
-        The watch may lag behind, or may have recorded the pod's end meanwhile, so this queries the API
-        server.
+        The API server is queried, because the watch may lag behind or may just have recorded the pod's end.
         """
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
@@ -250,7 +249,7 @@ class KubernetesRuntime:
             self._copies.drop(pod_id)
 
     def drop_workspace(self, workspace: str) -> None:
-        """Do nothing: Berth does not mount workspaces, and some are deleted with their pods."""
+        """Do nothing, because Berth does not mount the workspaces of clusters."""
         validate_name(workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
@@ -263,7 +262,7 @@ class KubernetesRuntime:
         return local_log.tail_log(path, lines, ended)
 
     def _log(self, pod_id: str, run: Callable[[PoolAccess, Callable[[], None]], None]) -> tuple[Path, bool]:
-        """Return the path of the log, after `run` has updated it, and whether the pod has ended."""
+        """Call `run` to update the log. Return the log's path, and whether the pod has ended."""
         final = self.ledger.log_path(pod_id)
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:
@@ -276,11 +275,11 @@ class KubernetesRuntime:
         raise ChannelRefused("pools that run in a Kubernetes cluster have no shells. Use `kubectl exec`")
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        """Raise FilesGone, because the files of a container end with it."""
+        """Raise FilesGone, because a container's files are deleted when it ends."""
         raise FilesGone(f"the files of the pod {pod_id} ended with its container")
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        """Raise FilesGone, because the files of a container end with it."""
+        """Raise FilesGone, because a container's files are deleted when it ends."""
         raise FilesGone(f"the files of the pod {pod_id} ended with its container")
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
@@ -331,7 +330,10 @@ class KubernetesRuntime:
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record. If it is missing, first adopt the pods that run in the clusters."""
+        """Return the pod's record.
+
+        If it is missing, adopt the pods that run in the clusters, and search again.
+        """
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

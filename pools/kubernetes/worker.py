@@ -16,7 +16,7 @@ THREADS = 8
 CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are refused
 PATIENCE = 0.5  # seconds that a caller waits for its call while no other call finishes
 WAIT_MAX = 5.0  # maximum number of seconds that a caller waits for its call
-RESULT_SECONDS = 60.0  # a result that no caller has read for this long is dropped
+RESULT_SECONDS = 60.0  # a result that no caller has read for this many seconds is dropped
 COOLDOWN = 10.0  # seconds during which callers do not wait, after a call that took too long
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Worker:
         self._calls: dict[str, _Call] = {}
         self._unfinished = 0
         self._threads = 0
-        self._drop_at = 0.0  # when unread results are dropped next
+        self._drop_at = 0.0  # time at which unread results are dropped next
         self._wait_from = 0.0  # callers do not wait before this time
         self._finished_at = 0.0  # time at which the last call finished
 
@@ -99,7 +99,7 @@ class Worker:
         return call
 
     def _drop_unread_results(self) -> None:
-        """Drop results whose callers do not return, for example because a report has shown the effect."""
+        """Drop results that no caller has read, for example because a report already showed the effect."""
         now = time.monotonic()
         if now >= self._drop_at:
             self._drop_at = now + RESULT_SECONDS
@@ -112,7 +112,7 @@ class Worker:
     def _has_finished(self, call: _Call) -> bool:
         """Wait for the call if its cluster is not slow. Return whether it has finished.
 
-        Calls that finish meanwhile extend the wait, because the call may be queued behind them.
+        Other calls that finish during the wait extend it, because this call may be queued behind them.
         """
         began = time.monotonic()
         is_waiting = began >= self._wait_from

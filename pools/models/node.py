@@ -12,9 +12,9 @@ class NodeState(models.TextChoices):
     REQUESTED = "requested"  # the provider accepted the order, but its listing does not show the instance yet
     BOOTING = "booting"  # the provider lists the instance, but it is not usable yet
     READY = "ready"
-    CORDONED = "cordoned"  # the node keeps its pods but accepts no new ones
+    CORDONED = "cordoned"  # the node's pods continue, but it accepts no new ones
     DRAINING = "draining"  # the node accepts no new pods, and ends after its last pod
-    LOST = "lost"  # the instance is gone or never appeared, so the node will end soon
+    LOST = "lost"  # the instance has disappeared or never appeared, so the node will end soon
     ENDED = "ended"
 
 
@@ -49,7 +49,7 @@ class Node(FastRows):
     taints = models.JSONField(default=list, blank=True)
     devices = models.JSONField(default=list, blank=True, help_text="Physical ID of each device.")
 
-    # Only set for machines that others use, too.
+    # Set only for machines that others also use.
     obstacle = models.CharField(
         max_length=500, blank=True, help_text="Reason that the provider's machine accepts no new pods."
     )

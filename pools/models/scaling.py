@@ -11,7 +11,7 @@ class ScalingKind(models.TextChoices):
     PROVISION = "provision"  # the provider returned instances
     SURPLUS = "surplus"  # the provider returned more instances than are still desired
     ADOPTED = "adopted"  # an instance was found although the response to its order was lost
-    JOINED = "joined"  # the machine called the join endpoint
+    JOINED = "joined"  # the machine has called the join endpoint
     READY = "ready"
     CORDON = "cordon"
     UNCORDON = "uncordon"

@@ -21,8 +21,8 @@ class SecretKind(models.TextChoices):
 class Secret(models.Model):
     """Base class for secrets. `sealed` is the encrypted value or password, and is never shown.
 
-    `registry` is a host with an optional port and path. Both `registry` and `username` are empty
-    for other kinds. `version` counts the contents that the secret has had since it was created.
+    `registry` is a host with an optional port and path. Both `registry` and `username` are empty for other
+    kinds. `version` is incremented with each new content.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])

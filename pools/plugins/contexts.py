@@ -24,7 +24,7 @@ class HookContexts:
     """Open contexts of plugins by name, for one hook of one process.
 
     The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
-    the client. Thread-safe: a second thread waits until all contexts are open, and does not open them again.
+    the client. Thread-safe: a second thread waits until all contexts are open, and does not reopen them.
     """
 
     def __init__(self, hook: Hook) -> None:

@@ -10,7 +10,7 @@ class Cluster:
     """Description of a pool.
 
     `head_address` is empty if there are no nodes. `node_count` is the desired number of nodes. `cuda` is true
-    if programs can use the nodes' NVIDIA GPUs. Simulated GPUs count in `gpus_per_node`, but `cuda` is then
+    if programs can use the nodes' NVIDIA GPUs. `gpus_per_node` includes simulated GPUs, for which `cuda` is
     false.
     """
 

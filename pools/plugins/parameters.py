@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Secret:
-    """Marker for a secret parameter. Its value is never shown, and the plugin function gets a placeholder."""
+    """Marker for a secret parameter. Its value is never shown. The plugin function receives a placeholder."""
 
     variable: str
     description: str = ""

@@ -75,7 +75,7 @@ def _load(entry: EntryPoint) -> RegisteredPlugin | str:
         return f"{source}: plugin names consist of lowercase letters, digits, - and _"
     try:
         return _register(entry.name, entry.load(), source)
-    except Exception as error:  # a broken package must not break Berth
+    except Exception as error:  # a broken package must not affect Berth
         return f"{source} cannot be loaded: {error_text(error)}"
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class InstanceState(StrEnum):
-    QUEUED = "queued"  # in the provider's own queue: no machine boots yet, so nothing is charged
+    QUEUED = "queued"  # waiting in the provider's queue: no machine boots yet, so nothing is charged
     BOOTING = "booting"
     READY = "ready"
     STOPPED = "stopped"  # stopped outside Berth: not usable as a node, but may still cost money
@@ -34,9 +34,9 @@ class Shape:
 class ProvisionOrder:
     """Request for `count` instances with ordinals from `start_ordinal` on.
 
-    `client_token` identifies the order and is never reused. `environment` is the digest of the
-    environment to install, or empty if there is none. `is_repeated` is false if this is the first
-    call for the order, so that the provider need not look for its instances.
+    `client_token` identifies the order and is never reused. `environment` is the digest of the environment to
+    install, or empty if there is none. `is_repeated` is false if this is the first call for the order, so
+    that the provider can skip the search for existing instances.
     """
 
     pool: str
@@ -66,9 +66,9 @@ class Interruption:
 class SharedMachine:
     """Properties of a machine that others also use. The instance's shape excludes what they use.
 
-    Devices are an exception: the shape counts all of them, and `foreign` says how many others
-    use. `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib`
-    and `pods`. `labels` are the machine's own.
+    Devices are an exception: the shape counts all of them, and `foreign` contains the number that others use.
+    `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
+    `labels` are the machine's own.
     """
 
     max_pods: int
@@ -85,8 +85,8 @@ class Instance:
     `prepared` is true once the provider knows that the environment is installed; it stays false if the
     machine reports the installation itself. `phases` is the progress of the installation, or None if the
     provider does not know it. `message` explains why an instance is gone or still booting, if known. `shape`
-    is the machine's own capacity, or None if it is the one that was ordered. `obstacle` is the reason that
-    the machine accepts no new pods for now, or empty. `shared` is set if others use the machine, too.
+    is the machine's own capacity, or None if it equals the ordered capacity. `obstacle` is the reason that
+    the machine accepts no new pods for now, or empty. `shared` is set if others also use the machine.
     """
 
     instance_id: str
@@ -147,9 +147,9 @@ class Provider(Protocol):
         """Create `order.count` instances, tagged with pool, token and ordinal.
 
         Idempotent by `client_token`: a repeated call returns the instances of the first call and creates no
-        others, whether or not the first response arrived. The result may contain fewer instances, but never
-        none: in that case, ProviderError is raised. Ordinals are in the range start_ordinal ..
-        start_ordinal+count-1.
+        others, whether or not the first response arrived. The result may contain fewer instances than
+        requested, but at least one. If no instance can be created, ProviderError is raised. Ordinals are in
+        the range start_ordinal .. start_ordinal+count-1.
         """
         ...
 

@@ -158,7 +158,10 @@ class KubernetesProvider:
 
 
 def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collection[str]) -> bool:
-    """Return whether the pod runs on a current instance of this pool. Leftover pods do not."""
+    """Return whether the pod runs on a current instance of this pool.
+
+    Pods that remain from earlier instances do not.
+    """
     metadata = pod["metadata"]
     return (
         mirror.is_own(pod)

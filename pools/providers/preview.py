@@ -26,9 +26,9 @@ class Finding:
 class PreviewedNode:
     """Machine that the pool could use as a node.
 
-    `total` is the capacity of the machine, and `used` is what others use of it. `obstacle` is the reason that
-    the pool excludes the machine, or empty. `details` describes the machine briefly, for example its system.
-    `host_key` is the public key that an SSH host presented, if the host was listed without one.
+    `total` is the capacity of the machine, and `used` is the part that others use. `obstacle` is the reason
+    that the pool excludes the machine, or empty. `details` describes the machine briefly, for example its
+    system. `host_key` is the public key that an SSH host presented, if the host was listed without one.
     """
 
     name: str

@@ -33,8 +33,8 @@ RETRY_AFTER = timedelta(minutes=2)  # delay before a machine whose start script 
 class StaticProvider:
     """Provider backed by machines that joined the pool.
 
-    A machine that has been silent for three minutes counts as gone until it reports again. A machine whose
-    start script failed is not used again for two minutes, so that other machines are tried first.
+    A machine that has been silent for three minutes counts as gone until it reports again. After a failed
+    start script, a machine is not used for two minutes, so that other machines are tried first.
     """
 
     machines_join = False  # only machines that have already joined are ordered

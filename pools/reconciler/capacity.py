@@ -59,7 +59,8 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
     """Choose which devices to count as used by foreign pods.
 
-    Kubernetes reports only their number. Allocated devices are not chosen, and earlier choices are kept.
+    Kubernetes reports only the number of used devices. Allocated devices are not chosen, and earlier choices
+    are kept.
     """
     free = [index for index in range(total) if index not in held]
     preferred = sorted(free, key=lambda index: (index not in before, -index))

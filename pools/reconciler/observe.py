@@ -61,7 +61,7 @@ def _record_tick(pool: NodePool, context: PassContext) -> None:
 
 
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
-    """Clear the pool's error once the provider responds and nothing is left to order or end."""
+    """Clear the pool's error once the provider responds and no order or termination is outstanding."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
     if pool.provisioning or (pool.nodes_desired > living and not orders_are_delayed(pool, context.now)):
         return False

@@ -23,7 +23,7 @@ from pools.reconciler.capacity import capacity_columns
 from pools.reconciler.rows import PassContext, load_active_nodes, lock_pool, record_error, retry_is_delayed
 from pools.services.failed_boots import reset_failed_boots
 
-# After these errors, as after a crash, the call may have succeeded, so it is repeated with the same token.
+# After these errors or a crash, the call may have succeeded, so it is repeated with the same token.
 UNCERTAIN = (ProviderErrorKind.TIMEOUT, ProviderErrorKind.BROKEN)
 RECENT_BOOTS = 10
 

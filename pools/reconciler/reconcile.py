@@ -37,7 +37,7 @@ def reconcile(
     has_changed = False
     if observe.is_listing_due(pool, nodes, context):
         has_changed = observe.sync_nodes(pool, context)
-        # read again, because listing the instances may have taken a while
+        # Read the row again, because listing the instances may take a while.
         pool, nodes = load_pool(pool_id), load_active_nodes(pool_id)
     if terminations.terminate_finished(pool, nodes, context):
         has_changed = True

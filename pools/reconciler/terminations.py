@@ -15,7 +15,7 @@ FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isn
 
 
 def terminate_finished(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """End lost and drained nodes and terminate their instances. Return whether there were any.
+    """End lost and drained nodes and terminate their instances. Return whether any node was ended.
 
     `nodes` are the pool's nodes that had not ended when they were last read.
 

@@ -116,7 +116,7 @@ class PodCause(str, Enum):
     HOST_STOPPED = "host_stopped"  # the process that the pod is tied to has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
-    IMAGE_PULL_FAILED = "image_pull_failed"  # the pod's image could not be pulled, so it never started
+    IMAGE_PULL_FAILED = "image_pull_failed"  # the image could not be pulled, so the pod never started
     WORKSPACE_FULL = "workspace_full"  # the pod used all the disk space that its pool allows
     OUT_OF_MEMORY = "out_of_memory"  # the kernel killed the command at the pod's memory limit
 
@@ -126,8 +126,8 @@ class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
 
     `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB", and
-    `pulls_image` whether that is its image. `address` is the pod's network address if it differs from the
-    node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
+    `pulls_image` is true if it waits for its image. `address` is the pod's network address if it differs from
+    the node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
     warnings about a running pod, and `warning` is the latest one.
     """
 
@@ -234,7 +234,7 @@ class ClusterQuota:
     """Amount that a quota of the pool's own cluster allows the pods of one namespace.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
-    `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name of it.
+    `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name for the kind.
     `used` excludes the live pods of this pool. `uid` identifies the quota among those of all clusters.
     """
 
@@ -281,9 +281,9 @@ class Runtime(Protocol):
         """End the pod's processes with SIGTERM, then SIGKILL after the grace period. Return immediately.
 
         With a notice, the processes that handle its signal first receive that signal, and SIGTERM follows
-        after the lead. Runtimes without the capability `sends_notices` ignore notices.
+        after the lead time. Runtimes without the capability `sends_notices` ignore notices.
 
-        Idempotent. A stop that takes less time, lead included, replaces the earlier one. An unknown pod is
+        Idempotent. A faster stop, including its lead time, replaces an earlier stop. An unknown pod is
         recorded as stopped.
         """
         ...

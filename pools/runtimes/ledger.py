@@ -1,4 +1,4 @@
-"""Berth's records of pods on other machines, one file per pod.
+"""Local records of pods on other machines, one file per pod.
 
 Files are written atomically, so any process may read them, and a new process can resume after a crash.
 """
@@ -72,7 +72,7 @@ class Ledger:
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
     def receive(self, pod_id: str) -> bool:
-        """Record that the node has the pod, before the job is submitted.
+        """Record that the node has received the pod, before the job is submitted.
 
         Return False if the pod has ended.
         """

@@ -95,7 +95,7 @@ class LocalRuntime:
                     return
             elif self._predates_boot(pod):
                 return
-            if order.has_secrets:  # an earlier shim may have read and deleted them before it was killed
+            if order.has_secrets:  # an earlier shim may have read and deleted the secrets before being killed
                 pod.secrets.store(dict(order.secret_env), dict(order.secret_files), order.code_secret)
             if order.image:
                 pod.write_registry_auth(order.registry_auth)
@@ -202,7 +202,7 @@ class LocalRuntime:
         )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Report a pod whose shim has not taken the lock: the pod is starting or has failed."""
+        """Report a pod whose shim has not acquired the lock. The pod is starting or has failed."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)
@@ -216,7 +216,10 @@ class LocalRuntime:
         return order is not None and order.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims. Shims that failed before taking their lock are kept until they are reported."""
+        """Reap ended shims.
+
+        Shims that failed before they acquired their lock are kept until they are reported.
+        """
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]
@@ -289,7 +292,7 @@ class LocalRuntime:
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:
-            # A link could lead anywhere on this machine.
+            # A link could point to any file on this machine.
             saved = (self._workspaces / validate_name(workspace) / CHECKPOINT).lstat().st_mtime
         except FileNotFoundError:
             return None

@@ -49,8 +49,8 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
     """Read the last `lines` lines.
 
-    Reading stops at a hole and after `TAIL_MAX` bytes, because otherwise a log without line breaks would be
-    read in full.
+    Reading stops at a hole and after `TAIL_MAX` bytes. Otherwise, a log without line breaks would be read in
+    full.
     """
     try:
         size = path.stat().st_size

@@ -100,7 +100,7 @@ class PodDir:
         draft.rename(self.path / "auth.json")
 
     def write_stop(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        """Record the stop. The one that takes the least time, lead included, applies."""
+        """Record the stop. If there are several, the fastest one applies, including its lead time."""
         before = self.read("stop")
         lead = notice.lead_seconds if notice else 0
         if before is not None and int(before["grace"]) + int(before.get("lead", "0")) <= grace_seconds + lead:
@@ -139,7 +139,7 @@ class PodDir:
     def has_shim(self) -> bool:
         """Return whether a shim runs for this pod.
 
-        This check does not take the lock, which a new shim needs.
+        The check does not acquire the lock, because a new shim may need it.
         """
         return self.shim_pid() is not None
 

@@ -1,6 +1,6 @@
-"""Read the files of a pod without following links, which could lead anywhere on the machine.
+"""Read the files of a pod without following links, which could point to any file on the machine.
 
-Hard links are left out as well: a pod's user can create them for files of other users on some machines.
+Hard links are also left out. On some machines, a pod's user can create hard links to other users' files.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ class _Walk:
                     self._skip(below.encode("utf-8", "replace").decode(), "is not a UTF-8 path")
 
     def _names(self, directory: int) -> list[str]:
-        """Return the names in a directory. Raises FilesGone if all directories together have too many."""
+        """Return the names in a directory.
+
+        Raises FilesGone if all directories together contain too many names.
+        """
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in islice(entries, FILES_MAX + 1))
         self._seen += len(names)

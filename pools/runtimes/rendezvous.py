@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 HOST = "127.0.0.1"
-# These are below the ephemeral ports, so that no outgoing connection takes an allocated port.
+# The range is below the ephemeral ports, so that no outgoing connection uses an allocated port.
 FIRST_PORT, LAST_PORT = 20000, 32000
 _RESERVED_SECONDS = 120.0
 

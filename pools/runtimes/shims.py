@@ -77,7 +77,7 @@ class ShimStarter:
             return self._fork(directory, anchor) or self._fork(directory, anchor) or _spawn(directory, anchor)
 
     def _fork(self, directory: Path, anchor: str) -> ForkedShim | None:
-        """Let the server fork a shim, starting the server if necessary. Return None on failure."""
+        """Request a shim from the server. Start the server if necessary. Return None on failure."""
         try:
             if self._server is None:
                 self._server = ShimServer(self._root)
@@ -151,7 +151,7 @@ class ShimServer:
             try:
                 self._socket.send(message)
                 break
-            except BlockingIOError:  # the server may itself wait until its reports have been received
+            except BlockingIOError:  # the server may be waiting until its reports are received
                 self._wait(select.POLLIN | select.POLLOUT)
                 self.receive_reports()
         shim = self._running[self._number] = ForkedShim(self, directory)

@@ -50,7 +50,7 @@ def decode_report(fields: dict[str, Any]) -> PodReport:
 
 
 def encode_chunk_header(chunk: LogChunk) -> str:
-    """Encode everything but the data as a header value."""
+    """Encode a chunk's fields, except the data, as a header value."""
     return f"{chunk.offset} {chunk.next_offset} {chunk.size} {int(chunk.complete)}"
 
 

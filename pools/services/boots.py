@@ -49,7 +49,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     """Store the progress as the node's last phase, and mark the node as lost if the script failed.
 
     A report for another instance is ignored, because a machine may still report its previous node. Even a
-    ready node is marked as lost, because the script begins by stopping everything on the node.
+    ready node is marked as lost, because the script first stops everything on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return

@@ -81,7 +81,7 @@ def environment_secrets(pool: NodePool, environment: Environment | None) -> dict
 def delete_unused(*, before: datetime) -> int:
     """Delete environments that are older than `before` and unused by any pool or node.
 
-    Return their number.
+    Return the number of deleted environments.
     """
     used = NodePool.objects.exclude(built_environment=None).values("built_environment")
     unused = Environment.objects.filter(created_at__lt=before, nodes=None).exclude(pk__in=used)

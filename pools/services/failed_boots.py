@@ -38,7 +38,7 @@ def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 
 
 def reset_failed_boots(pool: NodePool) -> bool:
-    """Reset the count of failed boots. Return whether there were any.
+    """Reset the count of failed boots. Return whether any boots had failed.
 
     Call this function after a node has become ready or a user has requested a retry. The caller must hold the
     lock on the pool.
@@ -53,7 +53,7 @@ def reset_failed_boots(pool: NodePool) -> bool:
 
 
 def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> bool:
-    """Let the pool order nodes again immediately. Return False if no boots had failed.
+    """Allow the pool to order nodes again immediately. Return False if no boots had failed.
 
     The caller must hold the lock on the pool.
     """

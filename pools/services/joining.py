@@ -1,4 +1,4 @@
-"""Let machines join a pool and report to it."""
+"""Handle machines that join a pool, and their reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class MachineReport:
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
-    """Let a machine join a pool. Return the secret for the machine's later reports.
+    """Register a machine that joins a pool. Return the secret for the machine's later reports.
 
     A machine that joins again keeps its registration and counts once. Raises Unauthenticated for an unusable
     token, and Conflict for a duplicate name, a duplicate machine ID or a missing node.
@@ -65,7 +65,7 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
         former = _former_machine(token_row.pool, measured, at)
         _check_token(token_row, former, at)
         if former is not None and has_changed(former, measured):
-            # this marks the node as lost
+            # Ending the use marks the node as lost.
             MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)
         machine = store_machine(former or Machine(pool=token_row.pool), measured, at)
         JoinTokenUse.objects.get_or_create(token=token_row, machine=machine, defaults={"used_at": at})
@@ -101,7 +101,7 @@ def _record_interruption(node: Node, interruption: Interruption, at: datetime) -
     """Record the interruption of a node.
 
     If the node is still booting and its Slurm allocation ends, its boot counts as failed, because the next
-    allocation would probably be too short as well.
+    allocation would probably also be too short.
     """
     if node.state not in PENDING or node.pool.provider != NodePool.Provider.SLURM:
         interrupt_node(node, interruption, at=at)
@@ -169,9 +169,9 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
     """Return this machine's row from before it was reinstalled, or None.
 
-    The holder of a token must not be able to replace a machine that still reports, so a machine that has lost
-    its secret can join again only once its row is silent. Raises Conflict before that, and if the machine is
-    being removed or belongs to another pool.
+    A machine that has lost its secret can join again only after its row has become silent. Otherwise, the
+    holder of a token could replace a machine that still reports. Raises Conflict before that, and if the
+    machine is being removed or belongs to another pool.
     """
     if not measured.machine_id:
         return None
@@ -231,7 +231,7 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return the machine with this key, unless it has left or its secret has been replaced by a newer one."""
+    """Return the machine with this key, unless it has left or has a newer secret."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

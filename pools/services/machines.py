@@ -29,7 +29,8 @@ PREFIX_LENGTH = 10  # number of leading characters that are stored, including th
 def issue_join_token(
     *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, machines: int = 1, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a token that admits a number of machines. Return it and its secret, which is shown only once.
+    """Create a token that admits a number of machines. Return the token and its secret, which is shown only
+    once.
 
     Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """

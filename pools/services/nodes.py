@@ -71,7 +71,7 @@ def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
 def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
     """Record in one statement that no pods are left on these draining nodes.
 
-    Return the number of nodes for which this had not been recorded yet.
+    Return the number of newly recorded nodes.
     """
     return nodes.filter(state=NodeState.DRAINING, emptied_at=None).update(emptied_at=at)
 

@@ -165,7 +165,7 @@ def retry_pool(*, actor: Any, pool: NodePool) -> NodePool:
 
 
 def drain_pool(*, actor: Any, pool: NodePool, reason: str = "") -> NodePool:
-    """Let the pool expire now, so that its nodes finish their pods and are not replaced.
+    """Make the pool expire now. Its nodes finish their pods and are not replaced.
 
     Raises Conflict for a paused pool.
     """
@@ -185,7 +185,7 @@ def set_nodes_desired(
 ) -> NodePool:
     """Set the node count manually. The autoscaler resumes from this count after its cooldown.
 
-    Raises Invalid if the number is not allowed, and PreconditionFailed if the pool is no longer at `version`.
+    Raises Invalid if the count is not allowed, and PreconditionFailed if the pool is no longer at `version`.
     """
     with _lock_pool(actor, pool, "scale", version) as locked:
         check_nodes_desired(locked, nodes_desired)
@@ -218,7 +218,10 @@ def _clamp_desired(pool: NodePool, actor: Any, cause: str = "limits changed") ->
 
 
 def _desired_within_bounds(pool: NodePool) -> int:
-    """Return the desired number of nodes, limited to the allowed range. It is 0 for an expired pool."""
+    """Return the desired number of nodes, limited to the allowed range.
+
+    The result is 0 for an expired pool.
+    """
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
     return 0 if expired else pool_node_spec(pool).clamp(pool.nodes_desired)
 

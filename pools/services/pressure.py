@@ -73,9 +73,9 @@ def report_pressure(
 
     `queued`, `running` and `capacity` are in thousandths of a slot. A node has one slot per GPU, or a single
     slot if it has no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots.
-    `queued` counts work that fits the pool and its limits but still needs nodes, and work with reservations
-    on booting nodes. `binding` is the scarcest resource of the queued work. `gang_nodes` is the number of
-    additional nodes needed to run the queued work without splitting gangs.
+    `queued` is the work that fits the pool and its limits but needs further nodes, plus the work with
+    reservations on booting nodes. `binding` is the scarcest resource of the queued work. `gang_nodes` is the
+    number of additional nodes needed to run the queued work without splitting gangs.
     """
     nodes = NodeCounts.for_pool(pool_id)
     pressure = {

@@ -106,7 +106,7 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
     """Return whether the node may be released.
 
-    Cordoned nodes are kept, because an admin has set them aside.
+    Cordoned nodes are not released, because an admin has taken them out of service.
     """
     is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and is_settled

@@ -1,4 +1,4 @@
-"""REST endpoints that list the SSH hosts of a pool, accept their keys, and forget them."""
+"""REST endpoints that list a pool's SSH hosts, accept their keys, and remove hosts."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -55,7 +55,7 @@ class SshHostResponse(ResponseModel):
 
 
 class AcceptKeysBody(Body):
-    """Keys to pin, by the name of the host. Each must be the `presented_key` of its host."""
+    """Keys to pin, by host name. Each key must be the host's `presented_key`."""
 
     keys: Annotated[dict[Name, Annotated[Text, Field(max_length=4096)]], Field(min_length=1, max_length=2000)]
 

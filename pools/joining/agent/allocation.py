@@ -35,7 +35,7 @@ class EndSignals:
         self._event.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait, but not longer than the job may run."""
+        """Wait for a number of seconds, but at most until the job ends."""
         self._event.wait(seconds)
 
     @property
@@ -47,8 +47,8 @@ class EndSignals:
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
     """Return the IDs of the devices that this process may use: all, or those of the job.
 
-    The cluster lists the devices by index or UUID. A job that is confined to its devices sees
-    only those, and their indexes begin at 0.
+    The cluster lists the devices by index or UUID. A job that is confined to its devices sees no others, and
+    device indexes begin at 0.
     """
     uuids = [gpu["uuid"] for gpu in gpus]
     if not INSTANCE_ID:

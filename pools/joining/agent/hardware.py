@@ -16,7 +16,7 @@ from .version import VERSION
 
 GPU_FIELDS = ("uuid", "name", "memory.total", "driver_version")
 MIB = 1024 * 1024
-DISK_STEP_MIB = 1024  # free disk space is rounded down so that small changes do not alter the report
+DISK_STEP_MIB = 1024  # free disk space is rounded down, so that small changes do not alter the report
 
 
 def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
@@ -68,7 +68,7 @@ def reserved_amount(variable: str) -> float:
 
 
 def machine_id() -> str:
-    """Return an ID that survives reboots and, if the firmware has one, a new installation."""
+    """Return an ID that survives reboots. An ID from the firmware also survives a reinstallation."""
     path = os.path.join(STATE, "machine-id")
     stored = read_file(path)
     if stored:

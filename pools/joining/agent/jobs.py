@@ -15,7 +15,10 @@ WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
 
 
 class Job:
-    """Script that runs in at most one process at a time. Its whole state is in files named after it."""
+    """Script that runs in at most one process at a time.
+
+    Its entire state is stored in files that are named after the job.
+    """
 
     def __init__(self, name: str) -> None:
         self.path = os.path.join(STATE, name)

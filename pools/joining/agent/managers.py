@@ -15,16 +15,15 @@ SYSTEMD_RUNS = "/run/systemd/system"  # this directory exists if systemd manages
 UNIT_NAME = "berth-agent.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
 ENVIRONMENT_FILE = os.path.join(STATE, "environment")
-REJECTED = 3  # exit code after the server rejected the agent; another attempt would fail as well
+REJECTED = 3  # exit code after the server rejected the agent; another attempt would also fail
 RESTART_SECONDS = 5
 NOT_RESTARTED = (2, REJECTED)
 # Variables of the supervisor. The agent reads its own settings from its environment file.
 _SUPERVISED = ("PATH", "HOME", "LANG", "BERTH_MACHINE_STATE")
 
-# Pods outlive a restart of the agent, so only the agent's own process is killed.
-# Delegation keeps systemd from disabling the controllers that limit pods.
-# An out-of-memory kill in a pod must not stop the service.
-# A task limit would apply to all pods together.
+# Pods must survive a restart of the agent, so only the agent's own process is killed. Delegation keeps
+# systemd from disabling the controllers that limit pods. An out-of-memory kill in a pod must not stop the
+# service. A task limit would apply to all pods together.
 UNIT = """[Unit]
 Description=Berth agent
 Wants=network-online.target

@@ -1,4 +1,4 @@
-"""Join the pool, then report to the server and follow its instructions."""
+"""Join the pool, report to the server, and execute its instructions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
 
-    Raises JobEnds if the agent's job, and the node with it, is about to end.
+    Raises JobEnds if the agent's job is about to end. The node then ends, too.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = EndSignals()
@@ -67,7 +67,7 @@ def _interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str, object
 
 
 def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:
-    """Join the pool and return the secret.
+    """Join the pool and return the machine's secret.
 
     Raises MachineRejected, or OSError if another attempt may succeed.
     """

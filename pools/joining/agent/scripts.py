@@ -25,7 +25,7 @@ class EnvironmentScript:
         self.phases = os.path.join(STATE, "prepare.phases")
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Start the script once per environment. Stop a script that is no longer requested."""
+        """Start the script for the environment in the response. Stop a script that is no longer requested."""
         digest = str(answer.get("digest") or "")
         if digest == self.digest:
             return
@@ -59,7 +59,7 @@ class EnvironmentScript:
 class StartScript:
     """Script that turns the machine into a node. It runs in the background because it may take minutes.
 
-    The instructions are stored so that a restarted agent does not start its node again, which would end the
+    The instructions are stored, so that a restarted agent does not start its node again and thus end the
     pods.
     """
 
@@ -89,7 +89,7 @@ class StartScript:
         return answer
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Stop the previous node and start the current one if the instructions have changed."""
+        """Apply changed instructions: update the node, or stop the previous node and start the new one."""
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer
             return

@@ -1,8 +1,8 @@
 """Requests to the server.
 
-Certificates are verified, against the file in BERTH_CA if it is set. Plain HTTP is allowed only to this
-machine, unless BERTH_PLAIN_HTTP=1 declares the network trusted, because a forged response could run any
-command here.
+Certificates are verified. If BERTH_CA names a file, only the authorities in it are trusted. Plain HTTP is
+allowed only to this machine, unless BERTH_PLAIN_HTTP=1 declares the network trusted, because a forged
+response could run any command here.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _make_opener() -> urllib.request.OpenerDirector:
 
 
 def _reason(body: bytes) -> str:
-    """Return the sentence in an error response, or the start of the body."""
+    """Return the error message of a response, or the beginning of the body."""
     text = body.decode(errors="replace")[:2000]
     try:
         return str(json.loads(text)["detail"])

@@ -30,7 +30,7 @@ def install(
     """Join the pool, and install, enable and start the service. Return a sentence for the user.
 
     With `join_later`, the service joins when it starts, using the token in its environment file. With
-    `rejoin`, an installed agent joins again, and its pods continue. With `detached`, a supervisor is used if
+    `rejoin`, an installed agent joins again without ending its pods. With `detached`, a supervisor is used if
     the machine does not run systemd. Raises CannotInstall, and MachineRejected if the server rejects the
     machine.
     """
@@ -86,7 +86,10 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Join again after stopping the old agent, which would stop its pods once its secret is revoked."""
+    """Stop the old agent and join again.
+
+    Once its secret is revoked, a running agent would stop its pods.
+    """
     manager.stop()
     try:
         _join(server, pool)

@@ -14,7 +14,7 @@ from .state import STATE, write_private_file
 from .version import VERSION
 
 RETRY_SECONDS = 60.0
-# The agent sends no reports during an upgrade, and a machine counts as gone after three minutes of silence.
+# The agent sends no reports during an upgrade. A machine counts as gone after three minutes without a report.
 UPGRADE_SECONDS = 110
 DOWNLOAD_SECONDS = 30
 CHECK_SECONDS = 20
@@ -36,7 +36,10 @@ class Upgrade:
         self.retry_at = 0.0
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Upgrade if the server requests it, and run the new version in this process. Store any error."""
+        """Upgrade the agent if the server requests it, and run the new version in this process.
+
+        Store any error.
+        """
         requested = answer.get("upgrade")
         if not isinstance(requested, dict) or requested["version"] == VERSION:
             self.error = ""

@@ -21,7 +21,7 @@ from pools.runtimes.shim.records import sync_directory
 FETCH_BYTES = 8 * 1024 * 1024
 _STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
 _LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
-# called with (time, limit): returns the log since that time, or from the start if the time is empty
+# Function of (time, limit). It returns the log since that time, or from the start if the time is empty.
 Fetch = Callable[[str, int], bytes]
 
 
@@ -48,7 +48,7 @@ class LogCopies:
         """Append the pod's output since the last update. Return the path of the copy."""
         with self._locked(pod_id) as fd:
             position = self._load(pod_id)
-            os.ftruncate(fd, position.size)  # later bytes were written by an update that crashed
+            os.ftruncate(fd, position.size)  # an update that crashed wrote the bytes after this position
             while True:
                 fetched = fetch(_seconds(position.since), FETCH_BYTES)
                 is_cut = len(fetched) >= FETCH_BYTES
@@ -65,7 +65,7 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: Position) -> Position:
-        """Continue at the next second, because the API would repeat the first lines of this one."""
+        """Continue at the next second, because the API would repeat the first lines of the current second."""
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
         if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
@@ -96,9 +96,9 @@ class LogCopies:
             return position.size if new else None
 
     def continue_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
-        """Append to the line that ends the copy at this size.
+        """Append to the last line of the copy.
 
-        Return the new size, or None if that line is a different one.
+        Return the new size, or None if the copy no longer ends at `end`.
         """
         if end is None:
             return None

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 FOLLOWERS_MAX = 32
 PENDING_MAX = 1024 * 1024  # longer lines are copied in pieces
 SILENCE_SECONDS = 60.0  # maximum time without data after the grace period
-NO_LOG = (400, 404)  # statuses that mean that the container has not started or has been deleted
+NO_LOG = (400, 404)  # statuses of containers that have not started or have been deleted
 
 
 def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
@@ -28,7 +28,7 @@ def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
 
 
 class LogFollowers:
-    """Threads that copy the logs of stopping pods until their containers have ended."""
+    """Threads that copy the logs of stopping pods until the containers end."""
 
     def __init__(self, copies: LogCopies) -> None:
         self._copies = copies
@@ -37,7 +37,7 @@ class LogFollowers:
         self._followed: set[str] = set()
 
     def follow(self, pod_id: str, api: Api, path: str, grace_seconds: int) -> None:
-        """Follow a log in the background, unless it is already followed."""
+        """Copy a log in the background as it grows, unless another thread already copies it."""
         with self._lock:
             if pod_id in self._followed:
                 return

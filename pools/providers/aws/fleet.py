@@ -57,7 +57,7 @@ def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count:
 def no_instances_error(result: LaunchResult) -> ProviderError:
     """Return the error for a launch that created no instances.
 
-    The launch is never in doubt, because EC2 repeats its response for the same token.
+    The outcome is certain, because EC2 repeats its response for the same token.
     """
     kind, message = summarize(result.failures)
     if kind is ProviderErrorKind.BROKEN:

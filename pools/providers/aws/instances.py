@@ -75,7 +75,7 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: ProvisionOrder, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return ordinals by instance ID. Tagged instances keep theirs, and the others get free ordinals."""
+    """Return ordinals by instance ID. Tagged instances keep their ordinals. The others get free ordinals."""
     tagged = {
         instance_id: tagged_ordinal(descriptions[instance_id])
         for instance_id in ids

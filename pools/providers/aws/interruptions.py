@@ -1,4 +1,4 @@
-"""Detect spot interruptions: upcoming ones from the status of spot requests, past ones from instances.
+"""Detect upcoming spot interruptions from spot requests, and past ones from instances.
 
 Without an event bus, the status of the spot request is the only signal. It changes to
 `marked-for-termination` two minutes before the instance ends. Because it is read only when instances are

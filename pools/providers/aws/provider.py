@@ -58,7 +58,7 @@ class AwsProvider:
         with (
             suppress(ProviderError),
             provider_errors(),
-        ):  # the database stores the ordinal; the tag is only for users
+        ):  # the ordinal is stored in the database; the tag only informs users
             instances.tag_ordinals(self.clients, order.pool, ordinal_by_id, description_by_id)
         return ProvisionResult(self._instances(order, ordinal_by_id, description_by_id), message)
 
@@ -126,7 +126,7 @@ class AwsProvider:
         return {description["InstanceId"]: description for description in descriptions}
 
     def _billable_or_interrupted(self, wanted_tags: Mapping[str, str]) -> list[instances.Description]:
-        """Return the instances that may cost money, and spot instances that EC2 has interrupted."""
+        """Return the instances that may incur costs, including spot instances that EC2 has interrupted."""
         buys_spot = self.settings.purchase != "on_demand"
         descriptions = self._descriptions(wanted_tags, include_terminated=buys_spot)
         return [

@@ -44,7 +44,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
 
 
 def clean(errors: str) -> str:
-    """Join the lines that a program printed, without the program's name at the start of each."""
+    """Join the lines that a program printed. Remove the program's name from the start of each line."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     texts = [_without_program(line) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]

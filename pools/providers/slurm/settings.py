@@ -176,7 +176,7 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def check_time_limit(settings: SlurmSettings, boot_timeout: int) -> None:
-    """Raise Invalid if the time limit leaves no time for work between a node's boot and its end."""
+    """Raise Invalid if the time limit leaves no time for work after a node's boot."""
     shortest = boot_timeout + settings.notice_seconds
     if settings.limit_seconds is None or settings.limit_seconds > shortest:
         return

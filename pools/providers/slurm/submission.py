@@ -31,7 +31,7 @@ submit() {{
   cat > "$directory/pilots/$1"
   if ! printf '%s\\n' "$script" | sed "s|@NAME@|$1|" |
     sbatch {options} --job-name="$1" --output="$directory/logs/$1.log"; then
-    # A job whose submission only lost its response needs the file.
+    # The file is still needed if the job was submitted but the response was lost.
     if jobs=$(squeue --me --noheader --name="$1" --format=%i 2> /dev/null) && [ -z "$jobs" ]; then
       rm -f "$directory/pilots/$1"
     fi
@@ -112,7 +112,7 @@ def _requests(settings: SlurmSettings) -> Iterator[str]:
 def pilot_script(settings: SlurmSettings) -> str:
     """Return the script of the pilot jobs.
 
-    It is the same for all jobs: @NAME@ stands for the job's name.
+    The script is the same for all jobs. @NAME@ is a placeholder for the job's name.
     """
     return (
         _pilot_template()

@@ -81,7 +81,7 @@ class Connection:
 
 @asynccontextmanager
 async def connect(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> AsyncIterator[Connection]:
-    """Connect and log in. Raises SshError, for example if the host key is not the pinned one."""
+    """Connect and log in. Raises SshError, for example if the host key differs from the pinned key."""
     async with AsyncExitStack() as stack:
         opened = await _in_time(endpoint, timeouts, _open(endpoint, stack))
         yield Connection(opened, endpoint.name, timeouts)
@@ -147,7 +147,7 @@ def _import_host_key(endpoint: Endpoint) -> asyncssh.SSHKey:
 
 
 class _Client(asyncssh.SSHClient):
-    """SSH client that remembers the server's key if it is not the pinned one."""
+    """SSH client that stores the server's key if it differs from the pinned key."""
 
     presented = ""
 

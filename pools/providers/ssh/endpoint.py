@@ -27,7 +27,7 @@ class SshErrorKind(StrEnum):
 class SshError(Exception):
     """Raised if a connection or a command fails.
 
-    `presented` is the server's key if it is not the pinned one.
+    `presented` is the server's key if it differs from the pinned key.
     """
 
     def __init__(self, kind: SshErrorKind, message: str, presented: str = "") -> None:

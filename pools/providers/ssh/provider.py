@@ -65,7 +65,7 @@ class SshProvider(StaticProvider):
         ]
 
     def _shortage_message(self, order: ProvisionOrder) -> str:
-        """Return the shortage message, with the problems of some hosts."""
+        """Return the message about missing hosts, including the problems of some hosts."""
         failing = SshHost.objects.filter(pool__name=order.pool, failures__gt=0, removed_at=None)
         failing = failing.order_by("name")
         problems = [f"{host.name}: {host.message}" for host in failing[:HOSTS_NAMED]]

@@ -46,7 +46,7 @@ CA = """cat > @HOME@/ca.pem <<'BERTH_CA'
 @CA@
 BERTH_CA
 """
-# This leaves an agent of another installation or pool, and all other files, unchanged.
+# The script does not change agents of other installations or pools, or any other files.
 UNINSTALL = """set -eu
 home=@HOME@
 export BERTH_MACHINE_STATE="$home"

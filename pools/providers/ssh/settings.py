@@ -246,7 +246,7 @@ def pin_host_keys(
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
     """Return new settings in which listed hosts without `host_key` keep their previously pinned keys.
 
-    A key is kept only for the same name and address. `host_key: null` unpins it.
+    A key is kept only for the same name and address. `host_key: null` removes the pinned key.
     """
     pinned = {(host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved()}
     parsed = ssh_settings(value)

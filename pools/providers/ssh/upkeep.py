@@ -155,7 +155,7 @@ class SshUpkeep:
             history.write(row.pool, ScalingKind.ERROR, f"host {row.name}: {row.message}", at=now)
 
     def _watch_duration(self, pool: NodePool) -> timedelta:
-        """Return how long this process has been watching the pool without a long break."""
+        """Return how long this process has monitored the pool without a long interruption."""
         current = time.monotonic()
         watch = self._watches.get(pool.pk)
         longest = max(UNWATCHED_AFTER, 3.0 * pool.reconcile_tick)

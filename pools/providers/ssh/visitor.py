@@ -50,7 +50,7 @@ class Visitor:
             return frozenset(self._visits)
 
     def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
-        """Return the outcomes of ended visits to these hosts, and forget these visits."""
+        """Return the outcomes of ended visits to these hosts, and remove these visits."""
         with self._lock:
             ended = [host for host in hosts if host in self._visits and self._visits[host][1].done()]
             visits = {host: self._visits.pop(host) for host in ended}

@@ -29,7 +29,7 @@ _SERVED = ".project"
 
 
 class NotVisible(Exception):
-    """Raised if a pod's working directory is outside everything that the pod sees."""
+    """Raised if a pod's working directory is not visible to the pod."""
 
 
 @dataclass(frozen=True)

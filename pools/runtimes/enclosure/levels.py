@@ -75,7 +75,7 @@ class Isolation:
 
 
 def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
-    """Return the policy of this node. Raises ValueError if the variable has another value."""
+    """Return the policy of this node. Raises ValueError if the variable has an unknown value."""
     value = environ.get(VARIABLE) or Policy.AUTO
     try:
         return Policy(value)

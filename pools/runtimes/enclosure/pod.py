@@ -131,7 +131,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _write_accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
-    """Write the pod's /etc/passwd and /etc/group, which give its user a name."""
+    """Write the pod's /etc/passwd and /etc/group, which name the pod's user."""
     passwd, group = files.directory / "passwd", files.directory / "group"
     passwd.write_text(
         "root:x:0:0:root:/root:/usr/sbin/nologin\n"

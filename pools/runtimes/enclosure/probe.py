@@ -21,13 +21,13 @@ from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 20.0
-STRAY_SECONDS = 600.0  # directories of probes that are older were left by killed processes
+STRAY_SECONDS = 600.0  # older probe directories were left by killed processes
 PREFIX = ".probe-"
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
 SHARED_USER = (
     "Pods share the user of the node's agent. Run the agent as root to give each project its own user."
 )
-# The probe must run as the right user, see only its own processes, and find the system read-only.
+# The probe must run as the expected user, see only its own processes, and find the system read-only.
 CHECK = """
 [ "$(id -u)" = "$1" ] || { echo "runs as user $(id -u)"; exit 1; }
 [ "$(readlink /proc/self/ns/pid)" != "$2" ] || { echo "sees the processes of the machine"; exit 1; }
@@ -151,7 +151,7 @@ def check_order(files: PodFiles, uid: int) -> Record:
 
 
 def read_obstacle(directory: Path) -> str:
-    """Return why the probe pod failed, or an empty string."""
+    """Return why the probe pod failed, or an empty string if it succeeded."""
     end = read_record(str(directory / "exit"))
     if end is None:
         return "the probe left no exit code"

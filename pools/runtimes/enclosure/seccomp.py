@@ -95,7 +95,7 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, op
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
-    """Return the program for this machine and "", or no program and the reason."""
+    """Return (program for this machine, ""), or (b"", reason) if there is none."""
     machine = os.uname().machine
     if environ.get(SECCOMP_VARIABLE) == "off":
         return b"", f"{SECCOMP_VARIABLE} is off."

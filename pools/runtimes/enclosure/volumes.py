@@ -11,7 +11,7 @@ from pools.runtimes.enclosure.command import Mount, is_inside
 
 
 class UnusableVolume(Exception):
-    """Raised with the reason if this machine cannot give a volume to a pod."""
+    """Raised with the reason if this machine cannot provide a volume to a pod."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def evict_all(podman: Podman) -> None:
 def stored_bytes(store: ImageStore) -> int:
     """Return the unpacked size of the layers of all images, with shared layers counted once.
 
-    Layers of a killed pull do not count, because removing images would not free them.
+    Layers of a killed pull are not counted, because removing images would not free them.
     """
     try:
         layers = {layer["id"]: layer for layer in _read(f"{store.root}/graph/overlay-layers/layers.json")}

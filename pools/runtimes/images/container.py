@@ -1,8 +1,8 @@
 """Container of a pod that has an image.
 
 podman creates it around a waiting process. The shim then starts the pod's command in the container's
-namespaces, as it does in those that bubblewrap builds. A small process beside the shim ends the container if
-the shim dies.
+namespaces, as in namespaces that bubblewrap builds. A small process beside the shim ends the container if the
+shim dies.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Container(Namespaces):
             config = store.read_config(digest)
             if config is not None:
                 return config
-        from pools.runtimes.images.pull import ImagePull  # slow import that most pods do not need
+        from pools.runtimes.images.pull import ImagePull  # this import is slow and not needed by most pods
 
         return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
 

@@ -118,7 +118,10 @@ def _bind(mount: Mount, mode: str) -> str:
 
 
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
-    """Yield the mounts and the mount points below them, which stay writable inside a read-only mount."""
+    """Yield the mounts and the mount points below them.
+
+    Mount points remain writable inside a read-only mount.
+    """
     points = [_unescape(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:
         yield mount

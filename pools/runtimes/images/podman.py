@@ -57,8 +57,8 @@ class Podman:
     ) -> Output:  # fmt: skip
         """Run a command to completion, with additional `variables`.
 
-        `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`, and, if the
-        command is interruptible, Interrupted.
+        `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`. An interruptible
+        command also raises Interrupted.
         """
         if not os.path.isdir(self.temporary):
             os.mkdir(self.temporary, 0o700)

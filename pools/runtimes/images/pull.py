@@ -80,7 +80,7 @@ class ImagePull:
                 return fd
 
     def _pull_until_done(self) -> Record:
-        """Pull the image. Retry after transient errors, and after evicting images if the disk is full."""
+        """Pull the image. Retry after transient errors. If the disk is full, evict images and retry."""
         pauses, has_evicted = list(self._pauses), False
         while True:
             error = self._pull_once()

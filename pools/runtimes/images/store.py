@@ -1,4 +1,4 @@
-"""A node's storage for images and containers, separate from that of other podman users on the machine."""
+"""A node's storage for images and containers, separate from the storage of other podman users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ATTEMPTS = 3  # maximum attempts to remove a container
 
 
 class ImageStore:
-    """Storage below `root`. Directories record facts about images, by digest.
+    """Storage below `root`. Three directories contain records about images, by digest.
 
     `digests` contains their configurations; a file's modification time is the image's last use. `projects`
     contains the digests that each project has pulled. `locks` contains a lock for each digest.
@@ -107,7 +107,7 @@ def remove_container(pod_directory: str) -> None:
 
 
 def _try_removal(name: str, store: str) -> bool:
-    """Kill the container's processes and remove the container. Return whether it is gone."""
+    """Kill the container's processes and remove the container. Return whether the container was removed."""
     import subprocess  # the shim imports this module but does not need it
 
     kill_processes(name)

@@ -158,7 +158,7 @@ class NodeAgent:
 
 
 def enable_keepalive(connection: socket.socket) -> None:
-    """Detect within about a minute that the other machine is gone, also while nothing is sent."""
+    """Detect within about a minute that the other machine is gone, even if no data is sent."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 4)):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -8,7 +8,7 @@ from pools.runtimes.ray.agents import NodeAgent
 
 
 class RayFiles:
-    """The part of the Ray runtime that reads files. Their node has them until the pod is forgotten."""
+    """Part of the Ray runtime that reads files. A node stores a pod's files until the pod is forgotten."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         with _converted_errors():
@@ -31,7 +31,7 @@ class RayFiles:
 
 @contextmanager
 def _converted_errors() -> Iterator[None]:
-    """Raise FilesGone for requests that the agent refuses, or RuntimeFailure if it does not know them."""
+    """Raise FilesGone if the agent refuses a request, or RuntimeFailure if it cannot handle the request."""
     try:
         yield
     except ValueError as error:

@@ -67,7 +67,10 @@ class Jobs:
         self._jobs_request("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
-        """Delete the job. Ray rejects this, and keeps listing the job, until Ray has seen the job end."""
+        """Delete the job.
+
+        Ray rejects the deletion, and lists the job, until it has detected the job's end.
+        """
         self._jobs_request("DELETE", quote(name, safe=""))
 
     def _jobs_request(self, method: str, path: str, **body: Any) -> httpx.Response:

@@ -102,7 +102,7 @@ class LocalRayNodes:
         return None
 
     def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
-        """Let a node join the current head if its previous one is gone. Its pods keep running."""
+        """Reconnect a node to the current head if its previous head is gone. The node's pods keep running."""
         head = self._head(pool, instance) if instance.ordinal != 0 else None
         if not head or head == record["head"]:
             return
@@ -211,9 +211,9 @@ def _is_running(record: dict[str, str]) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Return only the environment variables that the process needs.
+    """Return the environment variables that the process needs.
 
-    The others may contain secrets, such as the database password.
+    Other variables may contain secrets, such as the database password.
     """
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE", *SETTINGS_OF_PODS)
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}

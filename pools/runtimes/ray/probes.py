@@ -1,7 +1,7 @@
 """Probe pods: a node accepts work only after a pod has run on it.
 
-A probe pod takes the path of any other pod: an order to the node's agent, a Ray job on all devices, the shim
-and the enclosure. A failed probe is repeated until it succeeds or the node's boot times out.
+A probe pod starts like any other pod: through the node's agent, a Ray job on all devices, the shim and the
+enclosure. A failed probe is repeated until it succeeds or the node's boot times out.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class ProbePods:
         pod_id = pods[-1] if pods else f"{_prefix(instance)}{time.time_ns()}"
         try:
             if self._runtime.get_reports([pod_id])[pod_id].state is PodState.UNKNOWN:
-                # this also resumes an interrupted start
+                # This call also resumes an interrupted start.
                 self._runtime.start(_order(pod_id, instance, devices))
             report = self._wait(pod_id)
             if report.state is PodState.EXITED:

@@ -55,7 +55,7 @@ class RayRuntime(RayFiles):
     """Runtime of all pools that run Ray.
 
     `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
-    finds all pods again. `prefix` begins the names of this installation's jobs.
+    finds all pods again. The names of this installation's jobs begin with `prefix`.
     """
 
     def __init__(self, root: Path, nodes: Callable[[], Iterable[RayNode]], prefix: str = "berth-") -> None:
@@ -136,7 +136,7 @@ class RayRuntime(RayFiles):
     def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
         """Return the reports of these pods (default: all) without reloading the list of nodes."""
         if not self._has_loaded_nodes:
-            return {}  # if the list of nodes is unknown, no pod may be reported as lost
+            return {}  # no pod may be reported as lost while the list of nodes is unknown
         reports: dict[str, PodReport] = {}
         pods_by_instance: dict[str, list[str]] = defaultdict(list)
         for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:
@@ -324,7 +324,7 @@ class RayRuntime(RayFiles):
         self._watch.drain()
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the node's scripts. They are empty while the address of the head or the node is unknown."""
+        """Return the node's scripts, which are empty while the head's or the node's address is unknown."""
         nodes = self._nodes_by_instance()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None

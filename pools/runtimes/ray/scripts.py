@@ -25,7 +25,7 @@ _PARTS = (
     "pools/runtimes/ray/cluster.py", "pools/runtimes/wire.py", "pools/runtimes/ray/node/*.py",
 )  # fmt: skip
 _PLACE = 'place="${BERTH_MACHINE_STATE:-/var/lib/berth-machine}/ray"'
-# Print the process IDs of the restart loop and of the node, which continues if only the loop is killed.
+# Print the process IDs of the restart loop and the node. The node survives if only the loop is killed.
 _NODE_PIDS = """node_pids() {
   for file in "$place/pid" "$place/node/main.pid"; do
     pid=$(cat "$file" 2> /dev/null) || continue
@@ -42,11 +42,11 @@ if [ -n "$pids" ]; then
   sleep 12
 fi
 """
-# Each version's code has its own directory, because running shims still read theirs.
+# Each version's code has its own directory, because running shims still read the code of their version.
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
-# The checksum is not part of the start script, because running nodes apply changes to their start script.
+# The checksum is not part of the start script, because nodes apply changes of that script while they run.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
   echo "The downloaded node code has the wrong checksum." >&2
   exit 1
@@ -213,12 +213,12 @@ def node_files() -> list[Path]:
 
 
 def node_sources() -> dict[str, str]:
-    """Return the source of each of these files, by its path in the archive."""
+    """Return the source of each node file, by path in the archive."""
     return {path.relative_to(_SOURCE).as_posix(): path.read_text("utf-8") for path in node_files()}
 
 
 def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove details that differ between servers, so that the same code yields the same archive."""
+    """Remove details that differ between servers, so that identical code yields identical archives."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

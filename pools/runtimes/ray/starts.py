@@ -12,7 +12,7 @@ class BackgroundStarts:
     """Calls that start pods, at most one for each pod."""
 
     def __init__(self) -> None:
-        # Separate threads, so that nodes that do not respond to starts delay no reports.
+        # Use separate threads, so that unresponsive nodes do not delay reports.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ray-starts")
         self._calls: dict[str, Future[None]] = {}
 
@@ -20,7 +20,7 @@ class BackgroundStarts:
         self._calls[pod_id] = self._threads.submit(call, *arguments)
 
     def has_begun(self, pod_id: str) -> bool:
-        """Return whether the pod has a call whose result was not read yet."""
+        """Return whether the pod has a call whose result has not been read yet."""
         return pod_id in self._calls
 
     def finish(self, pod_id: str) -> None:

@@ -30,7 +30,7 @@ class CannotLimit(Exception):
 class Cgroups:
     """Groups named `name`. `limits` are in bytes, thousandths of a core, and processes.
 
-    With a limit of 0, a group only measures.
+    A group with a limit of 0 only measures usage.
     """
 
     def __init__(self, name: str, limits: dict[str, int]) -> None:
@@ -103,7 +103,7 @@ def remove(paths: Iterable[str]) -> None:
     for path in set(paths):
         try:
             os.rmdir(path)
-        except OSError:  # the group is gone, or a process that is being killed is still in it
+        except OSError:  # the group is gone, or a process being killed is still in it
             pass
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DIRECTORY = "code"  # subdirectory of the pod's own directory
 VARIABLE = "BERTH_CODE_DIR"
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 60.0, 60.0)  # seconds between attempts
-READ_SECONDS = 60.0  # a server that sends nothing for this long has failed
+READ_SECONDS = 60.0  # seconds without data after which the server has failed
 REPORT_SECONDS = 1.0
 BLOCK = 256 * 1024
 _PR_SET_PDEATHSIG = 1
@@ -115,7 +115,7 @@ class Download:
 
 
 class _Failure(Exception):
-    """Raised if an attempt fails. `kind` says whether another one may succeed."""
+    """Raised if an attempt fails. `kind` tells whether another attempt may succeed."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class _Failure(Exception):
 
 
 class _Body:
-    """The response as a file that counts the bytes read and reports the progress."""
+    """File-like response that counts the bytes read and reports the progress."""
 
     def __init__(self, response: HTTPResponse, output: int) -> None:
         self._response, self._output = response, output
@@ -147,7 +147,7 @@ class _Body:
         return data
 
     def finish(self) -> None:
-        """Read the rest. Raises _Failure if the response is incomplete."""
+        """Read the rest of the response. Raises _Failure if the response is incomplete."""
         while self.read(BLOCK):
             pass
         if self._size and self._read != self._size:
@@ -163,7 +163,7 @@ def _run_child(directory: str, order: dict[str, str], query: str, secret: str, o
         os.setsid()
         _die_with_parent()
         work = os.open(f"{directory}/work", os.O_RDONLY | os.O_DIRECTORY)
-        # imported before the process becomes a user who may not be able to read Python's files
+        # Import this before the process changes to a user who may be unable to read Python's files.
         import tarfile
 
         response = _open(order["code_url"] + query, secret, order["code_ca"])
@@ -248,7 +248,7 @@ def _unpack(body: _Body) -> None:
 
 
 def _send(output: int, kind: str, text: str) -> None:
-    """Write a line that fits into the pipe at once."""
+    """Write a line that is short enough for one write to the pipe."""
     line = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")[:1000]
     os.write(output, line + b"\n")
 

@@ -11,7 +11,7 @@ KIB = 1024
 
 
 class DiskUsage:
-    """Usage of `paths`, measured every `interval` seconds, or less often if it takes long.
+    """Usage of `paths`, measured every `interval` seconds, or less often if measurements take long.
 
     `helpers` contains the process ID of `du` while it runs.
     """

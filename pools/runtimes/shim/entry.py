@@ -20,9 +20,10 @@ OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 
 
 class Entry:
-    """Steps of a process on its way into the pod. `subject` is the object of the step, for error messages.
+    """Steps by which a process enters the pod. `subject` names the object of the current step in error
+    messages.
 
-    `parent` is the process that adopts the process and ends it if it dies itself.
+    `parent` is the ID of the process that adopts this one. If the parent dies, this process ends.
     """
 
     def __init__(self, pod: Pod, libc: CDLL, parent: int) -> None:
@@ -58,7 +59,7 @@ class Entry:
             signal.signal(number, signal.SIG_DFL)
 
     def drop_privileges(self) -> None:
-        """Become the pod's user. From now on, the process ends with its parent."""
+        """Change to the pod's user. From then on, the process ends with its parent."""
         self.subject = "the pod's enclosure"
         if self._namespaces:
             self._namespaces.drop_privileges(self._libc)

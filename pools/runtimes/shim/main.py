@@ -19,7 +19,7 @@ from pools.runtimes.shim.wakes import wake_listeners
 
 
 def main(directory: str, anchor: str) -> None:
-    """Run the pod in this directory unless another shim does.
+    """Run the pod in this directory, unless another shim already runs it.
 
     `anchor` is the `pid:start` of the process that the pod is tied to, or empty.
     """
@@ -130,7 +130,10 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records. Open it for writing too, which prevents an end-of-file."""
+    """Open the pipe that announces stop records.
+
+    It is also opened for writing, which prevents an end-of-file.
+    """
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

@@ -27,8 +27,8 @@ class Namespaces:
 
     `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for
     bubblewrap's output. `call_filter` is the BPF program that filters the pod's system calls, or empty.
-    `cause` is why the pod must not start, or empty. `directory` is the working directory of the pod's
-    image.
+    `cause` is the reason that the pod must not start, or empty. `directory` is the working directory of the
+    pod's image.
     """
 
     is_container = False
@@ -55,7 +55,7 @@ class Namespaces:
         self._info, info_write = os.pipe()
         input_read, self._input = os.pipe()
         self._ready, ready_write = os.pipe()
-        os.write(self._input, b"!")  # do this before the fork, because bubblewrap may end at any time
+        os.write(self._input, b"!")  # write before the fork, because bubblewrap may end at any time
         self._builder = os.fork()
         if self._builder == 0:
             self._exec_builder(info_write, input_read, ready_write)
@@ -89,7 +89,7 @@ class Namespaces:
             raise OSError(number, os.strerror(number))
 
     def drop_privileges(self, libc: CDLL) -> None:
-        """Become the pod's user, without capabilities and without a way to gain any."""
+        """Change to the pod's user, without capabilities and without a way to gain any."""
         for capability in range(_CAPABILITIES):
             if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
                 break  # the kernel has no capability with this number

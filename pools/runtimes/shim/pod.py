@@ -1,4 +1,4 @@
-"""Start a pod's command once, and end the command with all its descendants."""
+"""Start a pod's command once, and end the command and all its descendants."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Pod:
         self.started_at = 0.0
         self.wait_status: int | None = None
         self.childless = False
-        self.term_at: float | None = None  # end of the lead, until SIGTERM is sent
+        self.term_at: float | None = None  # time at which SIGTERM is due, or None
         self.deadline: float | None = None
         self.cause = ""
 
@@ -157,7 +157,7 @@ class Pod:
         return ""
 
     def memory_report(self) -> str:
-        """Return how the pod's memory limit affected it, or an empty string if it did not."""
+        """Return the memory limit's effect on the pod as text, or an empty string if there was none."""
         kills = self.cgroups.memory_kills()
         if not kills:
             return ""
@@ -236,7 +236,10 @@ class Pod:
         return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())
 
     def processes(self) -> list[int]:
-        """Return the pod's running processes, parents first, without those that users started in it."""
+        """Return the pod's running processes, parents first.
+
+        Processes that users started in channels are excluded.
+        """
         own = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers, *self.channels.processes()}
         return [pid for pid in descendants(os.getpid()) if pid not in own and is_running(pid)]
 
@@ -257,10 +260,10 @@ class Pod:
         return self.deadline if self.term_at is None else self.term_at
 
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
-        """Send SIGTERM to all processes after the lead, and end them after the grace period.
+        """Send SIGTERM to all processes after the lead time, and kill them after the grace period.
 
-        At the start of the lead, send the signal `number` to the processes that handle it. If the call is
-        repeated, the earlier times apply.
+        At the start of the lead time, send the signal `number` to the processes that handle it. Of repeated
+        calls, the earliest times apply.
         """
         term_at = time.monotonic() + max(lead, 0.0)
         deadline = term_at + max(grace, 0.0)
@@ -275,13 +278,13 @@ class Pod:
         self.end_lead()
 
     def _send_notice(self, number: int) -> None:
-        """Send a signal to the processes that handle it. It would end the others."""
+        """Send a signal to the processes that handle it. Other processes would be ended by the signal."""
         for pid in self.processes():
             if handles_signal(pid, number):
                 send_signal(pid, number)
 
     def end_lead(self) -> None:
-        """Send SIGTERM to all processes once the lead is over, or the command has ended during the lead."""
+        """Send SIGTERM to all processes at the end of the lead time, or if the command ends before."""
         if self.term_at is None or self.deadline is None:
             return
         now = time.monotonic()

@@ -77,7 +77,7 @@ class Secrets:
                 os.chown(path, uid, uid)
 
     def forget(self) -> None:
-        """Drop the values from this process's memory."""
+        """Remove the values from this process's memory."""
         self.env, self.files, self.code = {}, {}, ""
 
     def delete(self) -> None:

@@ -93,7 +93,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
 
 
 def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
-    """Pin keys by host name. Raises Invalid unless each key is the one that the host presented last."""
+    """Pin keys by host name. Raises Invalid unless each key equals the last key that the host presented."""
     from pools.services.pools import edit_pool
 
     presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))
@@ -154,7 +154,7 @@ def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
 
 
 def _update(row: SshHost, host: dict[str, Any]) -> None:
-    """Store changed settings, and visit the host again immediately."""
+    """Store changed settings, and make the host due for an immediate visit."""
     row.settings, row.address, row.port, row.through = (
         host,
         host["address"],

@@ -1,4 +1,4 @@
-"""Run Ray and the agent. Ray is restarted whenever it ends, and pods continue meanwhile.
+"""Run Ray and the agent. Ray is restarted whenever it ends. Pods are unaffected.
 
 python -m pools.runtimes.ray.node.main SETTINGS
 """
@@ -67,7 +67,7 @@ def _run_new_code(ray: RayProcess, path: str) -> None:
     The new code reads the settings again.
     """
     env = dict(os.environ, **ray.adoption())
-    # block the signal until the new code handles it
+    # Block the signal until the new code handles it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     os.execve(sys.executable, [sys.executable, "-m", "pools.runtimes.ray.node.main", path], env)  # noqa: S606
 
@@ -96,7 +96,7 @@ def _wait_with_anchor(
 
 
 def _stop_running_pods(pods: NodePods) -> None:
-    """Stop all pods, including the processes of pods whose shim died with the raylet."""
+    """Stop all pods, including those whose shim died with the raylet."""
     for pod_id in pods.list_pods():
         pods.stop(pod_id, 0)
     deadline = time.monotonic() + STOP_SECONDS

@@ -1,4 +1,4 @@
-"""Channels of a running pod: commands that users start in it, with their input and output.
+"""Channels of a running pod: commands that users start in the pod, with input and output.
 
 A channel is a stream of frames over one connection. A relay process beside the pod serves each channel.
 """

@@ -56,7 +56,7 @@ class Command:
 
     @property
     def is_over(self) -> bool:
-        """Whether the command has exited, and all that it wrote has been read.
+        """Whether the command has exited and all its output has been read.
 
         Processes in the background may keep a pipe open after the command has exited.
         """
@@ -91,7 +91,7 @@ class Command:
             return
 
     def read(self, fd: int, limit: int) -> bytes:
-        """Return output, or nothing if there is none. An ended output is removed from `outputs`."""
+        """Return available output, or nothing. At its end, an output is removed from `outputs`."""
         try:
             data = os.read(fd, limit)
         except BlockingIOError:
@@ -252,7 +252,7 @@ def _start(pod: Pod, libc: CDLL, command: list[str], env: dict[str, str], files:
 
 
 def _secret_variables(pod: Pod) -> dict[str, str]:
-    """Return the variables with secrets, which only the pod's command still has."""
+    """Return the variables that contain secrets. Their values exist only in the pod's command."""
     try:
         with open(f"/proc/{pod.pid}/environ", "rb") as file:
             fields = file.read().decode("utf-8", "surrogateescape").split("\0")

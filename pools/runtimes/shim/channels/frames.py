@@ -1,9 +1,9 @@
 """Frames of a channel.
 
-A frame has a kind (one byte), the length of its payload (four bytes, big-endian) and the payload. The kinds
-0 to 4 are those of the Kubernetes exec protocol. Each side sends at most WINDOW bytes of input or output
-ahead of the other, which returns credit for the bytes that it has processed. No side ever has to stop
-reading, so a slow reader fills no buffer, and every side notices at once that the other is gone.
+A frame has a kind (one byte), the length of its payload (four bytes, big-endian) and the payload. The kinds 0
+to 4 are those of the Kubernetes exec protocol. Each side sends at most WINDOW bytes of input or output
+without acknowledgement. The receiver acknowledges processed bytes with credit. Neither side ever has to stop
+reading. A slow reader therefore fills no buffer, and each side notices immediately if the other disconnects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD = 5
 
 
 class BrokenFrames(Exception):
-    """Raised if the other side does not follow the protocol."""
+    """Raised if the other side violates the protocol."""
 
 
 def encode_frame(kind: int, payload: bytes = b"") -> bytes:

@@ -1,8 +1,8 @@
-"""Accept a pod's channels, and end what is left of them.
+"""Accept a pod's channels, and clean up after them.
 
 The shim forks a relay for each connection to the socket in the pod's directory, which only Berth can reach.
-Processes that a channel started have its mark in their environment. The shim kills them once the relay has
-ended for any reason.
+The environment of processes that a channel started contains the channel's mark. The shim kills them once the
+relay has ended for any reason.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Channels:
         assert self._socket is not None
         try:
             fd, _ = self._socket._accept()  # type: ignore[attr-defined]
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             return
         connection = _socket.socket(fileno=fd)
         try:
@@ -67,7 +67,7 @@ class Channels:
                 connection.send(encode_frame(STATUS, TOO_MANY % MAX_CHANNELS))
                 return
             self._fork(connection)
-        except OSError:  # no memory for a process, or the client has gone
+        except OSError:  # no memory for a process, or the client has disconnected
             return
         finally:
             connection.close()
@@ -86,7 +86,7 @@ class Channels:
         self._pod.childless = False
 
     def forget(self, pid: int) -> None:
-        """Note that this process has ended, which may be a relay."""
+        """Record the end of a process, which may be a relay."""
         mark = self._relays.pop(pid, None)
         if mark is not None:
             self._ended.append(mark)
@@ -117,7 +117,7 @@ class Channels:
                 os.unlink(f"{self._pod.directory}/{SOCKET}")
             except OSError:
                 pass
-        # The relays first, otherwise some would report that their command was killed.
+        # Kill the relays first. Otherwise, some would report that their command was killed.
         for pid in sorted(self.processes(), key=lambda pid: pid not in self._relays):
             send_signal(pid, signal.SIGKILL)
 

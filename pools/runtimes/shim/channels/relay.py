@@ -1,7 +1,7 @@
 """Relay between one channel and the command that it runs in the pod.
 
-The relay is a child of the shim and stays outside of the pod. If its connection breaks, it hangs up like a
-closed terminal, and ends shortly afterwards. The shim then kills what is left.
+The relay is a child of the shim and stays outside of the pod. If its connection breaks, the relay hangs up
+like a closed terminal and exits shortly afterwards. The shim then kills the remaining processes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ START_SECONDS = 30.0  # time for the client to send its request
 HANG_UP_SECONDS = 2.0  # time for the command to end after the connection broke
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_END_OF_INPUT = b"\x04"  # what a terminal sends at the end of the input
+_END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
 
 
 def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
@@ -73,7 +73,7 @@ def _own_files_and_signals(connection: int) -> int:
         if fd > 2 and fd != connection:
             try:
                 os.close(fd)
-            except OSError:  # the descriptor of the list itself
+            except OSError:  # the descriptor that was used to list the others
                 pass
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
@@ -97,7 +97,7 @@ class Relay:
         self._input_ended = False
         self._command: Command | None = None
         self._requests: list[bytes] = []
-        self._early_size: dict[str, object] | None = None  # received before the command was started
+        self._early_size: dict[str, object] | None = None  # terminal size received before the command started
 
     def serve(self, start: Callable[[dict[str, object]], Command]) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -121,7 +121,7 @@ class Relay:
         self._finish({"exit_code": self._command.exit_code})
 
     def _wait(self, command_fds: dict[int, int], seconds: float) -> None:
-        """Wait for something to do, and do it. Raises OSError if the client has gone."""
+        """Wait for events and handle them. Raises OSError if the client has disconnected."""
         poller = select.poll()
         mask = select.POLLIN | select.POLLRDHUP | (select.POLLOUT if self._to_client else 0)
         poller.register(self._connection, mask)
@@ -164,7 +164,7 @@ class Relay:
                 self._input_ended = True
 
     def _write_input(self) -> None:
-        """Write input to the command, and return credit for what it has accepted or will never read."""
+        """Write input to the command. Send credit for the bytes that it has accepted or will never read."""
         assert self._command is not None
         if self._to_command:
             written = self._command.write(self._to_command)
@@ -199,7 +199,7 @@ class Relay:
         del self._to_client[:sent]
 
     def _finish(self, status: dict[str, object]) -> None:
-        """Send the status, and wait until the client has received everything and closes the connection."""
+        """Send the status, and wait until the client has received all data and closes the connection."""
         self._connection.settimeout(FLUSH_SECONDS)
         self._connection.sendall(bytes(self._to_client) + encode_frame(STATUS, json.dumps(status).encode()))
         self._connection.shutdown(socket.SHUT_WR)
