@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as websocket
 from websockets.typing import Origin
 
-from berth.client.channels import OUTPUT, STATUS, encode_start
+from berth.client.channels import OUTPUT, STATUS, command_request, encode_start
 from berth.client.errors import Conflict, Forbidden, NotFound, NotSignedIn, Unreachable
 from pools.runtimes.shim.channels import frames
 from projects.connections.watch import WATCHER
@@ -126,7 +126,7 @@ def test_session_runs_commands_only_from_pages_of_berth_itself(site: Site) -> No
     def run(origin: str) -> dict[str, object]:
         with websocket(url, origin=Origin(origin), additional_headers=cookie) as connection:
             with suppress(ConnectionClosed):
-                connection.send(encode_start(["true"], None))
+                connection.send(encode_start(command_request(["true"])))
             while (frame := connection.recv(timeout=60))[0] != STATUS:
                 pass
             return dict(json.loads(frame[1:]))

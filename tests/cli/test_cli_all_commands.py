@@ -25,7 +25,7 @@ LOCAL = {  # commands that need no server
 REMOTE_COMMANDS = [words for words in WORDS if words[1] not in LOCAL and words[:2] != ("berth", "workload")]
 WITHOUT_DATA = {  # commands that print neither a list nor an object
     "logs", "open", "delete", "remove", "revoke", "completion", "help", "version", "up", "login", "logout",
-    "use", "password", "accept", "forget", "download", "exec",
+    "use", "password", "accept", "forget", "download", "exec", "cp",
 }  # fmt: skip
 PRINTS_DATA = {("berth", "machine", "remove")}
 CHANGED_BY_USERS = (  # these lists have no --watch

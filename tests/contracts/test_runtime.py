@@ -264,16 +264,19 @@ def test_channel_runs_a_command_in_the_pod_until_its_connection_closes(stage: St
         stage.runtime.open_channel("p-1")
 
 
-def exchange(connection: socket.socket, command: list[str], data: bytes) -> dict[int, bytes]:
-    """Run a command with this input, and return what it sent by the kind of frame."""
+def exchange(
+    connection: socket.socket, request: list[str] | dict[str, object], data: bytes
+) -> dict[int, bytes]:
+    """Run a command or a program with this input, and return what it sent by the kind of frame."""
     with connection:
-        connection.sendall(encode_frame(START, json.dumps({"command": command}).encode()))
+        request = request if isinstance(request, dict) else {"command": request}
+        connection.sendall(encode_frame(START, json.dumps(request).encode()))
         connection.sendall(encode_frame(INPUT, data) + encode_frame(END))
         reader, received = FrameReader(FROM_POD), dict[int, bytes]()
         while STATUS not in received and (part := connection.recv(4096)):
             for kind, payload in reader.feed(part):
                 received[kind] = received.get(kind, b"") + payload
-    received.pop(CREDIT)
+    received.pop(CREDIT, None)
     return received
 
 

@@ -9,7 +9,8 @@ import pytest
 from pools.runtimes.base import PodCause, PodState, StopNotice, VolumeMount
 from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.order import ContainerFiles, container_fields
-from pools.runtimes.shim.channels.frames import ERRORS, OUTPUT, START, encode_frame
+from pools.runtimes.shim.channels.frames import ERRORS, OUTPUT, START, STATUS, encode_frame
+from pools.runtimes.shim.channels.packing import Packer
 from tests.contracts.pods import UID, ended, poll_until, running
 from tests.contracts.test_runtime import exchange
 from tests.images.registry import Registry, busybox_layer, layer
@@ -57,7 +58,7 @@ def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str
 
 
 @pytest.mark.heavy
-def test_command_of_a_user_runs_inside_the_container(stage: ImageStage, busybox: str) -> None:
+def test_command_of_a_user_runs_inside_the_container(stage: ImageStage, busybox: str, tmp_path: Path) -> None:
     stage.start("p-1", busybox, "sleep", "1000", secret_env={"PASSWORD": "of-the-pod"})
     running(stage.runtime, "p-1")
     status = 'grep -E "^(CapEff|Seccomp):" /proc/self/status | tr -s "\t" " "'
@@ -66,6 +67,12 @@ def test_command_of_a_user_runs_inside_the_container(stage: ImageStage, busybox:
     lines = sent[OUTPUT].decode().splitlines()
     assert lines == [str(UID), "CapEff: 0000000000000000", "Seccomp: 2", "blue of-the-pod", "typed"]
     assert b"/file: Read-only file system" in sent[ERRORS]
+    (tmp_path / "file").write_text("content")
+    archive = b"".join(Packer(str(tmp_path / "file"), print))
+    sent = exchange(stage.runtime.open_channel("p-1"), {"copy_to": "/tmp"}, archive)
+    assert sent == {STATUS: b'{"exit_code": 0}'}, "the image contains neither tar nor Python"
+    sent = exchange(stage.runtime.open_channel("p-1"), {"copy_from": "/tmp/file"}, b"")
+    assert sent == {OUTPUT: archive, STATUS: b'{"exit_code": 0}'}
     with stage.runtime.open_channel("p-1") as left_open:
         request = b'{"command": ["sh", "-c", "tty; setsid sleep 5000 & wait"], "terminal": {}}'
         left_open.sendall(encode_frame(START, request))

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from berth.client.channels import OUTPUT
 from berth.client.errors import Unreachable
 from tests.journeys.command import Terminal
-from tests.journeys.installation import ROOT, Installation, child_pids, command_line, until
+from tests.journeys.guide import guide_examples, run_as_written
+from tests.journeys.installation import Installation, child_pids, command_line, until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -23,18 +23,15 @@ def test_examples_of_the_guide_run_in_the_pod_and_leave_nothing_when_the_web_pro
     dave.berth("submit", "-n", "train", "-p", "vision", "--gpu", "0", "--", "sleep", "3600")
     workload = client.workloads.find("train")
     until(lambda: client.workloads.get(workload.id).phase == "running")
-    guide = (ROOT / "docs" / "researchers.md").read_text()
-    example = guide.partition("## Run commands in a pod")[2].split("```")[1]
-    (tmp_path / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
-    (tmp_path / "berth").chmod(0o755)
+    commands, copies = guide_examples("Run commands in a pod")
     (tmp_path / "settings.json").write_text('{"lr": 0.1}\n')
-    env = dave._environment() | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "xterm"}
-    done = subprocess.run(
-        ["script", "-qec", f"sh -e <<'END'\n{example}END\n", "/dev/null"], cwd=tmp_path, env=env, text=True,
-        input="cat settings.json; exit\n", capture_output=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert "run 1 in /" in done.stdout, (done.stdout, done.stderr)
+    (tmp_path / "samples.csv").write_text("1,2\n")
+    shown = run_as_written(dave, commands, tmp_path, typed="cat settings.json; exit\n")
+    assert "run 1 in /" in shown
     assert client.workloads.exec(workload.id, ["cat", "settings.json"]).output == b'{"lr": 0.1}\n'
+    run_as_written(dave, copies, tmp_path)
+    for copy in ("copy.csv", "backup/samples.csv"):
+        assert (tmp_path / copy).read_text() == "1,2\n"
 
     script = f"setsid sleep 7000.{os.getpid()} & echo started; wait"
     command = ["sh", "-c", script]

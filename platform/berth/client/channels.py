@@ -1,11 +1,11 @@
-"""Frames of a channel to a command in a pod, and results of such commands.
+"""Frames of a channel to a command or a program in a pod, and results of commands.
 
 A frame is one binary WebSocket message: its kind (one byte) and its payload. Each side sends at most WINDOW
 bytes of input or output ahead of the other, which returns credit for the bytes that it has processed.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END = range(8)
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024  # maximum bytes of input in one frame
 OPEN_SECONDS = 30.0
+Request = Mapping[str, object]  # exactly one of `command`, `copy_to` and `copy_from`, with its options
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,14 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def encode_start(command: Sequence[str], terminal: Terminal | None) -> bytes:
+def command_request(command: Sequence[str], terminal: Terminal | None = None) -> Request:
+    """Return the request for a command on a terminal or, without one, in pipes."""
     size = terminal and {"rows": terminal.rows, "columns": terminal.columns, "type": terminal.type}
-    return bytes((START,)) + json.dumps({"command": list(command), "terminal": size}).encode()
+    return {"command": list(command), "terminal": size}
+
+
+def encode_start(request: Request) -> bytes:
+    return bytes((START,)) + json.dumps(request).encode()
 
 
 def encode_size(rows: int, columns: int) -> bytes:

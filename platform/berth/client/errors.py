@@ -22,6 +22,10 @@ class Ambiguous(ClientError):
         self.candidates = tuple(candidates)
 
 
+class CopyFailed(ClientError):
+    """A file or directory could not be copied to or from a pod; the message names its path."""
+
+
 class SessionError(ClientError):
     """A session, or one of its calls, failed."""
 

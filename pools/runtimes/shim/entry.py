@@ -70,10 +70,7 @@ class Entry:
 
     def execute(self, command: list[str], env: dict[str, str]) -> None:
         """Replace this process with the command, in the pod's working directory."""
-        self.subject = self._pod.order["working_dir"]
-        if "create_dir" in self._pod.order:
-            os.makedirs(self._pod.order["create_dir"], 0o700, exist_ok=True)
-        self._change_directory()
+        self.enter_directory()
         self.subject = command[0]
         os.execvpe(command[0], command, env)  # noqa: S606
 
@@ -81,8 +78,11 @@ class Entry:
         reason = error.strerror if isinstance(error, OSError) else error
         os.write(fd, f"{self.subject}: {reason}".encode("utf-8", "replace")[:1000])
 
-    def _change_directory(self) -> None:
+    def enter_directory(self) -> None:
         """Change to the document's working directory, or else to the image's if it is accessible."""
+        self.subject = self._pod.order["working_dir"]
+        if "create_dir" in self._pod.order:
+            os.makedirs(self._pod.order["create_dir"], 0o700, exist_ok=True)
         if self._namespaces and self._namespaces.directory:
             try:
                 os.chdir(self._namespaces.directory)

@@ -1,4 +1,4 @@
-"""Connect a user to a command in a pod.
+"""Connect a user to a command or a program in a pod.
 
 Each binary message is one frame: its kind and its payload (`pools.runtimes.shim.channels.frames`). This
 process only checks and forwards frames. The relay beside the pod enforces the limits of the protocol.
@@ -15,12 +15,13 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.utils import timezone
 
-from berth.core.errors import BerthError, RateLimited
+from berth.core.errors import BerthError, Malformed, RateLimited
 from berth.server.api.rate_limits import spend
 from pools.runtimes.shim.channels.frames import (
     FROM_CLIENT,
     FROM_POD,
     PAYLOAD_MAX,
+    START,
     STATUS,
     BrokenFrames,
     FrameReader,
@@ -30,7 +31,7 @@ from projects.actor import Actor
 from projects.connections.credentials import Credential
 from projects.connections.sockets import SIGNED_OUT, TOO_MANY_CONNECTIONS, SignedInConsumer
 from projects.services.people import tokens
-from projects.services.workloads.channels import record_closed, record_opened
+from projects.services.workloads.channels import ChannelUse, find_use, record_closed, record_opened
 from projects.visits.headers import Headers, find_header
 from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 PROTOCOL_ERROR = 4422
 REFUSED = 4000  # the close code is this plus the HTTP status of the refusal
 READ_BYTES = 64 * 1024
+REQUEST_SECONDS = 30.0  # time for the client to send its request
 POD_LOST = "The pod has ended, or its node is not responding."
 MESSAGES = {
     SIGNED_OUT: "You are signed out, or the token is unknown, expired or revoked.",
@@ -47,7 +49,7 @@ MESSAGES = {
 
 
 class ChannelConsumer(SignedInConsumer):
-    """Consumer that runs a command in the pod `?pod=ROLE-INDEX`, or in the first pod by default.
+    """Consumer that opens a channel to the pod `?pod=ROLE-INDEX`, or to the first pod by default.
 
     The first message of the client is the request. If the connection is refused or ends early, a status
     message contains the reason.
@@ -55,7 +57,8 @@ class ChannelConsumer(SignedInConsumer):
 
     async def authenticate(self) -> tuple[Credential, frozenset[str]]:
         self.writer: asyncio.StreamWriter | None = None
-        self.opened = asyncio.Event()
+        self.requested, self.opened = asyncio.Event(), asyncio.Event()
+        self.use: ChannelUse | None = None
         self.exit_code: int | None = None
         self.reason = ""
         self.actor: Actor | None = None
@@ -90,18 +93,35 @@ class ChannelConsumer(SignedInConsumer):
     ) -> None:
         if not self.tasks:  # refused
             return
+        try:
+            frame = self._check_frame(bytes_data)
+        except Malformed as error:
+            await self._break_off(error.detail)
+            return
         await self.opened.wait()
         if self.writer is None:
             return
-        if not bytes_data or bytes_data[0] not in FROM_CLIENT or len(bytes_data) > PAYLOAD_MAX:
-            self.reason = "A message does not follow the protocol."
-            await self.refuse(PROTOCOL_ERROR)
-            self.writer.close()
-            return
         # `send_messages` reports that the pod has ended. uvloop raises RuntimeError if the channel is closed.
         with suppress(OSError, RuntimeError):
-            self.writer.write(encode_frame(bytes_data[0], bytes_data[1:]))
+            self.writer.write(encode_frame(frame[0], frame[1:]))
             await self.writer.drain()
+
+    def _check_frame(self, frame: bytes | None) -> bytes:
+        """Return a frame that may be forwarded. Raises Malformed. The first one must be the request."""
+        if not frame or frame[0] not in FROM_CLIENT or len(frame) > PAYLOAD_MAX:
+            raise Malformed("A message does not follow the protocol.")
+        if (frame[0] == START) != (self.use is None):
+            raise Malformed("The first message, and no other one, must be the request.")
+        if self.use is None:
+            self.use = find_use(frame[1:])
+            self.requested.set()
+        return frame
+
+    async def _break_off(self, reason: str) -> None:
+        self.reason = reason
+        await self.refuse(PROTOCOL_ERROR)
+        if self.writer is not None:
+            self.writer.close()
 
     async def send_messages(self) -> None:
         """Open the channel, and forward its frames until it ends."""
@@ -121,19 +141,33 @@ class ChannelConsumer(SignedInConsumer):
             return
         connection.setblocking(False)
         reader, self.writer = await asyncio.open_connection(sock=connection)
+        try:
+            await asyncio.wait_for(self.requested.wait(), REQUEST_SECONDS)
+        except TimeoutError:
+            await self._break_off(f"No request was received within {REQUEST_SECONDS:.0f} seconds.")
+            return
+        finally:
+            if self.use is None:
+                self.writer.close()
+        assert self.use is not None
+        await self._serve_request(reader, self.writer, self.actor, self.use)
+        with suppress(OSError):
+            await self.close()
+
+    async def _serve_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, actor: Actor, use: ChannelUse
+    ) -> None:
         opened_at = timezone.now()
         try:
-            await database_sync_to_async(record_opened)(actor=self.actor, pod=self.pod.pod)
+            await database_sync_to_async(record_opened)(actor=actor, pod=self.pod.pod, use=use)
             self.opened.set()
             await self._forward(reader)
         finally:
-            self.writer.close()
+            writer.close()
             await database_sync_to_async(record_closed)(
-                actor=self.actor, pod=self.pod.pod, opened_at=opened_at, closed_at=timezone.now(),
+                actor=actor, pod=self.pod.pod, use=use, opened_at=opened_at, closed_at=timezone.now(),
                 exit_code=self.exit_code,
             )  # fmt: skip
-        with suppress(OSError):
-            await self.close()
 
     async def _forward(self, reader: asyncio.StreamReader) -> None:
         frames, is_complete = FrameReader(FROM_POD), False

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/channels.py by `python -m berth.client.generate`; do not edit.
-"""Run commands in pods."""
+"""Connect to commands and programs in pods."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -19,7 +19,8 @@ from berth.client.channels import (
     STATUS,
     WINDOW,
     CommandResult,
-    Terminal,
+    Request,
+    command_request,
     connection_options,
     connection_url,
     encode_credit,
@@ -32,7 +33,7 @@ from berth.client.errors import Unreachable
 
 
 class Channel:
-    """Connection to a command that runs in a pod while the connection is open. Use it in a `with` block.
+    """Connection to a command or program that runs in a pod while it is open. Use it in a `with` block.
 
     `window` is how many bytes of input the command accepts now. At the end, `exit_code` is set, and `failure`
     is the reason that the command could not be started, or empty. One thread may send and another receive.
@@ -42,13 +43,12 @@ class Channel:
         self,
         settings: Settings,
         workload_id: str,
-        command: Sequence[str],
+        request: Request,
         *,
         pod: str | None = None,
-        terminal: Terminal | None = None,
     ) -> None:
         self._settings, self._url = settings, connection_url(settings, workload_id, pod)
-        self._start = encode_start(command, terminal)
+        self._start = encode_start(request)
         self._stack = ExitStack()
         self._socket: ClientConnection
         self._processed = 0  # bytes of output for which no credit has been sent
@@ -120,7 +120,7 @@ def run_command(
 ) -> CommandResult:
     """Run a command with this input, and return its result."""
     parts: dict[int, list[bytes]] = {OUTPUT: [], ERRORS: []}
-    with Channel(settings, workload_id, command, pod=pod) as channel:
+    with Channel(settings, workload_id, command_request(command), pod=pod) as channel:
         sent, has_ended = 0, False
         while True:
             if sent < len(data) and channel.window > 0:

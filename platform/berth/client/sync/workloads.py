@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from berth.client.channels import CommandResult, Terminal
+from berth.client.channels import CommandResult, Terminal, command_request
+from berth.client.copies import CopyResult, Progress
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.models.arrays import Array
 from berth.client.models.explanations import Explanation, SmallestChange
@@ -248,7 +249,35 @@ class Workloads(Resource):
         """Return a connection to a command in a pod, for interactive input and output."""
         from berth.client.sync.channels import Channel  # slow to import, and rarely needed
 
-        return Channel(self._transport.settings, workload_id, command, pod=pod, terminal=terminal)
+        request = command_request(command, terminal)
+        return Channel(self._transport.settings, workload_id, request, pod=pod)
+
+    def copy_to(
+        self, workload_id: str, source: str | Path, target: str = "", *, pod: str | None = None,
+        progress: Progress | None = None,
+    ) -> CopyResult:  # fmt: skip
+        """Copy a file or directory to `target` in a pod (ROLE-INDEX, by default the first).
+
+        The target is relative to the pod's working directory. If it is a directory, the source is copied into
+        it. `progress` is called with the bytes that have been copied and their total. Raises CopyFailed.
+        """
+        from berth.client.sync.copies import copy_to  # slow to import, and rarely needed
+
+        return copy_to(self._transport.settings, workload_id, str(source), target, pod, progress)
+
+    def copy_from(
+        self, workload_id: str, source: str, target: str | Path = "", *, pod: str | None = None,
+        progress: Progress | None = None,
+    ) -> CopyResult:  # fmt: skip
+        """Copy a file or directory of a pod (ROLE-INDEX, by default the first) to a local `target`.
+
+        The source is relative to the pod's working directory. If the target is a directory, the source is
+        copied into it. `progress` is called with the bytes that have been copied and, for a file, their
+        total. Raises CopyFailed.
+        """
+        from berth.client.sync.copies import copy_from  # slow to import, and rarely needed
+
+        return copy_from(self._transport.settings, workload_id, source, str(target), pod, progress)
 
     def code(self, workload_id: str) -> Iterator[bytes]:
         """Stream a workload's code as a tar archive."""

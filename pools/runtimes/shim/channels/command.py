@@ -1,6 +1,6 @@
-"""Command that a channel runs in the pod: on a terminal, or with three pipes.
+"""Command or program that a channel runs in the pod: on a terminal, or with three pipes.
 
-The command has the pod's namespaces, control groups, user, variables and working directory.
+It has the pod's namespaces, control groups, user, variables and working directory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from pools.runtimes.shim.entry import PID_DIGITS, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from ctypes import CDLL
 
     from pools.runtimes.shim.pod import Pod
 
 SIZE_MAX = 10_000  # rows or columns
 SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output of its ended command
+_PR_SET_DUMPABLE = 4
 _SIGNAL_BASE = 128  # a shell reports this value plus the signal number if a signal killed the command
 
 
@@ -146,11 +148,13 @@ def set_size(fd: int, size: dict[str, object]) -> None:
 
 
 def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -> Command:
-    """Start the command of a request in the pod. Raises ValueError, KeyError or TypeError.
+    """Start the command or the program of a request in the pod. Raises ValueError, KeyError or TypeError.
 
-    The request has the `command` as a list, and the `terminal` with its `rows`, `columns` and `type`, or
-    null.
+    A request for a command has the `command` as a list, and the `terminal` with its `rows`, `columns` and
+    `type`, or null.
     """
+    if "command" not in request:
+        return _start_program(pod, libc, request)
     command = [str(argument) for argument in request["command"]]  # type: ignore[attr-defined]
     terminal = request.get("terminal")
     if not command or not command[0] or any("\0" in argument for argument in command):
@@ -160,8 +164,21 @@ def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -
     env = {**pod.env, **_secret_variables(pod), VARIABLE: mark}
     if terminal is not None:
         env["TERM"] = str(terminal.get("type") or "xterm-256color")
-        return _start(pod, libc, command, env, Terminal(terminal))
-    return _start(pod, libc, command, env, Pipes(pod))
+    files = Pipes(pod) if terminal is None else Terminal(terminal)
+    return _start(pod, libc, files, lambda entry: entry.execute(command, env))
+
+
+def _start_program(pod: Pod, libc: CDLL, request: dict[str, object]) -> Command:
+    from pools.runtimes.shim.channels import programs  # slow import that commands do not need
+
+    program = programs.find_program(request)
+
+    def act(entry: Entry) -> None:
+        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # hides the shim's memory from the pod
+        entry.enter_directory()
+        programs.run_program(program)
+
+    return _start(pod, libc, Pipes(pod), act)
 
 
 class Terminal:
@@ -212,8 +229,8 @@ class Pipes:
         return Command(pid, self._ours[0], {self._ours[1]: 1, self._ours[2]: 2}, False)
 
 
-def _start(pod: Pod, libc: CDLL, command: list[str], env: dict[str, str], files: Terminal | Pipes) -> Command:
-    """Fork a process that enters the pod and becomes the command."""
+def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[Entry], None]) -> Command:
+    """Fork a process that enters the pod, connects its files and calls `act`, which does not return."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()
     born_read, born_write = os.pipe()
@@ -228,7 +245,7 @@ def _start(pod: Pod, libc: CDLL, command: list[str], env: dict[str, str], files:
             entry.drop_privileges()
             entry.subject = "the terminal"
             files.connect()
-            entry.execute(command, env)
+            act(entry)
         except BaseException as error:  # the forked child must exit here, even after an unexpected error
             entry.report_failure(failed_write, error)
         os._exit(127)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0  # time for the client to send its request
 HANG_UP_SECONDS = 2.0  # time for the command to end after the connection broke
+INVALID = 422  # HTTP status
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
@@ -108,7 +109,7 @@ class Relay:
         try:
             self._command = start(json.loads(self._requests[0]))
         except (ValueError, KeyError, TypeError) as error:
-            self._finish({"error": f"The request is not valid: {error}"})
+            self._finish({"error": f"The request is not valid: {error}.", "status": INVALID})
             return
         if self._command.failure:
             self._finish({"error": self._command.failure, "exit_code": 127})
@@ -149,6 +150,8 @@ class Relay:
             self._hang_up()
         for kind, payload in self._frames.feed(data):
             if kind == START:
+                if self._requests:
+                    raise BrokenFrames("a second request")
                 self._requests.append(payload)
             elif kind == INPUT:
                 self._to_command += payload

@@ -1,0 +1,92 @@
+# Generated from berth/client/aio/copies.py by `python -m berth.client.generate`; do not edit.
+"""Copy files and directories to and from pods."""
+
+from berth.client.channels import CHUNK, ERRORS, OUTPUT, STATUS
+from berth.client.config import Settings
+from berth.client.copies import CopyResult, Progress, total_size
+from berth.client.errors import CopyFailed
+from berth.client.sync.channels import Channel
+from pools.runtimes.shim.channels.archive import CopyError, base_name
+from pools.runtimes.shim.channels.packing import Packer
+from pools.runtimes.shim.channels.unpacking import Unpacker
+
+
+def copy_to(
+    settings: Settings, workload_id: str, source: str, target: str, pod: str | None, progress: Progress | None
+) -> CopyResult:
+    skipped: list[str] = []
+    packer = Packer(source, skipped.append)
+    total = total_size(source) if progress is not None else 0
+    with Channel(settings, workload_id, {"copy_to": target}, pod=pod) as channel:
+        upload = _Upload(channel)
+        try:
+            for part in packer:
+                upload.send(part)
+                if progress is not None:
+                    progress(packer.size, total)
+        except CopyError as error:
+            raise CopyFailed(str(error)) from None
+        upload.finish()
+    return CopyResult(packer.files, packer.size, skipped)
+
+
+class _Upload:
+    """Input of the program that unpacks an archive in the pod."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._errors = bytearray()
+
+    def send(self, data: bytes) -> None:
+        """Send input when the program accepts it. Raises CopyFailed if the program has failed."""
+        start = 0
+        while start < len(data):
+            while self._channel.window <= 0:
+                self._receive()
+            part = data[start : start + min(CHUNK, self._channel.window)]
+            self._channel.send_input(part)
+            start += len(part)
+
+    def finish(self) -> None:
+        """End the input, and wait until everything has been written. Raises CopyFailed."""
+        self._channel.end_input()
+        while self._channel.exit_code is None:
+            self._receive()
+
+    def _receive(self) -> None:
+        kind, payload = self._channel.receive()
+        if kind == ERRORS:
+            self._errors += payload
+        elif kind == STATUS and self._channel.exit_code != 0:
+            raise CopyFailed(failure_message(self._channel, self._errors))
+
+
+def copy_from(
+    settings: Settings, workload_id: str, source: str, target: str, pod: str | None, progress: Progress | None
+) -> CopyResult:
+    unpacker, errors = Unpacker(target, base_name(source)), bytearray()
+    try:
+        with Channel(settings, workload_id, {"copy_from": source}, pod=pod) as channel:
+            channel.end_input()
+            while channel.exit_code is None:
+                kind, payload = channel.receive()
+                if kind == OUTPUT:
+                    unpacker.feed(payload)
+                    if progress is not None:
+                        progress(unpacker.size, unpacker.total)
+                elif kind == ERRORS:
+                    errors += payload
+        if channel.exit_code != 0 and not unpacker.is_complete:
+            raise CopyFailed(failure_message(channel, errors))
+        unpacker.close()
+    except CopyError as error:
+        raise CopyFailed(str(error)) from None
+    finally:
+        unpacker.abort()
+    return CopyResult(unpacker.files, unpacker.size, errors.decode("utf-8", "replace").splitlines())
+
+
+def failure_message(channel: Channel, errors: bytearray) -> str:
+    """Return the reason that a program in the pod has failed."""
+    lines = (errors.decode("utf-8", "replace") + channel.failure).strip().splitlines()
+    return lines[-1] if lines else f"The copy was ended in the pod (exit code {channel.exit_code})."

@@ -1,0 +1,40 @@
+"""Common parts of packing and unpacking files for copies to and from pods.
+
+Both sides of a copy use these modules, so they use only the standard library. Archives are streamed: neither
+side holds more than a block of a file in memory.
+"""
+
+from __future__ import annotations
+
+import tarfile
+
+BLOCK = 256 * 1024
+RECORD = tarfile.BLOCKSIZE
+CONTENTS = "."  # name of a directory whose contents are copied into the target
+NANOSECONDS = 1_000_000_000
+
+
+class CopyError(Exception):
+    """Raised if a copy cannot continue. The message names the path."""
+
+
+def base_name(source: str) -> str:
+    """Return the name that a source has in its target: that of the file or directory, or CONTENTS."""
+    name = source.rstrip("/").rpartition("/")[2]
+    return CONTENTS if name in ("", "..") else name
+
+
+def describe(path: str, error: OSError) -> str:
+    return f"{path}: {error.strerror or error}"
+
+
+def stays_inside(link: str, depth: int) -> bool:
+    """Return whether a link in a directory `depth` levels below the root stays inside the root.
+
+    ".." is allowed only at the beginning. After the name of another link, it could lead anywhere.
+    """
+    parts = [part for part in link.split("/") if part not in ("", ".")]
+    climbs = 0
+    while climbs < len(parts) and parts[climbs] == "..":
+        climbs += 1
+    return bool(link) and not link.startswith("/") and climbs <= depth and ".." not in parts[climbs:]

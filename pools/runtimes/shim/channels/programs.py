@@ -1,0 +1,91 @@
+"""Programs of Berth that a channel runs in the pod, in place of a command from its image.
+
+They need nothing from the image. Their code has been loaded before the process enters the pod, where Python's
+files may be missing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from pools.runtimes.shim.channels.archive import BLOCK, CopyError
+from pools.runtimes.shim.channels.packing import Packer
+from pools.runtimes.shim.channels.unpacking import Unpacker
+from pools.runtimes.shim.entry import OPEN_FILES_SOFT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COPY_TO, COPY_FROM = "copy_to", "copy_from"
+KINDS = (COPY_TO, COPY_FROM)
+
+
+def find_program(request: dict[str, object]) -> Callable[[], int]:
+    """Return the function that serves a request. Raises ValueError or TypeError."""
+    kinds = [kind for kind in KINDS if kind in request]
+    if len(kinds) != 1:
+        raise ValueError(f"it needs exactly one of the keys command, {', '.join(KINDS)}")
+    path = request[kinds[0]]
+    if not isinstance(path, str) or "\0" in path:
+        raise TypeError(f"{kinds[0]} must be a path")
+    if kinds == [COPY_TO]:
+        return lambda: _receive_copy(path)
+    return lambda: _send_copy(path)
+
+
+def run_program(program: Callable[[], int]) -> None:
+    """Run the program in this forked process, which is inside the pod, and never return."""
+    code = 1
+    try:
+        os.closerange(3, OPEN_FILES_SOFT)  # files of the relay
+        for number in (signal.SIGPIPE, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # closed pipes end the program, which then tidies up
+        code = program()
+    except BaseException as error:  # the forked process must exit here, even after an unexpected error
+        _report(repr(error))
+    finally:
+        os._exit(code)
+
+
+def _receive_copy(path: str) -> int:
+    """Unpack the archive on standard input."""
+    unpacker = Unpacker(path)
+    try:
+        while data := os.read(0, BLOCK):
+            unpacker.feed(data)
+        unpacker.close()
+    except CopyError as error:
+        _report(str(error))
+        return 1
+    finally:
+        unpacker.abort()
+    return 0
+
+
+def _send_copy(path: str) -> int:
+    """Write an archive to standard output. The exit code is 1 if something was omitted."""
+    omitted = False
+
+    def skip(message: str) -> None:
+        nonlocal omitted
+        omitted = True
+        _report(message)
+
+    try:
+        for data in Packer(path, skip):
+            _write(1, data)
+    except CopyError as error:
+        skip(str(error))
+    return int(omitted)
+
+
+def _report(message: str) -> None:
+    _write(2, message.encode("utf-8", "replace") + b"\n")
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,308 @@
+"""Unpack a tar archive without leaving its target."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+
+from pools.runtimes.shim.channels.archive import (
+    CONTENTS,
+    NANOSECONDS,
+    RECORD,
+    CopyError,
+    describe,
+    stays_inside,
+)
+
+EXTENDED_MAX = 1024 * 1024  # bytes of a member's extended header
+
+
+class Unpacker:
+    """Unpack an archive of one file or directory as `target`, or into it if `target` is a directory.
+
+    `name` replaces the name in the archive. A file appears under its name once it is complete. Links on the
+    way to a member are not followed.
+    """
+
+    def __init__(self, target: str, name: str = "") -> None:
+        self._target, self._name = target or CONTENTS, name
+        self._root = ""  # name of the archive's first member
+        self._prefix: list[str] = []  # path of the root below the first level
+        self._levels: list[_Level] = []  # open directories
+        self._file: _File | None = None
+        self._extended: bytearray | None = None  # extended header that is being received
+        self._values: dict[str, str] = {}  # values of the extended header, for the next member
+        self._block = bytearray()
+        self._left = self._padding = 0
+        self.files = self.size = 0
+        self.total: int | None = None  # size of a file that is copied alone, once it is known
+        self.is_complete = False
+
+    def feed(self, data: bytes) -> None:
+        """Unpack the next part of the archive. Raises CopyError."""
+        view = memoryview(data)
+        while view and not self.is_complete:
+            if self._left:
+                part, view = view[: self._left], view[self._left :]
+                self._left -= len(part)
+                self._write(part)
+            elif self._padding:
+                count = min(self._padding, len(view))
+                self._padding, view = self._padding - count, view[count:]
+            else:
+                count = RECORD - len(self._block)
+                self._block += view[:count]
+                view = view[count:]
+                if len(self._block) == RECORD:
+                    block = bytes(self._block)
+                    self._block.clear()
+                    self._begin(block)
+            if not self._left:
+                self._end_member()
+
+    def close(self) -> None:
+        """Set the times of the last directories. Raises CopyError if the archive is incomplete."""
+        if not self.is_complete:
+            raise CopyError("The connection was lost before the copy was complete")
+        while self._levels:
+            self._leave()
+
+    def abort(self) -> None:
+        """Delete the incomplete file, if there is one."""
+        if self._file is not None:
+            self._file.abort()
+            self._file = None
+        for level in self._levels:
+            os.close(level.fd)
+        self._levels.clear()
+
+    def _write(self, part: memoryview) -> None:
+        if self._extended is not None:
+            self._extended += part
+        elif self._file is not None:
+            self.size += len(part)
+            self._file.write(part)
+
+    def _end_member(self) -> None:
+        if self._extended is not None:
+            self._values.update(_parse_extended(bytes(self._extended)))
+            self._extended = None
+        elif self._file is not None:
+            file, self._file = self._file, None
+            file.finish()
+            self.files += 1
+
+    def _begin(self, block: bytes) -> None:
+        if not any(block):
+            if not self._root:
+                raise CopyError("The archive is empty")
+            self.is_complete = True
+            return
+        try:
+            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            raise CopyError(f"The archive is damaged: {error}") from None
+        if info.type in (tarfile.XHDTYPE, tarfile.XGLTYPE):
+            if info.size > EXTENDED_MAX:
+                raise CopyError("The archive is damaged: a header is too long")
+            self._expect(info.size)
+            self._extended = bytearray()
+            return
+        values, self._values = self._values, {}
+        self._begin_member(info, values)
+
+    def _expect(self, size: int) -> None:
+        self._left, self._padding = size, -size % RECORD
+
+    def _begin_member(self, info: tarfile.TarInfo, values: dict[str, str]) -> None:
+        path = values.get("path", info.name)
+        try:
+            size, mtime = (
+                int(values.get("size", info.size)),
+                _nanoseconds(values.get("mtime", str(info.mtime))),
+            )
+        except ValueError:
+            raise CopyError(f"{path}: The archive contains an invalid number") from None
+        parts = path.rstrip("/").split("/")
+        if not all(parts) or ".." in parts or "." in parts[1:] or "\0" in path or size < 0:
+            raise CopyError(f"{path}: The archive contains an invalid path")
+        is_root = not self._root
+        if is_root:
+            self._open_root(parts[0], info.isdir())
+        elif parts[0] != self._root:
+            raise CopyError(f"{path}: Is outside of {self._root}, which is being copied")
+        place = [*self._prefix, *parts[1:]]
+        shown = "/".join([self._target.rstrip("/"), *place])
+        try:
+            if info.isdir():
+                self._go(place[:-1])
+                if place:
+                    self._enter(place[-1], info.mode & 0o777, mtime)
+                return
+            if not place:
+                raise CopyError(f"{path}: Is not a directory")
+            self._go(place[:-1])
+            if info.isreg():
+                self._expect(size)
+                self.total = size if is_root else None
+                self._file = _File(self._levels[-1].fd, place[-1], info.mode & 0o777, mtime, shown)
+            elif info.issym():
+                link = values.get("linkpath", info.linkname)
+                if len(parts) < 2 or not stays_inside(link, len(parts) - 2):
+                    raise CopyError(f"{shown}: Is a link to {link}, which is outside of the copied directory")
+                _replace_link(self._levels[-1].fd, place[-1], link, shown)
+            else:
+                raise CopyError(f"{shown}: Is neither a file, a directory nor a symbolic link")
+        except OSError as error:
+            raise CopyError(describe(shown, error)) from None
+
+    def _open_root(self, name: str, is_directory: bool) -> None:
+        """Open the directory that will contain the archive's first member."""
+        self._root, name = name, self._name or name
+        target = self._target
+        if os.path.isdir(target):
+            base, self._prefix = target, [] if name == CONTENTS and is_directory else [name]
+        elif target.endswith("/") and not is_directory:
+            raise CopyError(f"{target}: No such directory")
+        else:
+            target = target.rstrip("/") if is_directory else os.path.realpath(target)
+            base, last = os.path.split(target)
+            base, self._prefix = base or CONTENTS, [last]
+        self._target = base
+        try:
+            self._levels.append(_Level("", os.open(base, os.O_RDONLY | os.O_DIRECTORY), 0, None))
+        except FileNotFoundError:
+            raise CopyError(f"{base}: No such directory") from None
+        except OSError as error:
+            raise CopyError(describe(base, error)) from None
+
+    def _go(self, path: list[str]) -> None:
+        """Make this directory below the first level the innermost open one."""
+        names = [level.name for level in self._levels[1:]]
+        common = 0
+        while common < min(len(path), len(names)) and path[common] == names[common]:
+            common += 1
+        while len(self._levels) > common + 1:
+            self._leave()
+        for name in path[common:]:
+            self._enter(name, 0o755, None)
+
+    def _enter(self, name: str, mode: int, mtime: int | None) -> None:
+        """Open a directory in the innermost one, and create it if it is missing."""
+        above, is_new = self._levels[-1].fd, True
+        try:
+            os.mkdir(name, 0o700, dir_fd=above)
+        except FileExistsError:
+            is_new = False
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+        self._levels.append(_Level(name, fd, mode, mtime, is_new))
+
+    def _leave(self) -> None:
+        """Close the innermost directory. A new one gets its mode and time now, because files change both."""
+        level = self._levels.pop()
+        try:
+            if level.is_new:
+                os.fchmod(level.fd, level.mode)
+                if level.mtime is not None:
+                    os.utime(level.fd, ns=(level.mtime, level.mtime))
+        finally:
+            os.close(level.fd)
+
+
+class _Level:
+    """Open directory."""
+
+    def __init__(self, name: str, fd: int, mode: int, mtime: int | None, is_new: bool = False) -> None:
+        self.name, self.fd, self.mode, self.mtime, self.is_new = name, fd, mode, mtime, is_new
+
+
+class _File:
+    """File that is being received under a temporary name. `shown` is its path in messages."""
+
+    def __init__(self, directory: int, name: str, mode: int, mtime: int, shown: str) -> None:
+        self._directory, self._name, self._mode, self._mtime, self._shown = (
+            directory,
+            name,
+            mode,
+            mtime,
+            shown,
+        )
+        _require_replaceable(directory, name, shown)
+        self._temporary = _temporary_name()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        self._fd = os.open(self._temporary, flags, 0o600, dir_fd=directory)
+
+    def write(self, data: memoryview) -> None:
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            raise CopyError(describe(self._shown, error)) from None
+
+    def finish(self) -> None:
+        """Give the file its mode, time and name."""
+        try:
+            os.fchmod(self._fd, self._mode)
+            os.utime(self._fd, ns=(self._mtime, self._mtime))
+            os.close(self._fd)
+            self._fd = -1
+            os.rename(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        except OSError as error:
+            self.abort()
+            raise CopyError(describe(self._shown, error)) from None
+
+    def abort(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        try:
+            os.unlink(self._temporary, dir_fd=self._directory)
+        except OSError:  # for example, the pod has deleted the directory
+            pass
+
+
+def _temporary_name() -> str:
+    return f".berth-{os.urandom(6).hex()}"
+
+
+def _require_replaceable(directory: int, name: str, shown: str) -> None:
+    """Raise CopyError if something other than a file or a link has this name."""
+    try:
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise CopyError(f"{shown}: Is a directory, which cannot be replaced by a file")
+    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        raise CopyError(f"{shown}: Is a device or another special file")
+
+
+def _replace_link(directory: int, name: str, link: str, shown: str) -> None:
+    _require_replaceable(directory, name, shown)
+    temporary = _temporary_name()
+    os.symlink(link, temporary, dir_fd=directory)
+    os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _nanoseconds(text: str) -> int:
+    """Return a time in seconds, such as 12.5, in nanoseconds. Raises ValueError."""
+    seconds, _, fraction = text.partition(".")
+    return int(seconds) * NANOSECONDS + int(fraction[:9].ljust(9, "0"))
+
+
+def _parse_extended(data: bytes) -> dict[str, str]:
+    """Return the records of an extended header. Raises CopyError."""
+    values = {}
+    while data:
+        length, _, rest = data.partition(b" ")
+        try:
+            end = int(length) - len(length) - 1
+        except ValueError:
+            end = 0
+        name, has_value, value = rest[:end].partition(b"=")
+        if end <= 0 or len(rest) < end or not has_value or not value.endswith(b"\n"):
+            raise CopyError("The archive is damaged: a header is invalid")
+        values[name.decode("utf-8", "replace")] = value[:-1].decode("utf-8", "surrogateescape")
+        data = rest[end:]
+    return values

@@ -1,0 +1,208 @@
+"""Tests of the archives in which files are copied to and from pods."""
+
+import io
+import os
+import socket
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.shim.channels.archive import BLOCK, CopyError, base_name
+from pools.runtimes.shim.channels.packing import Packer
+from pools.runtimes.shim.channels.unpacking import Unpacker
+
+
+def copy(source: Path | str, target: Path | str, name: str = "") -> list[str]:
+    """Copy in parts of odd sizes. Return what was left out."""
+    skipped: list[str] = []
+    data = b"".join(Packer(str(source), skipped.append))
+    unpack(data, target, name)
+    return skipped
+
+
+def unpack(data: bytes, target: Path | str, name: str = "") -> Unpacker:
+    unpacker = Unpacker(str(target), name)
+    try:
+        for start in range(0, len(data), 4999):
+            unpacker.feed(data[start : start + 4999])
+        unpacker.close()
+    finally:
+        unpacker.abort()
+    return unpacker
+
+
+def test_directory_keeps_names_contents_modes_times_and_inner_links(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    deep = source / "a" / ("long name " * 20) / "ü"
+    deep.mkdir(parents=True)
+    (deep / "data").write_bytes(os.urandom(2 * BLOCK + 77))
+    (source / os.fsdecode(b"not-\xff-unicode")).write_bytes(b"")
+    (source / "run.sh").write_text("#!/bin/sh\n")
+    (source / "run.sh").chmod(0o4750)
+    os.utime(source / "run.sh", ns=(1, 1_234_567_890_123_456_789))
+    (source / "latest").symlink_to("a")
+    (source / "a" / "up").symlink_to("../run.sh")
+    (source / "locked").mkdir()
+    (source / "locked" / "file").touch()
+    (source / "locked").chmod(0o500)
+    os.utime(source / "locked", (5, 5))
+    assert copy(source, target) == []
+    assert tree(target) == tree(source)
+    assert stat.S_IMODE((target / "run.sh").stat().st_mode) == 0o750, "without the setuid bit"
+    assert (target / "run.sh").stat().st_mtime_ns == 1_234_567_890_123_456_789
+    assert (target / "locked").stat().st_mtime == 5
+    (target / "other").touch()
+    (target / "run.sh").write_text("changed")
+    assert copy(f"{source}/.", target) == []
+    assert (target / "other").exists(), "files that only the target has are kept"
+    assert (target / "run.sh").read_text() == "#!/bin/sh\n"
+
+
+def tree(root: Path) -> dict[str, object]:
+    return {
+        str(path.relative_to(root)): path.readlink() if path.is_symlink()
+        else stat.S_IMODE(path.stat().st_mode) if path.is_dir() else path.read_bytes()
+        for path in root.rglob("*")
+    }  # fmt: skip
+
+
+def test_target_is_a_name_a_directory_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("content")
+    Path("directory/sub").mkdir(parents=True)
+    copy("file", "copied")
+    copy("file", "directory")
+    copy("file", "directory/sub/")
+    copy("directory", "second")
+    copy("directory", "second")
+    assert Path("copied").read_text() == "content"
+    expected = {
+        "file",
+        "sub",
+        "sub/file",
+        "directory",
+        "directory/file",
+        "directory/sub",
+        "directory/sub/file",
+    }
+    assert tree(Path("second")).keys() == expected
+    Path("link").symlink_to("copied")
+    Path("file").write_text("new")
+    copy("file", "link")
+    assert (Path("copied").read_text(), Path("link").is_symlink()) == ("new", True)
+    for source, target, message in (
+        ("file", "missing/", "missing/: No such directory"),
+        ("file", "missing/name", f"{tmp_path}/missing: No such directory"),
+        ("directory", "missing/name", "missing: No such directory"),
+        ("nothing", "x", "nothing: No such file or directory"),
+        ("/dev/null", "x", "/dev/null: Is neither a file nor a directory"),
+        ("file", "/dev/full", "/dev/full: Is a device"),
+        ("directory", "file", "file: Not a directory"),
+    ):
+        with pytest.raises(CopyError, match=message):
+            copy(source, target)
+    Path("second/file").unlink()
+    Path("second/file").mkdir()
+    with pytest.raises(CopyError, match="second/file: Is a directory, which cannot be replaced by a file"):
+        copy("file", "second")
+    assert [base_name(path) for path in ("a/b/", ".", "..", "/", "", "a/..")] == ["b", *["."] * 5]
+
+
+def test_special_files_and_links_that_leave_the_directory_are_left_out(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "a").mkdir(parents=True)
+    (source / "absolute").symlink_to("/etc/passwd")
+    (source / "a" / "outside").symlink_to("../../x")
+    (source / "around").symlink_to("a/../../source/a")
+    os.mkfifo(source / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(source / "socket"))
+    skipped = copy(source, target)
+    assert sorted(line.removeprefix(f"{source}/").split(":")[0] for line in skipped) == [
+        "a/outside", "absolute", "around", "pipe", "socket"
+    ]  # fmt: skip
+    assert tree(target).keys() == {"a"}
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b"") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, len(content)
+    return info.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % 512)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("d/../../evil")],
+        [member("/evil")],
+        [member("d//evil")],
+        [member("../evil")],
+        [member("other")],
+        [member("d/link", tarfile.SYMTYPE, "/etc"), member("d/link/evil")],
+        [member("d/link", tarfile.SYMTYPE, "../..")],
+        [member("d/here", tarfile.SYMTYPE, "."), member("d/up", tarfile.SYMTYPE, "here/../..")],
+        [member("d/link", tarfile.SYMTYPE, "sub"), member("d/link/evil")],
+        [member("d/existing/evil")],
+        [member("d/device", tarfile.CHRTYPE)],
+        [member("d/pipe", tarfile.FIFOTYPE)],
+        [member("d/hard", tarfile.LNKTYPE, "/etc/passwd")],
+        [member("d", tarfile.SYMTYPE, "x")],
+        [b"no archive at all" * 100],
+        [member("x" * 200)[:512] + b"9" * 512],
+    ],
+)
+def test_malicious_archive_is_refused_and_writes_nothing_outside(
+    tmp_path: Path, members: list[bytes]
+) -> None:
+    target, outside = tmp_path / "in" / "target", tmp_path / "outside"
+    target.mkdir(parents=True)
+    outside.mkdir()
+    (target / "existing").symlink_to(outside)
+    data = b"".join([member("d", tarfile.DIRTYPE), *members, bytes(1024)])
+    with pytest.raises(CopyError):
+        unpack(data, target, ".")
+    assert not [*tmp_path.rglob("*evil*")]
+    assert [*outside.iterdir()] == []
+    assert not [path for path in target.iterdir() if path.name.startswith(".berth")]
+
+
+def test_name_in_the_archive_does_not_matter_if_the_receiver_has_set_it(tmp_path: Path) -> None:
+    unpack(member(".bashrc", content=b"x") + bytes(1024), tmp_path, "out.pt")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.pt"]
+
+
+def test_incomplete_copy_keeps_the_previous_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    source, target = tmp_path / "model", tmp_path / "target"
+    source.write_bytes(os.urandom(100_000))
+    target.write_text("previous")
+    data = b"".join(Packer(str(source), print))
+    for length in (0, 100, 512, 1536, 50_000):
+        with pytest.raises(CopyError, match="connection was lost"):
+            unpack(data[:length], target)
+        assert target.read_text() == "previous"
+        assert {path.name for path in tmp_path.iterdir()} == {"model", "target"}
+    with pytest.raises(CopyError, match="The archive is empty"):
+        unpack(bytes(1024), target)
+
+
+def test_archive_of_gnu_tar_is_unpacked(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo("a/b/c")
+        info.size = 3
+        archive.addfile(info, io.BytesIO(b"abc"))
+    unpacker = unpack(buffer.getvalue(), tmp_path)
+    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"abc"
+    assert (unpacker.files, unpacker.size) == (1, 3)
+
+
+def test_file_that_shrinks_while_it_is_read_stops_the_copy(tmp_path: Path) -> None:
+    source = tmp_path / "growing"
+    source.write_bytes(bytes(3 * BLOCK))
+    parts = iter(Packer(str(source), print))
+    next(parts), next(parts)
+    source.write_bytes(b"")
+    with pytest.raises(CopyError, match="growing: Became shorter while it was copied"):
+        list(parts)
