@@ -121,13 +121,14 @@ def place(
     milli: int = MILLI,
     index: int | None = None,
     state: str = PodState.RUNNING,
+    role: str = "worker",
     **columns: Any,
 ) -> Pod:
     """Create a pod with its allocation and device claims."""
     number = workload.pods.filter(run=workload.run).count() if index is None else index
     pod = Pod.objects.create(
         workload=workload,
-        role="worker",
+        role=role,
         index=number,
         run=workload.run,
         rank=number,

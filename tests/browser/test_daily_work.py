@@ -93,7 +93,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
 
 @pytest.mark.heavy
 def test_change_during_a_page_update_triggers_another_update(opened: Open, scene: Scene) -> None:
-    waiting = scene.workloads["asr-pretrain"]
+    waiting = scene.workloads["policy-sweep"]
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")
         expect(page.locator(".live")).to_have_text("Live")
@@ -158,9 +158,9 @@ def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene)
         page.goto("/")
         page.get_by_role("link", name="detr-long").first.click()
         expect(page.get_by_role("region", name="Pending reason")).to_contain_text("after 1 eviction")
-        expect(page.locator("#head")).to_contain_text("Queue position 4 in pool train")
+        expect(page.locator("#head")).to_contain_text("Queue position 5 in pool train")
         change = page.get_by_role("region", name="Smallest change")
-        expect(change).to_contain_text("No single change would start the workload now.")
+        expect(change).to_contain_text("would start now if its backoff were over")
         evictions = page.get_by_role("region", name="Evictions")
         expect(evictions).to_contain_text("a workload of project ads")
         expect(evictions).not_to_contain_text("ctr-nightly")

@@ -53,7 +53,7 @@ def test_header_of_every_tab_shows_state_changes(opened: Open, scene: Scene) -> 
     workload = scene.workloads["ablation-7"]
     with opened("ada") as (page, faults):
         for tab in ("/logs", "/spec", "/timeline", ""):
-            Workload.objects.filter(pk=workload.pk).update(phase="pending", message="first")
+            Workload.objects.filter(pk=workload.pk).update(phase="pending", message="first", explanation=None)
             page.goto(f"/workloads/{workload.pk}{tab}")
             expect(page.locator(".live")).to_have_text("Live")
             expect(page.locator("#head")).to_contain_text("first")

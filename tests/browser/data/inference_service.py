@@ -25,6 +25,7 @@ from projects.models import (
 )
 from projects.services import workloads
 from tests import factories as make
+from tests.browser.data.evaluation import evaluate
 
 DOCUMENT: dict[str, Any] = {
     "name": "chat-70b",
@@ -56,6 +57,7 @@ def create_service(scene: Any) -> Workload:
     _engines(service, pool, now)
     _requests(service, now)
     _metrics(service, now)
+    evaluate()
     return row
 
 
@@ -80,7 +82,7 @@ def _engines(service: Service, pool: NodePool, now: datetime) -> None:
     started, node = now - timedelta(hours=5), pool.nodes.get()
     initial = Workload.objects.get(pk=service.workload_id)
     for engine in service.engines.all():
-        pod = make.place(initial, node, [engine.number])
+        pod = make.place(initial, node, [engine.number], role="engine")
         _serve(engine, pod, started)
     child = workloads.submit(
         actor=Actor.system("services"), project=service.workload.project,
@@ -90,18 +92,14 @@ def _engines(service: Service, pool: NodePool, now: datetime) -> None:
         },
     )  # fmt: skip
     Workload.objects.filter(pk=child.pk).update(
-        reason="WaitingForScaleUp",
-        message="1 more node would be enough; the pool can grow.",
         submitted_by=service.workload.submitted_by,
         submitted_at=now - timedelta(minutes=2),
         since=now - timedelta(minutes=2),
-        explanation={"pool": pool.name, "queue_position": 1, "blockers": []},
-        explained_at=now,
     )
     for number in (2, 3):
         added = now - timedelta(minutes=40)
         workload = make.workload(
-            service.workload.project, f"chat-70b-e{number}", phase="running", kind="service",
+            service.workload.project, f"chat-70b-e{number}", phase="running", kind="service", priority=80,
             pools=[pool.name], by=service.workload.submitted_by, run=1,
             started_at=added, since=added, submitted_at=added, message="1 of 1 pods running.",
         )  # fmt: skip

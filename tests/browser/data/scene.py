@@ -19,6 +19,7 @@ from tests import factories as make
 from tests.browser.data.array import create_array
 from tests.browser.data.booting import create_booting_node
 from tests.browser.data.decisions import create_decisions
+from tests.browser.data.evaluation import evaluate, reserve_booting_node
 from tests.browser.data.measurements import create_measurements
 from tests.browser.data.project_contents import create_project_contents
 from tests.browser.data.scaling_history import create_scaling_history
@@ -27,7 +28,11 @@ from tests.browser.data.usage_history import create_usage_history
 PASSWORD = "correct horse battery"
 # The server that checks the password does not use the faster hasher of the test settings.
 STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
-SCALE_UP = "1 more node would be enough; the pool can grow."
+
+
+RUNTIME_HOURS = {  # declared runtimes, from which start times are predicted
+    "diffusion-xl": 6, "segment-eval": 2, "whisper-tune": 3, "ctr-nightly": 1, "embedding-refresh": 2,
+}  # fmt: skip
 
 
 @dataclass
@@ -63,7 +68,9 @@ def busy() -> Scene:
     create_usage_history(scene)
     create_project_contents(scene)
     create_measurements()
+    reserve_booting_node(scene)
     scene.array = create_array(scene.projects["vision"], Actor.for_user(scene.people["dave"]))
+    evaluate()
     scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
     return scene
 
@@ -132,18 +139,6 @@ def _quotas(scene: Scene) -> None:
         quotas.set_quota(actor=bert, owner=scene.projects[name], pool=train, values=values)
     for name, gpus in (("ads", 8), ("search", 4)):
         quotas.set_quota(actor=ada, owner=scene.projects[name], pool=train, values={"gpu": gpus})
-    for name, share, allocated, requested in (
-        ("vision", 12, 12, 14),
-        ("speech", 8, 4, 12),
-        ("robotics", 2, 0.75, 4.75),
-        ("ads", 6, 6, 6),
-        ("search", 0, 0, 0),
-    ):
-        make.queue_status(scene.projects[name], train, share=share, allocated=allocated, requested=requested)
-    for name, share, allocated, requested in (("research", 22, 16.75, 30.75), ("product", 6, 6, 6)):
-        make.queue_status(
-            scene.departments[name], train, share=share, allocated=allocated, requested=requested
-        )
 
 
 def _run(
@@ -163,6 +158,7 @@ def _run(
         submitted_at=started - timedelta(minutes=3),
         run=1,
         message=f"{gpus} of {gpus} pods running.",
+        max_runtime=RUNTIME_HOURS[name] * 3600,
         **columns,
     )
     for _ in range(gpus):
@@ -218,63 +214,24 @@ def _pending(scene: Scene) -> None:
         by=scene.people["hiro"],
         pools=["train"],
         priority=80,
-        reason="WaitingForScaleUp",
-        message=SCALE_UP,
         submitted_at=make.ago(minutes=6),
         since=make.ago(minutes=6),
-        pending_reasons=make.reasons(
-            ("OverFairShare", 5.9), ("WaitingForCapacity", 3), ("WaitingForScaleUp", 1)
-        ),
-        explained_at=make.ago(seconds=4),
-        explanation={
-            "pool": "train",
-            "queue_position": 1,
-            "cycle": 812,
-            "expected_start": (make.ago(minutes=-25)).isoformat(),
-            "ordering": [
-                "speech: over its quota",
-                "rank 0",
-                "within its fair share",
-                "dominant share 0.500, 1.500 with this workload",
-            ],
-            "blockers": [
-                {
-                    "reason": "WaitingForScaleUp",
-                    "message": "1 more node would be enough; the pool can grow.",
-                    "numbers": {"nodes": 1},
-                },
-                {
-                    "reason": "WaitingForCapacity",
-                    "message": "8 GPUs requested, 1.25 free, 6.75 missing.",
-                    "numbers": {
-                        "resource": "gpu",
-                        "requested": 8000,
-                        "free": 1250,
-                        "biggest_block": 1000,
-                        "missing": 6750,
-                    },
-                },
-            ],
-        },
+        pending_reasons=make.reasons(("OverFairShare", 5.9), ("WaitingForCapacity", 3)),
     )
     make.event(pending, "submitted", "Submitted by hiro.", at=pending.submitted_at, actor="hiro")
     scene.workloads["asr-pretrain"] = pending
-    over = "Would put {} over its quota and fair share ({} GPUs): {} allocated, {} requested."
-    for position, project, name, gpus, message in (
-        (3, "vision", "ablation-7", 2, over.format("vision", 12, 12, 2)),
-        (5, "vision", "ablation-8", 2, over.format("vision", 12, 12, 2)),
-        (2, "robotics", "policy-sweep", 4, over.format("robotics", 2, 0.75, 4)),
-    ):
+    for project, name, gpus, hours, priority in (
+        ("vision", "ablation-7", 2, 4, 40), ("vision", "ablation-8", 2, 4, 40),
+        ("robotics", "policy-sweep", 6, 8, 50),
+    ):  # fmt: skip
         scene.workloads[name] = make.workload(
             scene.projects[project],
             name,
             replicas=gpus,
             by=scene.people["dave"],
             pools=["train"],
-            reason="OverFairShare",
-            message=message,
-            explanation={"queue_position": position, "pool": "train", "blockers": []},
-            explained_at=make.ago(seconds=9),
+            priority=priority,
+            max_runtime=hours * 3600,
         )
     scene.workloads["paused-run"] = make.workload(
         scene.projects["vision"],
@@ -311,7 +268,6 @@ def _ended(scene: Scene) -> None:
 def _history(scene: Scene) -> None:
     train = scene.pools["train"]
     until = make.ago(minutes=-2)
-    message = f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
     victim = make.workload(
         scene.projects["vision"],
         "detr-long",
@@ -320,28 +276,9 @@ def _history(scene: Scene) -> None:
         pools=["train"],
         preemptions=1,
         run=1,
-        reason="Backoff",
-        message=message,
         first_started_at=make.ago(minutes=80),
         started_at=make.ago(minutes=80),
         backoff_until=until,
-        explanation={
-            "queue_position": 4,
-            "pool": "train",
-            "ordering": ["priority 50, submitted 85 minutes ago"],
-            "blockers": [
-                {
-                    "reason": "Backoff",
-                    "message": message,
-                    "numbers": {
-                        "until": int(until.timestamp()),
-                        "seconds": 120,
-                        "preemptions": 1,
-                    },
-                }
-            ],
-        },
-        explained_at=make.ago(seconds=4),
         submitted_at=make.ago(minutes=85),
     )
     scene.workloads["detr-long"] = victim

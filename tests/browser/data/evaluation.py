@@ -1,0 +1,40 @@
+"""Evaluate the scene's pending workloads with the engine, as a scheduling cycle does."""
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from projects.models import Phase, Workload
+from scheduler.engine.decide import decide
+from scheduler.engine.forecast import forecasts
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.view import observe
+from scheduler.models import Reservation
+from scheduler.reports.explanations.writer import ExplanationWriter
+from scheduler.reports.queues.queue_statuses import store_queue_statuses
+from tests.browser.data.decisions import LAST_CYCLE
+
+RESERVED = "Reserved: 8 pods with 8 GPUs on train-3. The workload starts once 1 node has booted."
+
+
+def reserve_booting_node(scene: Any) -> None:
+    """Reserve the GPUs of the booting node for asr-pretrain."""
+    workload, node = scene.workloads["asr-pretrain"], scene.pools["train"].nodes.get(state="booting")
+    Workload.objects.filter(pk=workload.pk).update(
+        phase=Phase.RESERVED, reason="WaitingForScaleUp", message=RESERVED
+    )
+    Reservation.objects.bulk_create(
+        Reservation(workload=workload, role="worker", index=n, node=node, devices=[n], gpu_milli=1000)
+        for n in range(8)
+    )
+
+
+def evaluate() -> None:
+    """Store the explanations and queue statuses of a cycle that starts nothing."""
+    view = observe(timezone.now(), SpecCache())
+    plan = decide(view.snapshot)
+    assert not plan.bundles, plan.bundles
+    with transaction.atomic():
+        store_queue_statuses(view, plan.queues)
+        ExplanationWriter().write(view, plan.refusals, LAST_CYCLE, forecasts(view.snapshot, plan))
