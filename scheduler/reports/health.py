@@ -9,6 +9,11 @@ from scheduler.models import Cycle
 from scheduler.reports.invariants import SCHEDULER_LEASE, check_invariants
 
 
+def is_scheduler_running(now: datetime) -> bool:
+    """Return whether a leader holds an unexpired lease, so that cycles run."""
+    return Lease.objects.filter(name=SCHEDULER_LEASE, expires_at__gt=now).exists()
+
+
 def health_document(now: datetime) -> dict[str, Any]:
     """Return the health report. `wake` is the number of seconds since the last lease renewal."""
     lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from django.db.models import Sum
 
 from berth.core.words import format_count, format_gpus, to_words
+from pools.models.node import PENDING
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from projects.models.tenants import counts_in
 from scheduler.reports.pool_findings import MAX_NAMED, Finding, Fix, PoolFacts, Severity, to_sentence
@@ -69,7 +70,7 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
     yield Finding(
         Severity.NOTE,
         "pending workloads",
-        f"{format_count(total, 'workload')} {'is' if total == 1 else 'are'} pending{shown}.",
+        f"{format_count(total, 'workload')} {_is(total)} pending{shown}.",
         f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
         Fix.QUEUE,
     )
@@ -78,7 +79,19 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             "maximum size",
-            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}.",
+            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}{_starting(facts)}.",
             f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
             Fix.MAXIMUM,
         )
+
+
+def _starting(facts: PoolFacts) -> str:
+    """Return a clause about the nodes that are not ready yet, or an empty string."""
+    count = len(facts.in_states(*PENDING))
+    if not count:
+        return ""
+    return f"; {count} of them {_is(count)} starting"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"

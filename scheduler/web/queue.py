@@ -1,4 +1,4 @@
-"""Page of a pool's queue, with each workload's sort key."""
+"""Page of the queues, with each workload's sort key."""
 
 from collections import Counter
 from datetime import datetime
@@ -6,14 +6,16 @@ from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
+from pools.models import NodePool
 from projects.access import visible_pools
-from projects.models import Workload
+from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 
 QueueEntry = tuple[Any, datetime | None, bool]  # workload, expected start, whether it has been evaluated
@@ -27,6 +29,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("name", "Workload", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
+    Column("pool", "Pool", lambda row: row[0].queue_pool, order="queue_pool"),
     Column(
         "gpus", "Requested", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True
     ),
@@ -49,14 +52,18 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
-    pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), pools[0] if pools else None)
+    pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), None)
+    if pool is None and len(pools) == 1:
+        pool = pools[0]
+    columns = [column for column in COLUMNS if pool is None or column.key != "pool"]
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
     reasons: list[tuple[str, int]] = []
     projects: list[str] = []
-    if pool is not None:
+    by_pool: Counter[str] = Counter()
+    if pools:
+        reasons, projects, by_pool = _filter_choices(queued_workloads(request.actor, None), pool)
         rows = queued_workloads(request.actor, pool)
-        reasons, projects = _filter_choices(rows)
         if filters["reason"]:
             rows = rows.filter(reason=filters["reason"])
         if filters["project"]:
@@ -66,13 +73,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
         listing = list_query(
-            request, COLUMNS, rows, _queue_entries, file_name=f"queue-{pool.name}", default="position"
+            request,
+            columns,
+            rows,
+            _queue_entries,
+            file_name=f"queue-{pool.name}" if pool else "queue",
+            default="position",
         )
         if file := requested_csv(request, listing):
             return file
     context = {
-        "pools": pools,
+        "pools": [(each.name, by_pool[each.name]) for each in pools],
         "pool": pool,
+        "all_queued": by_pool.total(),
         "listing": listing,
         "rows": listing.rows if listing else [],
         "filters": filters,
@@ -80,20 +93,28 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "reasons": reasons,
         "queued": sum(count for _, count in reasons),
         "projects": projects,
-        "length": queue_length(pool) if pool else None,
+        "length": queue_length(pool) if pools else None,
+        "no_scheduler": not is_scheduler_running(timezone.now()),
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
 
 
-def _filter_choices(rows: QuerySet[Workload]) -> tuple[list[tuple[str, int]], list[str]]:
-    """Return the reasons of the queued workloads with their counts, most frequent first, and the projects."""
-    counts = rows.order_by().values_list("reason", "project__name").annotate(n=Count("pk"))
+def _filter_choices(
+    rows: QuerySet[Any], pool: NodePool | None
+) -> tuple[list[tuple[str, int]], list[str], Counter[str]]:
+    """Return the reasons of the pool's queued workloads, most frequent first, their projects, and the number
+    of queued workloads by pool.
+    """
+    counts = rows.order_by().values_list("queue_pool", "reason", "project__name").annotate(n=Count("pk"))
     reasons: Counter[str] = Counter()
+    by_pool: Counter[str] = Counter()
     projects = set()
-    for reason, project, count in counts:
-        reasons[reason] += count
-        projects.add(project)
-    return reasons.most_common(), sorted(projects)
+    for name, reason, project, count in counts:
+        by_pool[name] += count
+        if pool is None or name == pool.name:
+            reasons[reason] += count
+            projects.add(project)
+    return reasons.most_common(), sorted(projects), by_pool
 
 
 def _queue_entries(rows: list[Any]) -> list[QueueEntry]:

@@ -1,4 +1,4 @@
-"""Tests for the filters of the queue page."""
+"""Tests for the queue page."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from projects.models import Project
+from scheduler.reports.queues.brief_reasons import brief_reason
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -45,6 +46,32 @@ def test_counts_include_only_visible_workloads(cast: Cast, sign_in: SignIn) -> N
     assert page.context["reasons"] == [("ProjectLimit", 1)]
     assert "2 workloads in the queue" in page.content.decode()
     assert "1 is visible to you" in page.content.decode()
+
+
+def test_queues_of_all_pools_are_listed_with_their_counts(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    queue(cast.vision, "here", "ProjectLimit")
+    elsewhere = {"pool": "spare", "queue_position": 1, "expected_start_reason": "the boot time is unknown"}
+    make.workload(cast.vision, "there", reason="WaitingForScaleUp", explanation=elsewhere)
+    client = sign_in("alice")
+    text = client.get("/queue").content.decode()
+    assert "2 workloads in the queues of all pools" in text
+    assert "The boot time is unknown." in text
+    assert [name for name, count in client.get("/queue").context["pools"] if count == 1] == ["local", "spare"]
+    assert names(client) == ["here"]
+    assert "No scheduler is running." in text
+    make.create_scheduler_lease()
+    assert "No scheduler is running." not in client.get("/queue").content.decode()
+
+
+def test_reason_begins_with_the_numbers(cast: Cast) -> None:
+    numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
+    blockers = [{"reason": "OverFairShare", "message": "long", "numbers": numbers}]
+    row = make.workload(cast.vision, "w", reason="OverFairShare", explanation={"blockers": blockers})
+    assert brief_reason(row) == "2 GPUs requested; vision: 12 allocated, fair share 11.5"
+    row.reason = "Backoff"
+    row.message = "Can start again later."
+    assert brief_reason(row) == "Can start again later."
 
 
 def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_in: SignIn) -> None:

@@ -1,8 +1,8 @@
-"""A pool's queue, in the order of the last cycle."""
+"""The queues of pools, in the order of the last cycle."""
 
 from dataclasses import dataclass
 
-from django.db.models import Count, IntegerField, Q, QuerySet, Sum
+from django.db.models import Count, F, IntegerField, Q, QuerySet, Sum, TextField
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
@@ -26,20 +26,21 @@ class QueueLength:
     unschedulable: int
 
 
-def queued_workloads(actor: Actor, pool: NodePool) -> QuerySet[Workload]:
-    """Return the pending workloads that the user may see, in queue order.
+def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
+    """Return the pending workloads of a pool, or of all pools, that the user may see, in queue order.
 
-    Each workload is annotated with its queue position. Workloads that no cycle has evaluated yet
-    come last.
+    Each workload is annotated with its pool and its queue position. Workloads that no cycle has evaluated
+    yet come last.
     """
     queue_position = Cast(KT("explanation__queue_position"), IntegerField())
     pending = workloads(actor).filter(_queue_filter(pool))
-    return pending.annotate(queue_position=Coalesce(queue_position, NOT_EVALUATED)).order_by(
-        "queue_position", "pk"
-    )
+    return pending.annotate(
+        queue_position=Coalesce(queue_position, NOT_EVALUATED),
+        queue_pool=Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField())),
+    ).order_by("queue_position", "pk")
 
 
-def queue_length(pool: NodePool) -> QueueLength:
+def queue_length(pool: NodePool | None) -> QueueLength:
     queued = Q(held=False) & ~Q(reason=UNSCHEDULABLE)
     sums = Workload.objects.filter(_pending_in(pool)).aggregate(
         n=Count("pk", filter=queued),
@@ -50,18 +51,20 @@ def queue_length(pool: NodePool) -> QueueLength:
     return QueueLength(sums["n"], sums["milli"] or 0, sums["held_tasks"], sums["unschedulable"])
 
 
-def _queue_filter(pool: NodePool) -> Q:
-    """Return a filter for the pending workloads in a pool's queue.
+def _queue_filter(pool: NodePool | None) -> Q:
+    """Return a filter for the pending workloads in a pool's queue, or in all queues.
 
     Unschedulable workloads and held tasks of arrays are in no queue.
     """
     return _pending_in(pool) & Q(held=False) & ~Q(reason=UNSCHEDULABLE)
 
 
-def _pending_in(pool: NodePool) -> Q:
-    """Return a filter for a pool's pending workloads.
+def _pending_in(pool: NodePool | None) -> Q:
+    """Return a filter for the pending workloads of a pool, or of all pools.
 
     A workload that allows several pools belongs to the pool that its last explanation names.
     """
+    if pool is None:
+        return Q(phase__in=PENDING_PHASES)
     here = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
     return Q(phase__in=PENDING_PHASES) & here

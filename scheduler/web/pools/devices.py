@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import WIDTH
 from pools.models import Node, NodePool
-from pools.models.node import ALIVE
+from pools.models.node import ALIVE, PENDING
 from projects.access import visible_projects
 from projects.actor import Actor
 from projects.models import Pod
@@ -35,6 +35,7 @@ class DeviceMap:
     index: int
     holders: list[Holder] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that has reserved the device
+    is_starting: bool = False  # whether the node is not ready yet
 
     @property
     def allocated(self) -> int:
@@ -56,11 +57,9 @@ class DeviceMap:
     @property
     def label(self) -> str:
         if not self.holders:
-            return (
-                f"GPU {self.index}: reserved for {self.reserved_for}"
-                if self.reserved_for
-                else f"GPU {self.index}: free"
-            )
+            states = ["starting"] if self.is_starting else []
+            states += [f"reserved for {self.reserved_for}"] if self.reserved_for else []
+            return f"GPU {self.index}: {', '.join(states) or 'free'}"
         names = ", ".join(
             f"{h.pod.workload.project.name}/{h.pod.name}" if h.pod else "another project"
             for h in self.holders
@@ -78,6 +77,10 @@ class NodeMap:
     pods: int = 0
 
     @property
+    def is_starting(self) -> bool:
+        return self.node.state in PENDING
+
+    @property
     def allocated(self) -> int:
         return sum(device.allocated for device in self.devices)
 
@@ -92,10 +95,15 @@ def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
 def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
     """Return one map per node, in the order given."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
-    maps = {node.pk: NodeMap(node, [DeviceMap(index) for index in range(node.gpus)]) for node in nodes}
+    maps = {node.pk: NodeMap(node, _empty_devices(node)) for node in nodes}
     _add_allocations(maps, visible)
     _add_reservations(maps, visible)
     return list(maps.values())
+
+
+def _empty_devices(node: Node) -> list[DeviceMap]:
+    is_starting = node.state in PENDING
+    return [DeviceMap(index, is_starting=is_starting) for index in range(node.gpus)]
 
 
 def hue(project_id: int) -> str:

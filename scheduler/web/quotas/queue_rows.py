@@ -35,6 +35,7 @@ class QuotaLine:
     children: list["QuotaLine"] = field(default_factory=list)
     scale: int = 0  # value that corresponds to the full width of a bar
     elsewhere: int = 0  # allocated in other pools of the quota's group
+    by_pool: dict[int, int] = field(default_factory=dict)  # allocated, by pool ID
 
     @cached_property
     def bar(self) -> Bar:
@@ -43,6 +44,7 @@ class QuotaLine:
             quota=self.gpus,
             share=self.share,
             requested=self.pending,
+            over=self.over_quota,
             scale=self.scale,
             label=_label(self),
         )
@@ -71,7 +73,28 @@ class QuotaLine:
 
     @property
     def over_quota(self) -> int:
-        return max(0, self.allocated - self.gpus) if self.gpus is not None else 0
+        """Amount over quota in the pools. Quota that is free in one pool does not cover another pool."""
+        if any(quota.group_id is not None for quota in self.quotas):
+            return max(0, self.allocated - self.gpus) if self.gpus is not None else 0
+        return sum(self._over_by_pool.values())
+
+    @property
+    def over_quota_pool(self) -> str:
+        """Name of the only pool in which the queue is over quota, or an empty string."""
+        names = [
+            quota.pool.name for quota in self.quotas if quota.pool and self._over_by_pool.get(quota.pool.pk)
+        ]
+        return names[0] if len(names) == len(self._over_by_pool) == 1 else ""
+
+    @cached_property
+    def _over_by_pool(self) -> dict[int, int]:
+        quotas = {quota.pool_id: quota.gpu_milli for quota in self.quotas}
+        over = {}
+        for pool, allocated in self.by_pool.items():
+            quota = quotas.get(pool, 0)
+            if quota is not None and allocated > quota:
+                over[pool] = allocated - quota
+        return over
 
     @property
     def quota_sum(self) -> int | None:
@@ -98,7 +121,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)
-    allocated, pending = allocated_by_project(selected_pools), pending_by_project(selected_pools)
+    by_pool, pending = allocated_by_project_and_pool(selected_pools), pending_by_project(selected_pools)
     tops = {
         department.pk: QuotaLine(
             department,
@@ -110,13 +133,21 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     }
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)
+        allocated = by_pool.get(project.pk, {})
         child = QuotaLine(
-            project, owned[key], shares.get(key), allocated.get(project.pk, 0), pending.get(project.pk, 0)
+            project,
+            owned[key],
+            shares.get(key),
+            sum(allocated.values()),
+            pending.get(project.pk, 0),
+            by_pool=allocated,
         )
         top = tops[project.department_id]
         top.children.append(child)
         top.allocated += child.allocated
         top.pending += child.pending
+        for pool, amount in allocated.items():
+            top.by_pool[pool] = top.by_pool.get(pool, 0) + amount
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
         line.elsewhere = sum(_allocated_outside(quota, outside) for quota in line.quotas)
@@ -128,19 +159,29 @@ def _allocated_outside(quota: Quota, outside: AllocatedOutside) -> int:
     return outside.get((quota.group_id or 0, owner_of(quota)), (0,))[0]
 
 
-def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return the allocated milli-GPU by project ID."""
+def allocated_by_project_and_pool(pools: list[NodePool]) -> dict[int, dict[int, int]]:
+    """Return the allocated milli-GPU by project ID and pool ID."""
     rows = (
         Allocation.objects.filter(released_at__isnull=True, node__pool__in=pools)
         .order_by()
-        .values_list("pod__workload__project_id")
+        .values_list("pod__workload__project_id", "node__pool_id")
         .annotate(
             allocated=Sum(
                 F("gpu_milli") * Func("devices", function="cardinality", output_field=IntegerField())
             )
         )
     )
-    return {project: milli or 0 for project, milli in rows}
+    result: dict[int, dict[int, int]] = defaultdict(dict)
+    for project, pool, milli in rows:
+        result[project][pool] = milli or 0
+    return result
+
+
+def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
+    """Return the allocated milli-GPU by project ID."""
+    return {
+        project: sum(by_pool.values()) for project, by_pool in allocated_by_project_and_pool(pools).items()
+    }
 
 
 def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
@@ -163,7 +204,7 @@ def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
 
 def _quotas_by_owner(actor: Actor, which: Q) -> dict[Key, list[Quota]]:
     result: dict[Key, list[Quota]] = defaultdict(list)
-    for quota in quotas(actor).filter(which).select_related(None).select_related("group"):
+    for quota in quotas(actor).filter(which).select_related(None).select_related("group", "pool"):
         result[_owner_key(quota.project_id, quota.department_id)].append(quota)
     return result
 

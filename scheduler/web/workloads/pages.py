@@ -29,6 +29,7 @@ from projects.services.workloads import is_editable, ports
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
 from scheduler.reports.explanations.workload import PENDING_PHASES
+from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import find_smallest_change
 from scheduler.web.utilization.pages import utilization_strip, workload_utilization
@@ -134,6 +135,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "log_runs": pods_by_run([*current, *earlier]),
         "as_victim": suffered[:EVICTIONS_ON_OVERVIEW],
         "as_preemptor": details.evictions_as_preemptor(actor, workload)[:EVICTIONS_ON_OVERVIEW],
+        "no_scheduler": workload.phase in PENDING_PHASES and not is_scheduler_running(now),
         "last_eviction": suffered[0] if suffered and workload.phase in PENDING_PHASES else None,
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),

@@ -14,7 +14,7 @@ PATHS = (
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
     "/nodes/train-3",
     "/decisions", "/decisions/803", "/evictions", "/activity", "/access",
-    "/secrets", "/account", "/queue?pool=train",
+    "/secrets", "/account", "/queue", "/queue?pool=train",
     "/fair-share?pool=train", "/usage?span=7d", "/notifications",
 )  # fmt: skip
 # One page of each kind, which represents the others in `make test`.
@@ -43,7 +43,7 @@ UNFOLD = """summary => new Promise(done => {
 
 def all_paths(scene: Scene) -> list[str]:
     workloads = [
-        f"/workloads/{scene.workloads[name].pk}" for name in ("diffusion-xl", "asr-pretrain", "detr-long")
+        f"/workloads/{scene.workloads[name].pk}" for name in ("diffusion-xl", "policy-sweep", "detr-long")
     ]
     workloads += [
         f"{workloads[0]}/{tab}" for tab in ("logs", "terminal", "metrics", "outputs", "resources", "spec")

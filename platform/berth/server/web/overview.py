@@ -14,7 +14,6 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.db.models import Lease
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
 from berth.server.web.first_steps import first_steps
@@ -28,7 +27,7 @@ from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workload_count, workloads
 from projects.web.workloads.filters import STATES
 from scheduler.reports.evictions.rendering import render_with_links
-from scheduler.reports.invariants import SCHEDULER_LEASE as SCHEDULER
+from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
@@ -99,7 +98,7 @@ def index(request: Request) -> HttpResponse:
         "chart_begin": hourly_means[0].at,
         "chart_end": hourly_means[-1].at + timedelta(hours=1),
         "zone": zone.key,
-        "no_scheduler": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
+        "no_scheduler": not is_scheduler_running(now),
         "failing": [pool for pool in shown if pool.last_error],
         "is_admin": may(actor, Action.ADMINISTER),
         "mine": own_workloads(actor),

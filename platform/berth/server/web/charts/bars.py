@@ -22,13 +22,23 @@ class Bar:
 
 
 def quota_bar(
-    *, allocated: int, quota: int | None, share: int | None, requested: int, scale: int, label: str
+    *,
+    allocated: int,
+    quota: int | None,
+    share: int | None,
+    requested: int,
+    scale: int,
+    label: str,
+    over: int | None = None,
 ) -> Bar:
     """Return a bar of in-quota, over-quota and requested GPUs, with marks at the quota and the fair share.
 
-    If the requested GPUs do not fit on the scale, the end of the bar is drawn broken.
+    `over` is the part over quota, by default what exceeds `quota`. If the requested GPUs do not fit on the
+    scale, the end of the bar is drawn broken.
     """
-    in_quota = allocated if quota is None else min(allocated, quota)
+    if over is None:
+        over = 0 if quota is None else max(0, allocated - quota)
+    in_quota = allocated - over
     parts, position = [], 0
     for amount, kind in ((in_quota, "used"), (allocated - in_quota, "over"), (requested, "requested")):
         end = _x(position + amount, scale)

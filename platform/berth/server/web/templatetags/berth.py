@@ -25,6 +25,7 @@ from projects.access import may_submit_anywhere
 from projects.web.services.conditions import use_condition_titles
 from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
+from scheduler.reports.queues.brief_reasons import brief_reason
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -39,6 +40,7 @@ register.filter("seconds", numbers.seconds)
 register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", summarize)
+register.filter("brief_reason", brief_reason)
 register.filter("condition_titles", use_condition_titles)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")

@@ -1,0 +1,38 @@
+"""Short texts of pending reasons, which begin with the numbers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from berth.core.amounts import MILLI
+from berth.core.words import format_amount
+from projects.models import Workload
+from scheduler.engine.plan import Reason
+
+BOUNDS: Mapping[str, str] = {
+    Reason.OVER_FAIR_SHARE: "fair share",
+    Reason.PROJECT_LIMIT: "limit",
+    Reason.DEPARTMENT_LIMIT: "limit",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
+    Reason.DEPARTMENT_OVERSOLD: "quota",
+}
+
+
+def brief_reason(workload: Workload) -> str:
+    """Return the first pending reason for one line of a list, such as
+    "2 GPUs requested; vision: 12 allocated, fair share 11".
+
+    Other texts than those about a queue's bounds are the workload's message.
+    """
+    blockers = (workload.explanation or {}).get("blockers") or [{}]
+    numbers = blockers[0].get("numbers") or {}
+    bound = BOUNDS.get(workload.reason)
+    if bound is None or blockers[0].get("reason") != workload.reason or numbers.get("bound") is None:
+        return workload.message
+    resource = str(numbers["resource"])
+    requested = format_amount(resource, numbers["requested"])
+    allocated, most = (_number(resource, numbers[key]) for key in ("allocated", "bound"))
+    return f"{requested} requested; {numbers['queue']}: {allocated} allocated, {bound} {most}"
+
+
+def _number(resource: str, amount: Any) -> str:
+    return format_amount(resource, amount) if resource == "memory_mib" else f"{amount / MILLI:g}"
