@@ -59,7 +59,7 @@ SUBMITTER_ROLES = (Role.MEMBER, Role.PROJECT_ADMIN)
 
 
 def with_roles(actor: Actor) -> Actor:
-    """Return the actor with all of its user's roles, so that further checks need no queries."""
+    """Return the actor with all roles of its user loaded, so that further checks need no queries."""
     if actor.user is None or actor.roles is not None:
         return actor
     rows = Membership.objects.filter(user=actor.user).values_list("role", "department_id", "project_id")
@@ -83,7 +83,7 @@ def is_platform_admin(actor: Actor) -> bool:
 
 
 def has_role(actor: Actor) -> bool:
-    """Return whether the user has a role in any project, any department or the platform."""
+    """Return whether the user has a role in any project, in any department or on the platform."""
     if is_platform_admin(actor):
         return True
     if actor.roles is not None:
@@ -176,7 +176,7 @@ def administered_projects(actor: Actor) -> QuerySet[Project]:
 
 
 def has_admin_role(actor: Actor) -> bool:
-    """Return whether the user administers any project, any department or the platform."""
+    """Return whether the user administers any project, any department, or the platform."""
     if is_platform_admin(actor):
         return True
     memberships = Membership.objects.filter(user=_active_user(actor))

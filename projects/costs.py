@@ -14,8 +14,8 @@ from pools.costs import current_price
 from pools.models import NodePool
 
 MILLI_GPU_SECONDS_PER_GPU_HOUR = 3_600_000
-PLACES = Decimal("0.0001")  # as precise as prices
-# GPU time of each workload by pool and price. Whole hours have one price, so periods start at full hours.
+PLACES = Decimal("0.0001")  # same precision as prices
+# Workloads' GPU time by pool and price. The price is constant within an hour, so periods start at full hours.
 GPU_TIME = """
     WITH period AS (
         SELECT pool_id, price_per_gpu_hour,
@@ -46,7 +46,7 @@ GPU_TIME = """
 def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
     """Return the cost of each workload so far, to four decimals.
 
-    Workloads that have used no GPUs are omitted, and those that ran at an unknown price.
+    Workloads that used no GPUs or ran at an unknown price are omitted.
     """
     if not workloads:
         return {}
@@ -68,7 +68,7 @@ def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid
 
 
 def workload_cost(workload: uuid.UUID, now: datetime) -> Decimal | None:
-    """Return the cost of one workload so far, or None if it has none that is known."""
+    """Return the cost of one workload so far, or None if it used no GPUs or the price is unknown."""
     return workload_costs([workload], now).get(workload)
 
 

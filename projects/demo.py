@@ -1,8 +1,8 @@
 """The demo organization: two departments, four projects, a user for each role, and one pool.
 
 Research and product each have a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two
-GPUs each. Because of its weight, vision can borrow most of the other projects' idle quota, and ads can
-reclaim its own four GPUs.
+GPUs each. The project vision has a high weight, so it can borrow most of the other projects' idle quota. The
+project ads can reclaim its own four GPUs.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Idle rules of workloads, for people: which rule applies, and when it acts."""
+"""Descriptions of idle rules for users: which rule applies, and when it takes effect."""
 
 import uuid
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class IdleStatus:
 
     @property
     def sentence(self) -> str:
-        """Return the warning, else the rules. Empty if there is no rule."""
+        """Return the warning or, if there is none, the rules. The result is empty if there is no rule."""
         return self.warning.message if self.warning else " ".join(rule.sentence for rule in self.rules)
 
 
@@ -50,7 +50,7 @@ def current_warning(workload: Workload) -> IdleWarning | None:
 
 
 def current_warnings(workloads: Iterable[Workload]) -> dict[uuid.UUID, IdleWarning]:
-    """Return the warnings that running workloads got in their current runs."""
+    """Return the warnings that running workloads received in their current runs."""
     runs = {row.pk: row.run for row in workloads if row.phase == Phase.RUNNING}
     rows = IdleWarning.objects.filter(workload__in=runs) if runs else ()
     return {row.workload_id: row for row in rows if row.run == runs[row.workload_id]}

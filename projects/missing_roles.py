@@ -1,4 +1,4 @@
-"""Explain which role a denied action needs, and who can grant it."""
+"""Explain which role a denied action requires, and which users can grant it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ MAX_NAMES = 3
 
 
 def explain_missing_role(action: str, obj: Any) -> str:
-    """Return a sentence about the role that allows the action on the object, and who can grant it."""
+    """Return a sentence that names the role that allows the action, and the users who can grant it."""
     owner = _owner(obj)
     if isinstance(owner, Project):
         role = {"submit": Role.MEMBER, "edit": Role.DEPARTMENT_ADMIN, "set_quota": Role.DEPARTMENT_ADMIN}.get(

@@ -17,7 +17,7 @@ from projects.services.workloads.ports import end_visits
 def authorize_and_audit_pool_change(
     sender: Any, *, actor: Actor, action: str, obj: Any, before: Any = None, after: Any = None, **_: Any
 ) -> None:
-    """Authorize and audit a pool change. A refusal rolls back the caller's transaction."""
+    """Authorize and audit a pool change. A denied change rolls back the caller's transaction."""
     require(actor, Action.ADMINISTER)
     if not actor.is_system:
         audit.write_entry(actor, action, obj, before=before, after=after)

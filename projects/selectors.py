@@ -195,7 +195,7 @@ def secret_users(actor: Actor, secret: AnySecret) -> QuerySet[Workload]:
 def secret_uses(actor: Actor, secret: AnySecret) -> QuerySet[SecretUse]:
     """Return the runs of visible workloads that received the secret.
 
-    `is_outdated` is True if the run has not ended and the secret has changed since.
+    `is_outdated` is True if the run has not ended and the secret has since changed.
     """
     rows = _visible_secret_uses(actor).filter(_uses_of(secret))
     rows = rows.select_related("workload__project__department")
@@ -231,7 +231,7 @@ def _uses_of(secret: AnySecret) -> Q:
 
 
 def _is_outdated(secret: AnySecret) -> Q:
-    """Match uses in live runs whose secret has since been changed or created again."""
+    """Return a filter for uses in live runs whose secret has since been changed or created again."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | Q(at__lt=secret.created_at))
 

@@ -1,6 +1,7 @@
 """Change signals, sent after the commit.
 
-Every signal carries only IDs. Receivers read the rows with the permissions of the user they act for.
+Every signal carries only IDs. Receivers read the rows with the permissions of the user on whose behalf they
+act.
 """
 
 from django.dispatch import Signal

@@ -1,4 +1,4 @@
-"""Volumes that a project may use, with the number of nodes that have them."""
+"""Volumes that a project may use, with the number of nodes that have each volume."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,10 @@ from projects.models import Project
 
 @dataclass(frozen=True, slots=True)
 class UsableVolume:
-    """Volume of one pool. `nodes` of the pool's `pool_nodes` nodes have it."""
+    """Volume of one pool.
+
+    `nodes` is the number of nodes with the volume, out of `pool_nodes` nodes in the pool.
+    """
 
     name: str
     pool: str
@@ -43,7 +46,7 @@ def project_volumes(project: Project) -> list[UsableVolume]:
 
 
 def visible_volumes(actor: Actor, pool: NodePool) -> list[tuple[Volume, int]]:
-    """Return the pool's volumes that the user's projects may use, each with the number of its nodes.
+    """Return the pool's volumes that the user's projects may use, each with the number of nodes that have it.
 
     Platform admins see all volumes. Other users see neither the source nor the other projects of a volume.
     """

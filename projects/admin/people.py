@@ -68,7 +68,7 @@ admin.site.unregister(Group)  # Berth stores roles as memberships, not as Django
 
 @admin.register(User)
 class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[type-arg]
-    """Django's user admin, with an audit entry for each change."""
+    """Django's user admin, extended with an audit entry for each change."""
 
     form = UserChangeForm
     add_form = UserCreationForm

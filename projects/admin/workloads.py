@@ -143,7 +143,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
 
     @display(description="Smallest change")
     def smallest_change(self, row: Workload) -> str:
-        """Return a sentence that names the smallest change or says why there is none."""
+        """Return a sentence that names the smallest change, or the reason that there is none."""
         try:
             return unredacted_smallest_change(row)
         except RateLimited as error:

@@ -108,7 +108,7 @@ class PasswordView(ApiView):
     def password_attempt(
         self, request: Request, name: str, wrong_password_error: type[Exception]
     ) -> Iterator[None]:
-        """Context manager that runs its block as one rate-limited password attempt. Raises RateLimited."""
+        """Run the block as one rate-limited password attempt. Raises RateLimited."""
         try:
             with password_attempt(request._request, name, wrong_password_error) as self.budget:
                 yield

@@ -40,7 +40,10 @@ class MetricPointResponse(ResponseModel):
 
 
 class MetricResponse(ResponseModel):
-    """Reported values. `last`, `lowest` and `highest` are exact; the points are a sample of the others."""
+    """Reported values.
+
+    `last`, `lowest` and `highest` are exact; the points are a sample of the reported values.
+    """
 
     name: str
     last: MetricPointResponse | None = Field(description="Latest report; null if no value was finite.")

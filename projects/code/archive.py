@@ -60,7 +60,7 @@ def _header(file: dict[str, Any], mtime: int) -> bytes:
 
 
 def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str]) -> Iterator[bytes]:
-    """Yield the contents in order. A few are read at the same time, because S3 responds slowly."""
+    """Yield the contents in order. A few chunks are read concurrently, because S3 responds slowly."""
 
     def read(digest: str) -> bytes:
         if digest not in keys:

@@ -20,10 +20,13 @@ class MissingChunk(StoreFailure):
 
 
 class ChunkStore(Protocol):
-    """Store of immutable chunks. Keys have the form PROJECT/NAME and are never used again."""
+    """Store of immutable chunks. Keys have the form PROJECT/NAME and are never reused."""
 
     def write(self, chunks: Mapping[str, bytes]) -> None:
-        """Store the chunks. On return, they survive a crash of the machine. Raises StoreFailure."""
+        """Store the chunks.
+
+        Once this call has returned, the chunks survive a crash of the machine. Raises StoreFailure.
+        """
         ...
 
     def read(self, key: str) -> bytes:

@@ -28,7 +28,7 @@ def collect_code(store: ChunkStore, now: datetime, *, retention: timedelta) -> i
     """Delete trees that no workload has needed for `retention`, and chunks that no tree contains.
 
     Return the number of deleted trees and chunks. The job may run twice or be interrupted. It deletes the
-    rows of chunks before their files, and deletes files without a row once they are a day old.
+    rows of chunks before their files. Files without a row are deleted once they are a day old.
     """
     count = _delete_trees(now - UNUSED, now - retention)
     count += _delete_chunks(store, now - UNUSED)
@@ -75,7 +75,7 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
-    """Delete chunks without a row, which remain after a crash or the deletion of their project."""
+    """Delete chunks without a row. Such chunks remain after a crash or after a project is deleted."""
     store.delete_drafts(before=before)
     keys = store.keys(before=before)
     while batch := {key: _name(key) for key in islice(keys, BATCH)}:

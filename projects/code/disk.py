@@ -12,7 +12,7 @@ DRAFT = ".new"  # suffix of files that are being written
 
 
 class DiskStore:
-    """Store whose chunks are files. A chunk is renamed to its key once its content is on the disk."""
+    """Store whose chunks are files. A chunk's file is renamed to the key once its content is on the disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

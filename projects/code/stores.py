@@ -1,4 +1,4 @@
-"""Choose the store of the installation."""
+"""Select the installation's store."""
 
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,10 @@ from projects.code.disk import DiskStore
 
 
 def open_store() -> ChunkStore:
-    """Return the store in BERTH_CODE_STORE. Raises StoreFailure if boto3 is not installed for S3."""
+    """Return the store that BERTH_CODE_STORE specifies.
+
+    Raises StoreFailure if boto3 is not installed for S3.
+    """
     return _open(str(settings.BERTH_CODE_STORE), str(settings.BERTH_CODE_S3_ENDPOINT))
 
 

@@ -47,7 +47,7 @@ def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
 
 
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return one value per credential.
+    """Return one state value per credential.
 
     The value changes when the credential becomes invalid or the user's permissions change. The number of
     queries is at most seven, regardless of the number of credentials.

@@ -32,18 +32,18 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """
 
     async def check_permission(self, actor: Actor) -> int:
-        """Return 0 if permitted, else a close code.
+        """Return 0 if the connection is permitted, else a close code.
 
-        It is called again whenever permissions might have changed.
+        This method is called again whenever permissions might have changed.
         """
         raise NotImplementedError
 
     async def authenticate(self) -> tuple[Credential, frozenset[str]]:
-        """Return the credential of the connection and its scopes. By default, it is a browser session."""
+        """Return the connection's credential and scopes. The default credential is the browser session."""
         return Credential(session_key=session_key(self.scope["headers"])), ALL_SCOPES
 
     async def refuse(self, code: int) -> None:
-        """Close a socket that has been accepted, with a code that is the reason."""
+        """Close an accepted socket with a code that states the reason."""
         await self.close(code)
 
     async def prepare(self) -> None:
@@ -58,7 +58,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         try:
             self.credential, self.scopes = await self.authenticate()
             await self._open()
-        except BaseException:  # for example, if the browser has already disconnected
+        except BaseException:  # for example, because the browser has already disconnected
             # Channels does not call `disconnect` for a socket that failed to open.
             await self.disconnect(ABNORMAL)
             raise
@@ -113,7 +113,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             try:
                 code = await self.check()
             except (OperationalError, InterfaceError):
-                code = TRY_AGAIN  # the page reconnects, and its permission is checked again
+                code = TRY_AGAIN  # the page reconnects, which checks its permission again
             except Exception:
                 log.exception("could not check permissions for a WebSocket")
                 code = INTERNAL_ERROR

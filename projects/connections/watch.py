@@ -18,7 +18,7 @@ from projects.connections.credentials import Credential, load_states
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.5
-LINGER_SECONDS = 5.0  # how long the thread keeps running after the last connection closes
+LINGER_SECONDS = 5.0  # seconds for which the thread runs after the last connection closes
 UNCHECKED = object()
 
 
@@ -36,11 +36,11 @@ class Connection:
         """Wake the connection's waiter. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._signalled.set)
-        except RuntimeError:  # the loop has ended, and so has the connection
+        except RuntimeError:  # the loop has ended, which also ends the connection
             return
 
     async def wait_for_change(self, seconds: float | None = None) -> None:
-        """Wait until the credential or the user's permissions change, but at most `seconds`."""
+        """Wait until the credential or the user's permissions change, or `seconds` have passed."""
         try:
             async with asyncio.timeout(seconds):
                 await self._signalled.wait()
@@ -118,7 +118,7 @@ class ConnectionWatcher:
         except (OperationalError, InterfaceError) as error:
             log.info("could not check open connections: %s", error)
             return
-        # The thread must survive. Without it, connections check their permissions much less often.
+        # The thread must survive any error. Without it, connections check their permissions much less often.
         except Exception:
             log.exception("could not check open connections")
             return

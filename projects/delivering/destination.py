@@ -1,7 +1,7 @@
 """Resolve webhook addresses and refuse internal ones.
 
-Users choose webhook addresses, so an address must not make the server send requests to itself, to its network
-or to cloud metadata. A name is resolved once, and only the checked address is called.
+Users choose webhook addresses. An address must not make the server send requests to itself, to its network or
+to cloud metadata services. A name is resolved once, and only the checked address is called.
 """
 
 import ipaddress

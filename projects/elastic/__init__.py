@@ -2,5 +2,5 @@
 
 Only the leader does this. A pass over a service probes its engines outside a transaction, then updates rows
 while holding the lock on the service's row, then calls routers and engines. The intent of each call is stored
-before the call and its result afterwards, so that the next pass can continue after a crash at any point.
+before the call, and its result afterwards. The next pass can therefore continue after a crash at any point.
 """

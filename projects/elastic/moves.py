@@ -76,7 +76,7 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return whether to remove the inference engine without waiting any longer for the router.
+    """Return whether the inference engine should be removed although the router has not responded.
 
     The engine is unregistered once the router is reachable again.
     """
@@ -110,7 +110,7 @@ def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: 
         return False
     if move.to == "REMOVING":
         return _start_removal(engine, move.ends_as, move.failure, move.message, now)
-    previous = engine.message if engine.state == "REMOVING" else ""  # keep the reason for the removal
+    previous = engine.message if engine.state == "REMOVING" else ""  # reuse the reason for the removal
     columns: dict[str, Any] = {"message": move.message or previous}
     process = view.processes[engine.pk]
     if engine.state == "CREATING":

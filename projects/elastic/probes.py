@@ -25,7 +25,7 @@ from projects.serving.base import (
 T = TypeVar("T")
 
 MAX_CONCURRENT = 8
-# interval for active engines; engines that are starting or draining are probed in every pass
+# Interval for active engines. Starting and draining engines are probed in every pass.
 PROBE_INTERVAL = timedelta(seconds=5)
 RETRY_INTERVAL = timedelta(seconds=2)  # delay after a failed connection attempt
 PROBED_EVERY_PASS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
@@ -120,7 +120,7 @@ def _probe_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
 
 
 def _connect_engine(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
-    """Check that the engine serves the right model with the same parameters as the initial engines."""
+    """Check that the engine serves the service's model with the same parameters as the initial engines."""
     try:
         identity = adapter.identity(url)
     except ServingError as error:

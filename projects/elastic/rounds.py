@@ -1,4 +1,4 @@
-"""Process that reconciles each service at the service's own interval, and submits the runs of schedules."""
+"""Process that reconciles each service at the service's own interval, and submits scheduled runs."""
 
 import logging
 import time
@@ -28,7 +28,7 @@ NAME = "services"
 LEASE_SECONDS = 15.0
 THREADS = 8
 BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
-# Seconds between checks for services while there are none; a new service wakes the process.
+# Seconds between checks while there are no services. A new service wakes the process.
 EMPTY_SECONDS = 5.0
 
 
@@ -68,7 +68,7 @@ class ServiceLoop(LeaderLoop):
         return BUSY_SECONDS if is_busy else self._pause_seconds()
 
     def _submit_runs(self) -> None:
-        """Submit the due runs of schedules in a thread, unless one is still busy with them."""
+        """Submit the due runs of schedules in a thread, unless a thread is already submitting runs."""
         assert self._threads is not None
         is_busy = self._schedules is not None and not self._schedules.done()
         if not is_busy and has_due_runs(self.clock.now()):
@@ -91,9 +91,9 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _forget_ended(self, live_ids: Collection[int]) -> None:
-        """Forget ended services that have no pass in progress.
+        """Remove the due times of ended services without a pass in progress.
 
-        If they were kept, they would stay due indefinitely.
+        Otherwise, these services would stay due indefinitely.
         """
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]

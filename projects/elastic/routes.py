@@ -63,7 +63,7 @@ def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
 def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
     """Mark a draining inference engine as isolated.
 
-    Without a router, clients must stop using it on their own.
+    Without a router, clients must stop using the engine on their own.
     """
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False
@@ -127,7 +127,7 @@ def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: d
         router.mark_unhealthy(engine.router_url)
     except ServingError as error:
         if error.kind is not ErrorKind.REFUSED or _is_registered(router, engine.router_url):
-            raise  # otherwise, the inference engine is not registered and gets no requests
+            raise  # otherwise, the engine is not registered and receives no requests
     crash_point("services.isolated")
     with fence():
         record_observations(engine, isolated_at=now)

@@ -1,8 +1,8 @@
 """Copy weights from initial inference engines to added ones.
 
-While weights are being copied, a mark in the service's row keeps trainers from changing the
-weights. While a trainer changes the weights, nothing is copied. If a process dies during a copy,
-the next leader clears its mark.
+While weights are being copied, a mark in the service's row prevents trainers from changing the weights. While
+a trainer changes the weights, no weights are copied. If a process dies during a copy, the next leader clears
+its mark.
 """
 
 import logging
@@ -63,7 +63,7 @@ def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
 
 
 def clear_copy_marks(fence: Fence) -> None:
-    """Clear all copy marks. Only a new leader calls this, when no other process is copying."""
+    """Clear all copy marks. A new leader calls this function when no other process is copying."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 

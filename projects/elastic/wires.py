@@ -26,7 +26,7 @@ from projects.serving.wire import Wire
 class ServingClients:
     """Clients for inference engines and routers.
 
-    For engines given by address, `networks` are allowed in addition to public addresses. Engines on
+    For engines that were added by address, `networks` are allowed in addition to public addresses. Engines on
     nodes of Berth's own pools may have any address, including this machine's.
     """
 

@@ -6,15 +6,15 @@ from itertools import islice
 
 from cronsim import CronSim
 
-# Ever longer periods to search for the latest due time, so that the search is fast after a long pause.
+# Search periods of increasing length, so that the latest due time is found fast even after a long pause.
 WINDOWS = tuple(timedelta(days=days) for days in (1 / 24, 1, 40, 400, 3000))
 
 
 def due_times(expression: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """Yield the due times after `after`, in UTC.
 
-    Unless the expression fires every hour or minute, daylight saving changes are handled as follows. A local
-    time that is skipped fires at the end of the gap, and a local time that occurs twice fires once.
+    Daylight saving changes are handled as follows, unless the expression fires every hour or minute. A
+    skipped local time fires at the end of the gap. A local time that occurs twice fires once.
     """
     for run in CronSim(expression, after.astimezone(zone)):
         yield run.astimezone(UTC)

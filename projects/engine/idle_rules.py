@@ -10,12 +10,12 @@ from berth.core.idle_rule import IdleRule
 class IdleStep(StrEnum):
     WARN = "warn"
     SUSPEND = "suspend"
-    WITHDRAW = "withdraw"  # the warning
+    WITHDRAW = "withdraw"  # withdraw the warning
 
 
 @dataclass(frozen=True, slots=True)
 class GivenWarning:
-    """Warning that was given in one run of a workload, with the rule at that time."""
+    """Warning that was issued in one run of a workload, with the rule at that time."""
 
     run: int
     since: datetime
@@ -27,7 +27,7 @@ class GivenWarning:
 class IdleFacts:
     """A running workload, its rule, and the time since which all of its GPUs have been idle.
 
-    `idle_since` is None if any GPU is not measured now. It is in the future during the warm-up.
+    `idle_since` is None if any GPU is currently not measured, and in the future during the warm-up.
     """
 
     run: int
@@ -39,7 +39,7 @@ class IdleFacts:
 def next_step(facts: IdleFacts, now: datetime) -> IdleStep | None:
     """Return the next step, or None if nothing is due.
 
-    While a GPU is not measured, a warning is neither withdrawn nor executed.
+    If a GPU is not measured, a warning is neither withdrawn nor followed by a suspension.
     """
     rule, since, warning = facts.rule, facts.idle_since, facts.warning
     if warning is not None and (rule != warning.rule or facts.run != warning.run):

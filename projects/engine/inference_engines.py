@@ -24,10 +24,10 @@ class ProcessState(Enum):
 class EngineFacts:
     """Everything that determines the next state of an inference engine.
 
-    `healthy` and `connected` come from the current probe and are None if it returned no result.
-    `isolated` is the number of seconds since the router stopped sending requests, or None if it may
-    still send them. `running` is None if unknown. `in_router` is True while the engine may be
-    registered with the router.
+    `healthy` and `connected` come from the current probe, and are None if the probe returned no result.
+    `isolated` is the number of seconds since the router stopped sending requests, or None if it may still
+    send them. `running` is None if unknown. `in_router` is True while the engine may be registered with the
+    router.
     """
 
     state: str

@@ -1,4 +1,4 @@
-"""Parse reported metrics in logs, and store a bounded number of points for each."""
+"""Parse reported metrics in logs, and store a bounded number of points per metric."""
 
 import json
 import math
@@ -34,8 +34,8 @@ class Point(NamedTuple):
 class Series:
     """Values of one metric. At most POINTS_MAX of them are stored.
 
-    `points` are sorted by step. Each is the first one in a range of `stride` steps. If there are too many
-    points, the stride doubles. `last` is the latest report. `lowest` and `highest` are exact.
+    `points` are sorted by step. Each point is the first one in a range of `stride` steps. If there are too
+    many points, the stride doubles. `last` is the latest report. `lowest` and `highest` are exact.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -94,7 +94,8 @@ def parse_reports(text: bytes) -> Iterator[Sample]:
     start = text.find(_MARK)
     while start >= 0:
         start += len(_MARK)
-        # Searching only within the limit keeps the time linear even if one long line repeats the mark.
+        # The search is limited to the line limit. The time is therefore linear even if one long line repeats
+        # the mark.
         end = text.find(b"\n", start, start + LINE_MAX + 1)
         if end < 0 and len(text) - start <= LINE_MAX:
             end = len(text)

@@ -37,7 +37,7 @@ class RetryFacts:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Restart after a failure. `number` counts the restarts by the same rule.
+    """Restart after a failure. `number` is the number of restarts by the same rule.
 
     `backoff` is None for the default backoff. `memory` is the new memory of the failed role in MiB, or None
     if it stays the same. With `other_node`, the restart avoids the node where the run failed.
@@ -60,7 +60,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class NoRetry:
-    """Decision not to restart. `sentence` says which rule decided, or is empty if none applies."""
+    """Decision not to restart. `sentence` names the rule that decided, or is empty if no rule applies."""
 
     sentence: str = ""
 
@@ -96,7 +96,7 @@ def _apply_rule(facts: RetryFacts, failure: Failure, number: int) -> Retry | NoR
 def _rule_of(rules: Sequence[RetryRule], kind: str) -> int | None:
     """Return the index of the rule that counts restarts after this kind of failure, or None.
 
-    A failed image pull counts for a `pod_failed` rule, unless an earlier rule lists `image_pull`.
+    A failed image pull is counted by a `pod_failed` rule, unless an earlier rule lists `image_pull`.
     """
     of_pod = kind not in NOT_POD_FAILURES
     return next((number for number, rule in enumerate(rules) if rule.matches(kind, of_pod=of_pod)), None)

@@ -9,13 +9,13 @@ from projects.models.workloads import Pod
 
 
 class OutputState(models.TextChoices):
-    WAITING = "waiting"  # until the pod has ended and its files have been read
+    WAITING = "waiting"  # until the pod has ended and its files were read
     STORED = "stored"
     FAILED = "failed"
 
 
 class PodOutputs(models.Model):
-    """Files that a pod leaves behind. The pod's node keeps them while the state is `waiting`."""
+    """Output files of a pod. The pod's node stores them while the state is `waiting`."""
 
     pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="outputs")
     paths = ArrayField(models.TextField(), help_text="Paths in the pod's directory.")

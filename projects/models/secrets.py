@@ -41,7 +41,7 @@ class UserSecret(Secret):
 
 
 class SecretUse(models.Model):
-    """Version of a secret that pods of a workload's run received, recorded before the first of them starts.
+    """Version of a secret that the pods of a run received, recorded before the first pod starts.
 
     The secret is identified by its owner and name, so that the record outlives it.
     """

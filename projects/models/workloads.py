@@ -30,7 +30,7 @@ class Phase(models.TextChoices):
 
 ENDED_PHASES = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
 LIVE_PHASES = tuple(phase for phase in Phase if phase not in ENDED_PHASES)
-# included in the scheduler's snapshot
+# phases that the scheduler's snapshot includes
 OBSERVED_PHASES = ("pending", "reserved", "starting", "running", "stopping")
 
 
@@ -59,7 +59,7 @@ class Workload(FastRows):
     """Workload. `spec` is the parsed document; filters and the scheduler use the other columns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    # No index of its own: `workload_project_newest` covers this column, and every index slows down writes.
+    # No separate index: `workload_project_newest` covers this column, and every index slows down writes.
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads", db_index=False)
     name = models.CharField(max_length=63, validators=[NAME])
     kind = models.CharField(max_length=12, choices=WorkloadKind.choices, default=WorkloadKind.TRAINING)
@@ -261,7 +261,7 @@ class WorkloadDeletion(models.Model):
 class RoleNode(models.Model):
     """Node of the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
 
-    # `role_position_once` covers this column.
+    # No separate index, because `role_position_once` covers this column.
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles", db_index=False)
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children", db_index=False

@@ -46,6 +46,6 @@ def build_entry(actor: Actor, action: str, obj: Model, **values: Unpack[EntryVal
 
 
 def changed_values(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return both mappings, reduced to the keys of `after` whose values differ."""
+    """Return both mappings with only those keys of `after` whose values differ."""
     keys = [key for key in after if before.get(key) != after[key]]
     return {k: before.get(k) for k in keys}, {k: after[k] for k in keys}

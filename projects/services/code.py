@@ -2,7 +2,8 @@
 
 A tree lists the chunks of its files. Clients send this list first, then the chunks that the project does not
 have yet. The row of a chunk exists only while its content is stored, so an interrupted upload continues where
-it stopped. Nothing is shared between projects: a digest gives no access to another project's files.
+it stopped. Nothing is shared between projects. Knowing a digest does not grant access to another project's
+files.
 """
 
 import hashlib
@@ -54,7 +55,10 @@ class CodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadCode:
-    """Code of a workload. The size in bytes and the number of files are None once it is not stored."""
+    """Code of a workload.
+
+    The size in bytes and the number of files are None once the code is no longer stored.
+    """
 
     tree: str
     commit: str | None
@@ -126,7 +130,7 @@ def store_chunks(
 
 
 def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) -> None:
-    """Store contents under their digests, which must be right. Call this outside of transactions.
+    """Store contents under their digests, which must be correct. Call this outside of transactions.
 
     Raises StoreFailure, or Conflict if the project has stored too much.
     """
@@ -162,10 +166,10 @@ def write_tree(project: Project, files: Iterable[CodeFile], at: datetime) -> Cod
 
 
 def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
-    """Return the size of the tree's tar archive, and an iterator over its parts that makes no queries.
+    """Return the size of the tree's tar archive, and an iterator over its parts. Iterating runs no queries.
 
-    With a path, the archive has only the files at and below it. The iterator raises StoreFailure if a chunk
-    is missing or damaged.
+    With a path, the archive contains only the files at and below the path. The iterator raises StoreFailure
+    if a chunk is missing or damaged.
     """
     files = [file for file in tree.files if not path or f"{file['path']}/".startswith(f"{path}/")]
     mtime = int(tree.created_at.timestamp())
@@ -213,7 +217,7 @@ def chunk_key(chunk: CodeChunk) -> str:
 
 
 def touch_tree(project: Project, digest: str, at: datetime) -> CodeTree | None:
-    """Return a stored tree without its files, or None. The tree is kept for another day."""
+    """Return a stored tree without its files, or None. Extend the tree's retention by a day."""
     rows = CodeTree.objects.filter(project=project, digest=digest, used_at__lt=at - TOUCH_AFTER)
     rows.update(used_at=at)
     return find_tree(project, digest)
@@ -225,7 +229,7 @@ def find_tree(project: Project, digest: str) -> CodeTree | None:
 
 
 def _touch_chunks(project: Project, digests: Iterable[str], at: datetime) -> dict[str, int]:
-    """Return the sizes of stored chunks by digest, and keep these chunks for another day."""
+    """Return the sizes of stored chunks by digest. Extend the retention of these chunks by a day."""
     rows = CodeChunk.objects.filter(project=project, digest__in=list(digests))
     rows.filter(used_at__lt=at - TOUCH_AFTER).update(used_at=at)
     return dict(rows.values_list("digest", "size"))

@@ -17,11 +17,11 @@ from projects.models.code import CodeTree
 from projects.services.code import CodeFile, write_chunks, write_tree
 
 MIB = 2**20
-CHUNKS_AT_ONCE = 4  # chunks in memory
+CHUNKS_AT_ONCE = 4  # maximum number of chunks in memory
 
 
 class OutputsRefused(Exception):
-    """Raised if the outputs of a pod cannot be stored, with the reason for its user."""
+    """Raised if a pod's outputs cannot be stored. The message tells users the reason."""
 
 
 def store_files(
@@ -31,7 +31,7 @@ def store_files(
     """Copy the files from the pod's node to the store. Return their tree, or None if there are none.
 
     Only a few chunks are in memory at a time, and chunks that an interrupted call has stored are not stored
-    again. `proceed` is called after each of them and may raise an error to stop. Raises OutputsRefused,
+    again. `proceed` is called after each chunk and may raise an error to stop. Raises OutputsRefused,
     RuntimeFailure, StoreFailure, or FilesGone.
     """
     _check_size(listing.files)

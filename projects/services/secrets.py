@@ -1,6 +1,7 @@
 """Secrets of projects and users, and the secret values that pods and image pulls receive.
 
-A project's secret overrides the pool's secret of the same name. A document names personal secrets as such.
+A project's secret overrides the pool's secret of the same name. A document must mark personal secrets
+explicitly.
 """
 
 import base64
@@ -155,7 +156,7 @@ def secrets_by_name(project: Project, pool: NodePool) -> dict[str, Secret]:
 
 
 def personal_secrets_by_name(user_id: int | None) -> dict[str, Secret]:
-    """Return the personal secrets of a user, or none for None."""
+    """Return the personal secrets of a user by name. The result is empty if `user_id` is None."""
     if user_id is None:
         return {}
     return {row.name: row for row in UserSecret.objects.select_related("user").filter(user=user_id)}

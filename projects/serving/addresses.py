@@ -1,7 +1,7 @@
 """Normalize inference engine addresses, and reject those that Berth must not call.
 
-Users choose the URLs of engines, so a URL must not make Berth send requests to itself, to its own machine or
-to a cloud metadata service. A host name is resolved for each call, and only the checked address is called.
+Users choose the URLs of engines. A URL must not make Berth send requests to itself, to its own machine or to
+a cloud metadata service. A host name is resolved for each call, and only the checked address is called.
 """
 
 import ipaddress

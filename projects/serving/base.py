@@ -133,14 +133,18 @@ class RouterClient(Protocol):
     def kind(self) -> str: ...
 
     def register(self, engine: str, *, model: str) -> None:
-        """Add the engine to the router, which sends it requests immediately or after a health check.
+        """Add the engine to the router. The router sends requests to the engine immediately or after a health
+        check.
 
         Raises ServingError with TIMEOUT, without adding the engine, if the router never finds it healthy.
         """
         ...
 
     def unregister(self, engine: str) -> None:
-        """Remove the inference engine from the router, which then sends it no more requests."""
+        """Remove the inference engine from the router.
+
+        The router then stops sending requests to the engine.
+        """
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
@@ -151,7 +155,7 @@ class RouterClient(Protocol):
         ...
 
     def mark_healthy(self, engine: str) -> None:
-        """Let the router send requests to the inference engine again, and register the engine if needed.
+        """Allow the router to send requests to the inference engine again, and register the engine if needed.
 
         The router's own health checks still apply.
         """

@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample, and the error of each inference engine that is missing from it, by engine ID."""
+    """Sample, and the errors of inference engines that are missing from the sample, by engine ID."""
 
     sample: Sample
     errors: dict[str, ServingError]

@@ -50,7 +50,7 @@ class WireResponse:
         raise ServingError(ErrorKind.REFUSED, self.address, f"responded with {self.status}: {self._reason()}")
 
     def _reason(self) -> str:
-        """Return a failed response's text, or the meaning of its status if the text is empty or a page."""
+        """Return a failed response's text. If the text is empty or HTML, return the meaning of the status."""
         message = to_printable_line(self.body[:MAX_MESSAGE])
         if message and not message.startswith("<"):
             return message

@@ -1,7 +1,7 @@
 """Map workload ports to host names and back.
 
-The submitter of a workload controls what its pods serve. Each port has its own host, so its scripts can
-neither read Berth's pages nor send requests to Berth or to another workload's port on behalf of the visitor.
+A workload's submitter controls what its pods serve. Each port has its own host, so its scripts can neither
+read Berth's pages nor send requests to Berth or to another workload's port on behalf of the visitor.
 """
 
 import re

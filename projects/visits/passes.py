@@ -63,7 +63,7 @@ class VisitCache:
     def enter(self, port: Port) -> bool:
         """Count a request.
 
-        Return False if the port has too many; otherwise, the caller must call `leave` later.
+        Return False if the port has too many requests. Otherwise, the caller must call `leave` later.
         """
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False

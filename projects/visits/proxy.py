@@ -126,7 +126,7 @@ class PortProxy:
             await send({"type": "websocket.close", "code": FORBIDDEN_CLOSE_CODE})
 
     async def _open(self, secret: str, send: Send, port: tuple[uuid.UUID, str]) -> None:
-        """Exchange the URL's secret for a cookie and redirect, to keep it out of referrers."""
+        """Exchange the URL's secret for a cookie and redirect, which keeps the secret out of referrers."""
         try:
             visit = await self.passes.exchange(secret, port)
         except InvalidVisit:
@@ -154,7 +154,7 @@ class PortProxy:
         address: PortAddress,
         visit: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Handle a request for as long as the visit lasts.
+        """Handle a request until it ends or the visit ends.
 
         Return False if the visit ended before the request was forwarded.
         """

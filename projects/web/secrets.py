@@ -37,7 +37,7 @@ from projects.services.secrets import (
 )
 
 PROJECT, POOL, USER = "project", "pool", "user"
-ME = "me"  # owner of personal secrets, in addresses and forms
+ME = "me"  # owner of personal secrets in URLs and forms
 PERSONAL = "Personal"
 WORKLOADS_SHOWN = 10
 
@@ -98,7 +98,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the secret in the counts of its outdated users."""
+        """Key under which outdated uses of the secret are counted."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -227,7 +227,7 @@ def _rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial(request: Request) -> dict[str, str]:
-    """Return initial values for the secret that the link names. Empty if there is no such secret."""
+    """Return initial values for the secret that the link names, or none if there is no such secret."""
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):

@@ -88,7 +88,7 @@ class Arrays(ApiView):
         )
 
     def _spend_for_tasks(self, array: WorkloadArray) -> None:
-        # The request itself was already counted once.
+        # The request itself has already been counted once.
         extra_requests = -(-array.task_count // TASKS_PER_REQUEST) - 1
         if extra_requests:
             self.spend("write", f"user {self.request.user.pk}", extra_requests)

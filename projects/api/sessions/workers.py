@@ -121,7 +121,7 @@ class SubmitResults(WorkerView):
         body_type=CONTENT_TYPE,
         media_type=CONTENT_TYPE,
     )
-    @idempotent  # type: ignore[arg-type]  # without a user, no idempotency key is stored
+    @idempotent  # type: ignore[arg-type]  # requests without a user store no idempotency key
     def post(self, request: Request) -> HttpResponse:
         """Accept results and return the next calls in the same response, which saves one request per call."""
         pod, query = self.pod(request), parse_query(request, UnfinishedCallsQuery)

@@ -69,7 +69,7 @@ class SubmitBatch(ApiView):
         """Submit the documents. The idempotency key applies to the whole batch."""
         is_dry_run = parse_query(request, BatchQuery).dry_run
         body = parse_batch(request, BatchBody)
-        more = -(-len(body.items) // DOCUMENTS_PER_REQUEST) - 1  # the request itself was already counted once
+        more = -(-len(body.items) // DOCUMENTS_PER_REQUEST) - 1  # the request itself was already counted
         if more:
             self.spend("write", f"user {request.user.pk}", more)
         submit = check_batch if is_dry_run else submit_batch

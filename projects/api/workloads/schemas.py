@@ -153,7 +153,7 @@ class DocumentChangeResponse(ResponseModel):
 
 
 class EditResponse(WorkloadDetailResponse):
-    """The workload after the edit. After a dry run, it is unchanged."""
+    """The workload after the edit. In a dry run, the edit is not stored."""
 
     changes: list[DocumentChangeResponse]
     increases: list[str] = Field(

@@ -16,8 +16,8 @@ P95 = 0.95
 class Condition:
     """Scaling condition.
 
-    `is_met` is None if too few inference engines report. `since` and `held` describe the streak up
-    to the latest sample. `triggered` is True once the condition has held for its `duration`.
+    `is_met` is None if too few inference engines report. `since` and `held` describe the streak up to the
+    latest sample. `triggered` is True once the condition has been met for its `duration`.
     """
 
     name: str

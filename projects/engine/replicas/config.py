@@ -25,7 +25,7 @@ MAX_MISSED_SAMPLES = 3  # consecutive missing samples that reset the streaks
 class ScaleOutPolicy:
     """Scale-out policy. Any one condition triggers a scale-out.
 
-    `durations` is how long each condition must hold, in seconds.
+    `durations` contains the seconds for which each condition must be met.
     """
 
     token_usage_threshold: float = 0.85

@@ -8,7 +8,7 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Window
 
 CRITICAL_USAGE = 0.9
-BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # above 0.7, one more engine per step of 0.1
+BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # one more engine per 0.1 of token usage above 0.7
 QUEUE_PER_ENGINE, QUEUE_STEP = 5, 20
 
 
@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Why the autoscaler does not scale even if conditions are met."""
+    """Reasons that the autoscaler does not scale even though conditions are met."""
 
     DISABLED = "disabled"
     PENDING = "pending"
@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Timestamps in seconds, and the last action, which determines how long the cooldown is."""
+    """Timestamps in seconds, and the last action, which determines the cooldown's length."""
 
     now: float
     last_scaled_at: float | None = None
@@ -109,7 +109,7 @@ def engines_to_add(current_metrics: ServiceMetrics | None, engines: int, config:
 
 
 def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
-    """Return a decision to scale out to the minimum, or None. This needs no metrics."""
+    """Return a decision to scale out to the minimum, or None. No metrics are needed."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
         return None

@@ -99,7 +99,7 @@ def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
 
 
 def with_throughput(sample: Sample, before: Sample | None) -> Sample:
-    """Return the sample, with throughput derived from token counters for engines that report none."""
+    """Return the sample. For engines that report no throughput, it is derived from token counters."""
     if before is None or sample.at <= before.at:
         return sample
     token_counts = {reading.engine: reading.generated for reading in before.readings}
@@ -126,7 +126,9 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
 
 
 def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations made between the first and the last histogram, allowing for counter resets."""
+    """Return the observations made between the first and the last histogram, with counter resets taken into
+    account.
+    """
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
     return merge_histograms(steps)

@@ -1,4 +1,4 @@
-"""Replay a service's recorded metrics under different autoscaler settings."""
+"""Replay a service's recorded metrics with different autoscaler settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class ReplayedScaling:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Number of engines at each recorded point under the settings, and the decisions that led to it."""
+    """Number of engines at each recorded point with the given settings, and the decisions that led to it."""
 
     engines: tuple[int, ...]
     scalings: tuple[ReplayedScaling, ...]
@@ -78,7 +78,7 @@ def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> 
 
 
 def _spread_metrics(point: RecordedPoint, engines: int) -> ServiceMetrics:
-    """Return the point's metrics as they would be with a different number of inference engines."""
+    """Return the metrics that the point would have with a different number of inference engines."""
     reporting = round(engines * point.reporting / point.engines) if point.engines else 0
 
     def measure(name: str) -> Measure:

@@ -42,7 +42,7 @@ class _Stop:
     unstarted: Sequence[str]
 
     def is_new_for(self, task: Workload) -> bool:
-        """Return whether it changes a live task. Cancellation takes precedence over suspension."""
+        """Return whether the stop would change a live task. Cancellation takes precedence over suspension."""
         if task.phase == Phase.STOPPING:
             return task.next_phase not in (*lifecycle.ENDED, self.to)
         return task.phase != self.to
@@ -60,7 +60,7 @@ def cancel(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Cancel the array's live tasks, or only those with these indexes. Return their number.
+    """Cancel the array's live tasks, or only those with these indexes. Return the number of cancelled tasks.
 
     Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, nothing is changed. Raises
     Invalid for an index that the array does not have.
@@ -76,7 +76,7 @@ def suspend(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Suspend the array's live tasks, or only those with these indexes. Return their number.
+    """Suspend the array's live tasks, or only those with these indexes. Return the number of suspended tasks.
 
     Tasks that are suspended or being cancelled stay unchanged. Other tasks of the array are released in place
     of the suspended ones. With `dry_run`, nothing is changed. Raises Invalid for an index that the array does
@@ -93,7 +93,8 @@ def resume(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Resume the array's suspended tasks, or only those with these indexes. Return their number.
+    """Resume the array's suspended tasks, or only those with these indexes. Return the number of resumed
+    tasks.
 
     Resumed tasks are released again in the order of their indexes. With `dry_run`, nothing is changed. Raises
     Invalid for an index that the array does not have.
@@ -136,11 +137,11 @@ def retry(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Resubmit the array's failed tasks, or the tasks with these indexes. Return their number.
+    """Resubmit the array's failed tasks, or the tasks with these indexes. Return the number of retried tasks.
 
-    A retried task is a new workload with the next attempt number. Its document is checked like a new one.
-    With `dry_run`, nothing is stored. Raises Invalid for an index that the array does not have, and Conflict
-    if a task has not ended or a name is in use.
+    A retried task is a new workload with the next attempt number. Its document is checked like a new
+    document. With `dry_run`, nothing is stored. Raises Invalid for an index that the array does not have, and
+    Conflict if a task has not ended or a name is in use.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
@@ -203,7 +204,7 @@ def _stop(
     dry_run: bool,
     now: datetime | None,
 ) -> int:
-    """Cancel or suspend tasks. Return their number."""
+    """Cancel or suspend tasks. Return the number of changed tasks."""
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
     with transaction.atomic():

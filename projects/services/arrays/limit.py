@@ -20,8 +20,8 @@ def set_max_running(
 ) -> WorkloadArray:
     """Set the maximum number of tasks that hold resources at the same time, or None for no maximum.
 
-    If it is lowered, pending tasks above it wait for earlier tasks again. Running tasks continue. Idempotent.
-    Raises Conflict if the array has ended.
+    If the maximum is lowered, surplus pending tasks wait for earlier tasks again. Running tasks continue.
+    Idempotent. Raises Conflict if the array has ended.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()

@@ -2,9 +2,9 @@
 
 A task is released if both limits of its array allow it: at most PENDING_MAX released tasks may be pending,
 and at most `max_running` tasks may be pending or hold resources. Only a release raises these numbers, and a
-release locks the array, so the limits hold even if a process stops at any point. A suspended task counts
-towards neither limit, and is held again when it is resumed. If `max_running` is lowered, pending tasks are
-held again; running tasks above it continue.
+release locks the array. The limits are therefore met even if a process stops at any point. A suspended task
+counts towards neither limit, and is held again when it is resumed. If `max_running` is lowered, surplus
+pending tasks are held again. Running tasks continue.
 """
 
 import uuid
@@ -131,7 +131,10 @@ def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
 
 
 def hold_surplus(array: uuid.UUID, now: datetime) -> int:
-    """Hold the last pending tasks of a locked array that exceeds `max_running`. Return their number."""
+    """Hold the last pending tasks of a locked array that exceeds `max_running`.
+
+    Return the number of held tasks.
+    """
     texts = {"reason": WAITING_REASON, "message": WAITING_MESSAGE}
     with connection.cursor() as cursor:
         cursor.execute(HOLD, {"array": array, "now": now, **texts})

@@ -60,14 +60,14 @@ def submit(
     now: datetime | None = None,
     on_checked: Callable[[WorkloadArray], None] | None = None,
 ) -> ArraySubmission:
-    """Store a new active array with all of its tasks, or nothing.
+    """Store a new active array with all of its tasks, or store nothing.
 
     `on_checked` is called with the checked array before it is stored, and may refuse it. Raises Invalid with
     every problem in the document, NotFound or Forbidden for the project, or Conflict if a live workload or an
     active array already has the name of the array or of one of its tasks.
     """
     spec = parse_workload(document)
-    with transaction.atomic():  # with a savepoint, because inserting may fail if a name is in use
+    with transaction.atomic():  # a savepoint, because inserting fails if a name is in use
         view = SubmissionView(with_roles(actor), locks=True)
         draft = prepare_array(view, document, spec, now=now)
         array = draft.array

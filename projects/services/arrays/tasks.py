@@ -95,7 +95,7 @@ def _name_taken_error(array: WorkloadArray, task: Workload) -> Conflict:
 
 
 def check_indexes(existing: Sequence[int], wanted: Sequence[int]) -> None:
-    """Raise Invalid if any of these indexes is not a task of the array."""
+    """Raise Invalid if the array has no task with one of these indexes."""
     unknown = sorted(set(wanted) - set(existing))
     if unknown:
         allowed = f"indexes of its tasks, from {min(existing)} to {max(existing)}" if existing else "no index"

@@ -63,7 +63,9 @@ def check_dependencies(
 
 
 def missing_dependencies(documents: Sequence[Document]) -> list[list[str]]:
-    """Return, for each document, a warning for each dependency that neither exists nor is a document."""
+    """Return warnings for each document: one for each dependency that neither exists nor is among the
+    documents.
+    """
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
     if names - existing:

@@ -37,7 +37,8 @@ def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Depen
 
 
 def refuse_if_awaited(owner: Workload | WorkloadArray) -> None:
-    """Raise Conflict if another workload still depends on this ended one, whose deletion would block it.
+    """Raise Conflict if another workload still depends on this ended one and would be blocked by its
+    deletion.
 
     Dependencies stay locked until the end of the transaction. A dependency applies to the newest workload or
     array with its name, so older ones can be deleted.

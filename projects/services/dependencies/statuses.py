@@ -71,7 +71,9 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
 
 
 def current_waiting_message(actor: Actor, workload: Workload) -> str | None:
-    """Return the pending reason with current states and queue positions, or None if nothing is awaited."""
+    """Return the pending reason with current states and queue positions, or None if there are no unmet
+    dependencies.
+    """
     waiting = [each for each in dependency_statuses(actor, workload) if each.outcome != "met"]
     awaited = [Awaited(f"{each.project}/{each.name}", each.state, each.status) for each in waiting]
     return f"Waiting for {describe_awaited(awaited)}." if awaited else None

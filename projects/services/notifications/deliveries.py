@@ -1,7 +1,7 @@
 """Queue and retry notification deliveries.
 
 A delivery is stored in the transaction of the state change that it reports, and sent by the task queue. A
-delivery whose task died becomes due again soon, so it may arrive twice but is never lost.
+delivery whose task died soon becomes due again. It may therefore arrive twice, but is never lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,7 +84,7 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
 def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime) -> int:
     """Queue deliveries in the transaction that ends the arrays. Return the number of deliveries.
 
-    Each item of `ends` is an array with a message. The number of queries does not depend on the number of
+    Each item of `ended` is an array with a message. The number of queries does not depend on the number of
     arrays.
     """
     arrays = [array for array, _ in ended]
@@ -121,7 +121,10 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
 
 @dataclass(frozen=True, slots=True)
 class IdleReport:
-    """Warning or suspension of a workload by an idle rule. `since` is when its GPUs became idle."""
+    """Warning or suspension of a workload by an idle rule.
+
+    `since` is the time at which its GPUs became idle.
+    """
 
     workload: Workload
     reason: str
@@ -239,7 +242,10 @@ def deliver(delivery: int, now: datetime) -> bool:
 
 
 def enqueue_due(now: datetime) -> int:
-    """Enqueue tasks for deliveries that are due for a retry or whose task died. Return their number."""
+    """Enqueue tasks for deliveries that are due for a retry or whose task died.
+
+    Return the number of enqueued tasks.
+    """
     due = Delivery.objects.filter(state=Delivery.State.PENDING, next_attempt_at__lte=now).order_by(
         "next_attempt_at", "pk"
     )

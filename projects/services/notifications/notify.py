@@ -168,7 +168,10 @@ def lock_subscription(pk: int) -> Subscription | None:
 
 
 def notify_budget(budget: Budget, percent: int, used: float, forecast: float, now: datetime) -> int:
-    """Notify subscribers in the transaction that records the budget warning. Return the number notified."""
+    """Notify subscribers in the transaction that records the budget warning.
+
+    Return the number of deliveries.
+    """
     owner = budget.owner
     if isinstance(owner, Department):
         places = Q(department=owner)

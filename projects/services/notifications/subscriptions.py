@@ -21,7 +21,7 @@ from projects.services.notifications.notify import build_delivery, create_delive
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
-SECRET_PATH_LENGTH = 16  # only longer paths show their last four characters, which do not reveal their secret
+SECRET_PATH_LENGTH = 16  # longer paths end with their last four characters, which do not reveal the secret
 TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget", "schedule")

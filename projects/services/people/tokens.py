@@ -107,7 +107,7 @@ def revoke(*, actor: Actor, token: ApiToken) -> None:
 
 
 def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
-    """Revoke the user's tokens, or only those created by sign-in. Return the number revoked."""
+    """Revoke the user's tokens, or only those created by sign-in. Return the number of revoked tokens."""
     live = ApiToken.objects.filter(user=user, revoked_at__isnull=True).select_for_update()
     if only_by_sign_in:
         live = live.exclude(session_hash="")
@@ -122,7 +122,7 @@ def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
 def delete_ended(*, before: datetime) -> int:
     """Delete tokens that were revoked or expired before `before`. Keep their audit rows.
 
-    Return the number deleted.
+    Return the number of deleted tokens.
     """
     ended = ApiToken.objects.filter(Q(revoked_at__lt=before) | Q(expires_at__lt=before))
     return ended.delete()[0]

@@ -129,7 +129,7 @@ def _parse_columns(path: str, entry: Mapping[str, Any], problems: list[Problem])
 
 
 class _NameLookup:
-    """Look up visible owners, pools and quota groups by name. Each list is loaded at most once."""
+    """Lookup of visible owners, pools and quota groups by name. Each list is loaded at most once."""
 
     def __init__(self, actor: Actor) -> None:
         self._acting = actor

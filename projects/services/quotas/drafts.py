@@ -41,7 +41,7 @@ QuotaKey = tuple[int | None, int | None, int | None, int | None]  # department, 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to one quota, in a pool or a quota group. `columns` is None if the quota is deleted.
+    """Change to one quota in a pool or a quota group. `columns` is None if the quota is removed.
 
     `path` is the change's location in the document.
     """
@@ -60,7 +60,7 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # time at which quotas that have not been edited since are reverted
+    expires_at: datetime | None = None  # time at which quotas that were not edited again are reverted
 
 
 @dataclass(frozen=True, slots=True)

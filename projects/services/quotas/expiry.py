@@ -1,6 +1,6 @@
 """Revert temporary quota changes when they expire.
 
-Only unchanged quotas are reverted. Quotas edited since the change keep their values.
+Only quotas that were not edited since the change are reverted.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 def _revert(change: QuotaChange) -> str:
     """Revert the unchanged quotas.
 
-    Return a sentence about the others, or an empty string if there are none.
+    Return a sentence about the edited quotas, or an empty string if there are none.
     """
     if QuotaChange.objects.filter(reverts=change.pk).exists():
         return REVERTED_EARLY

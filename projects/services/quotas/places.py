@@ -1,4 +1,4 @@
-"""Detect owners with more than one quota for the same pool: the pool's own and that of its group."""
+"""Detect owners with more than one quota for the same pool, such as a pool quota and a group quota."""
 
 from collections.abc import Collection
 
@@ -35,7 +35,7 @@ def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[Poo
 
 
 def places_overlap(one: PoolOrGroup, other: PoolOrGroup) -> bool:
-    """Return whether one place is a pool in the other. Two pools or two groups never overlap."""
+    """Return whether one place is a pool of the other place. Two pools or two groups never overlap."""
     pool, group = (one, other) if isinstance(one, NodePool) else (other, one)
     if not isinstance(pool, NodePool) or not isinstance(group, QuotaGroup):
         return False

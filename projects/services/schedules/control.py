@@ -34,7 +34,7 @@ def set_schedule(
     expected_version: int | None = None,
     now: datetime | None = None,
 ) -> Schedule:
-    """Create or change a schedule. `expected_version` 0 means that none exists.
+    """Create or change a schedule. `expected_version` 0 means that no schedule exists.
 
     Members of the project may create schedules. The owner and project admins may change them. The user who
     changes a schedule becomes its owner. A paused schedule stays paused. A run that is already due is
@@ -83,7 +83,7 @@ def delete_schedule(*, actor: Actor, schedule: Schedule, expected_version: int |
 
 
 def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> Schedule:
-    """Stop a schedule from submitting runs. Runs that were submitted are not affected. Idempotent."""
+    """Stop a schedule from submitting runs. Submitted runs are not affected. Idempotent."""
     with transaction.atomic():
         locked = _lock(actor, schedule)
         if locked.paused_at is None:

@@ -1,8 +1,8 @@
 """Submit the due runs of schedules.
 
-Each run is stored in one transaction with its workload and the schedule's next due time. If a
-process is killed, either all or none of this is stored, and two processes cannot submit the same
-run. If several due times have passed while Berth was not running, only the latest one is submitted.
+Each run is stored in one transaction with its workload and the schedule's next due time. If a process is
+killed, either all of these rows are stored or none, and two processes cannot submit the same run. If several
+due times have passed while Berth was not running, only the latest one is submitted.
 """
 
 import logging
@@ -44,10 +44,10 @@ def has_due_runs(now: datetime) -> bool:
 
 
 def submit_due_runs(now: datetime) -> int:
-    """Submit runs that are due or queued, and return their number.
+    """Submit runs that are due or queued. Return the number of submitted runs.
 
-    Projects take turns. A schedule that cannot be processed is retried later, so that it does not
-    delay the others.
+    Projects take turns. A schedule that cannot be processed is retried later, so that it does not delay the
+    others.
     """
     since = Greatest("next_at", "retry_at")
     turn = Window(RowNumber(), partition_by=F("project"), order_by=[since.asc(), F("pk").asc()])
@@ -82,8 +82,8 @@ def find_live_run(schedule: Schedule) -> Workload | WorkloadArray | None:
 def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: datetime) -> None:
     """Submit the schedule's document for a run. Raises the errors of a submission.
 
-    A template may have changed since the schedule was set, so the rules for scheduled documents are checked
-    again.
+    The rules for scheduled documents are checked again, because a template may have changed since the
+    schedule was set.
     """
     document = schedule_document(schedule)
     spec = check_schedulable(document)
@@ -160,7 +160,10 @@ def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
 
 
 def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
-    """Submit the run with the owner's permissions. If it is refused, record this and notify the owner."""
+    """Submit the run with the owner's permissions.
+
+    If the submission is refused, record the refusal and notify the owner.
+    """
     assert schedule.owner is not None
     if run.outcome == RunOutcome.QUEUED:
         run.message = ""

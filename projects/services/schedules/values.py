@@ -24,7 +24,7 @@ from projects.services.workloads.templates import check_document, template_docum
 CRON_MAX = 120
 CRON_EXAMPLE = "such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
 ZONE_EXAMPLE = "a time zone such as UTC or Europe/Berlin"
-UNSCHEDULED_KEYS = ("deadline", "submitted")  # points in time, which would be the same for every run
+UNSCHEDULED_KEYS = ("deadline", "submitted")  # fixed times, which would be the same for every run
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ScheduleValues:
 def check_values(
     actor: Actor, project: Project, name: str, values: ScheduleValues, now: datetime
 ) -> datetime:
-    """Validate the values and return the first due time. Raises Invalid with all problems."""
+    """Validate the values. Return the first due time. Raises Invalid with all problems."""
     problems: list[Problem] = []
     if not NAME.fullmatch(name):
         problems.append(Problem("name", "is not a valid name", format_value(name), NAME_ALLOWED))
@@ -128,7 +128,7 @@ def _never_fires(received: str) -> Problem:
 
 
 def _closest_zone(name: str) -> str:
-    """Return the time zone with the most similar name. The text may also be just a city."""
+    """Return the time zone with the most similar name. The text may also be a city name."""
     zones = available_timezones()
     by_lower = {zone.lower(): zone for zone in zones}
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}
@@ -194,7 +194,7 @@ def _missing_template(project: Project, name: str) -> Problem:
 
 
 def _template_source(template: Template, name: str) -> dict[str, Any]:
-    """Return the template's document. Its default name is the schedule's."""
+    """Return the template's document. `name` is the default name."""
     document = read_document(template.text)
     return {**template_document(template), "name": document.get("name", name)}
 

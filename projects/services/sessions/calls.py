@@ -91,7 +91,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
 
 
 def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
-    """Cancel calls. A running call continues, but its result is discarded."""
+    """Cancel calls. A running call continues, and its result is discarded."""
     with locked_session(session) as locked:
         for call in open_calls(locked).filter(key__in=list(keys)):
             end_call(locked, call, Call.Outcome.CANCELLED, {"message": "Cancelled by the client."})
@@ -114,7 +114,7 @@ def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = No
 
 
 def delete_calls_of_ended_sessions(*, before: datetime) -> int:
-    """Delete calls of sessions that ended before `before`. Return the number deleted."""
+    """Delete calls of sessions that ended before `before`. Return the number of deleted calls."""
     return _delete_calls(Call.objects.filter(session__workload__ended_at__lt=before))
 
 

@@ -133,7 +133,7 @@ def end_message(session: Session) -> str:
 def _fail_calls_without_node(session: Session) -> bool:
     """Fail broadcast calls for nodes that have left permanently.
 
-    Calls are kept while a gang restarts, because the gang will get all of its nodes back.
+    Calls are kept while a gang restarts, because the gang will have all of its nodes again.
     """
     if session.workload.phase != Phase.RUNNING:
         return False

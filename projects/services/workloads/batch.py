@@ -90,7 +90,7 @@ def item_problems(index: int, error: BerthError) -> list[Problem]:
 
 
 def _prepare(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
-    """Return a draft for each valid document and an error for each of the others."""
+    """Return a draft for each valid document, and an error for each invalid document."""
     specs = [_parse(document) for document in documents]
     view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
     drafts = [
@@ -154,7 +154,7 @@ def _reject_duplicate_names(drafts: Sequence[Draft | BerthError]) -> list[Draft 
 
 
 def _reject_atomic_batch(atomic: bool, outcomes: Sequence[object]) -> None:
-    """In an atomic batch, raise Invalid with the problems of all refused documents, if there are any."""
+    """If the batch is atomic and has refused documents, raise Invalid with the problems of all of them."""
     errors = [(index, error) for index, error in enumerate(outcomes) if isinstance(error, BerthError)]
     if atomic and errors:
         raise Invalid(problem for index, error in errors for problem in item_problems(index, error))

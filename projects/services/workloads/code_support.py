@@ -31,7 +31,7 @@ def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: da
 def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
     """Return the pools whose pods can start with the document's code. `rows` are all pools.
 
-    Raises Invalid if there is none, or if the document lists a pool whose pods cannot.
+    Raises Invalid if there is none, or if the document lists a pool that does not support code.
     """
     if spec.code is None:
         return list(pools)

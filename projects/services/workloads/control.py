@@ -49,7 +49,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
                 now=at,
                 backoff_until=None,
                 start_refusal="",
-                held=is_task,  # a resumed task competes with the array's other tasks again
+                held=is_task,  # a resumed task competes again with the array's other tasks
             )
             assert moved, "the phase of a locked workload cannot change"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:

@@ -52,7 +52,7 @@ EDITED_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class DocumentChange:
-    """Changed value in the document, such as `roles[0].gpu`. None means that it is not set."""
+    """Changed value in the document, such as `roles[0].gpu`. None means that the value is not set."""
 
     path: str
     before: Any
@@ -82,7 +82,7 @@ def edit(
 
     The new document is checked like a submission. The edited workload is still ordered by its original
     submission time unless it requests more than before. With `dry_run`, nothing is stored. Raises Invalid for
-    a document that a submission would refuse, Conflict if the workload cannot be edited now or at all, and
+    a document that a submission would refuse, Conflict if the workload cannot be edited, and
     PreconditionFailed if it is no longer at `version`.
     """
     require(actor, Action.OPERATE, workload)

@@ -21,7 +21,7 @@ class RequiredFeature:
 
 
 def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
-    """Return the pools whose runtimes have all required features. `rows` are all pools.
+    """Return the pools whose runtimes have all required features. `rows` contains all pools.
 
     Raises Invalid if there is none, or if the document lists a pool without a feature.
     """

@@ -18,7 +18,7 @@ from projects.services.notifications import deliveries
 RESERVABLE = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 NEXT_VERSION = {"version": "current.version + 1"}
 CLOSED_REASON = {
-    # Set the end of the last pending reason if it has none.
+    # Set the end of the last pending reason, unless it is already set.
     "pending_reasons": """
         CASE WHEN current.pending_reasons #>> '{-1,until}' IS NULL
              THEN jsonb_set(current.pending_reasons, '{-1,until}', to_jsonb(written.since))

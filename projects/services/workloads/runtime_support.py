@@ -20,9 +20,9 @@ PoolRows = Mapping[str, NodePool]
 
 
 def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) -> list[str]:
-    """Return the pools that accept the workload and its image, if it has one. `rows` are all pools.
+    """Return the pools that accept the workload and its image, if it has one. `rows` contains all pools.
 
-    Raises Invalid if no pool accepts it, or if the document lists a pool that does not.
+    Raises Invalid if no pool accepts the workload, or if the document lists a pool that rejects it.
     """
     refusals = _image_refusals(spec, pools, rows)
     accepting = [name for name in pools if name not in refusals]

@@ -73,8 +73,8 @@ def store(
 ) -> Collection[UUID]:
     """Insert the workloads, and return the IDs of the inserted ones.
 
-    A workload is skipped, with its event and its audit entry, if a live workload or an active array of its
-    project has its name. Call this in the transaction that has locked the projects.
+    If a live workload or an active array of its project has its name, a workload is skipped together with its
+    event and audit entry. Call this in the transaction that has locked the projects.
     """
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))

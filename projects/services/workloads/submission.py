@@ -228,7 +228,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 
 def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
-    """Return quota warnings, but none if at least one of the workload's pools has none."""
+    """Return quota warnings. Return none if at least one of the workload's pools causes no warnings."""
     warnings: list[list[str]] = []
     for pool in draft.workload.pools:
         project, department, oversold = view.allowances(draft.workload.project, pool)

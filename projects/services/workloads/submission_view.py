@@ -60,7 +60,8 @@ QUOTAS = """
 def _projects(lock: str) -> str:
     """Return the query that reads projects by name.
 
-    To avoid repetition, only one row per department contains its quotas, and only one row the list of pools.
+    To avoid repetition, only one row per department contains its quotas, and only one row contains the list
+    of pools.
     """
     return f"""
         WITH row AS MATERIALIZED (
@@ -171,7 +172,10 @@ class SubmissionView:
         return project_allowance, department_allowance, is_oversold
 
     def code_tree(self, project: Project, digest: str, at: datetime) -> CodeTree | None:
-        """Return the project's tree with this digest, which a view with locks keeps for another day."""
+        """Return the project's tree with this digest.
+
+        A view with locks extends the tree's retention by a day.
+        """
         key = (project.pk, digest)
         if key not in self._code:
             self._code[key] = (
@@ -199,7 +203,7 @@ class SubmissionView:
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
-        """Owner and name of each secret of the projects loaded so far, by kind."""
+        """(owner, name) of each secret of the projects loaded so far, by kind."""
         projects = [project.pk for project in self._projects.values() if project is not None]
         rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
         secrets = ProjectSecret.objects.filter(project__in=projects)

@@ -51,7 +51,7 @@ class SGLangEngines:
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
         """Connect the ranks of both engines through ports on the seed's machine, then send the weights.
 
-        Each call returns only after the other engine has joined, so both are made concurrently.
+        Each call returns only after the other engine has joined, so both calls are made concurrently.
         """
         ranks = {engine: self.identity(engine).ranks for engine in (seed, to)}
         if ranks[seed] != ranks[to]:
@@ -89,7 +89,9 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number from the load endpoint, if it exists, because the gauges lag behind."""
+        """Return the number of requests from the load endpoint or, if it does not exist, from the gauges,
+        which lag behind.
+        """
         response = self.wire.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:
             return _total_load(engine, response.raise_for_status().json().get("loads"))

@@ -92,7 +92,7 @@ def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
 
 
 def _schedules_of_submissions(rows: Iterable[Audit]) -> dict[str, str]:
-    """Return the name of the schedule that submitted each workload and array, by the ID of the latter."""
+    """Return the name of the schedule that submitted each workload or array, by workload or array ID."""
     submitted = [row for row in rows if row.action == "submit"]
     if not submitted:
         return {}

@@ -1,4 +1,4 @@
-"""Ranking of an array's tasks by a metric, with a chart of the best ones."""
+"""Ranking of an array's tasks by a metric, with a chart of the best tasks."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class RankedTask:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Tasks by one metric, the best first. `more` counts the tasks that are not listed."""
+    """Tasks ranked by one metric, best first. `more` is the number of tasks that are not listed."""
 
     names: list[str]
     name: str
@@ -34,7 +34,7 @@ class Ranking:
 
 
 def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
-    """Return the ranking by the metric `name`, or by the first one if there is no such metric.
+    """Return the ranking by the metric `name`, or by the first metric if that does not exist.
 
     Return None if no task has reported a metric. Any goal other than `max` means `min`.
     """

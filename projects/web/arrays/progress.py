@@ -19,17 +19,17 @@ class ArrayProgress:
 
     @property
     def running(self) -> int:
-        """Tasks that hold resources."""
+        """Number of tasks with allocated resources."""
         return self.counts.starting + self.counts.running + self.counts.stopping
 
     @property
     def pending(self) -> int:
-        """Tasks that have not started, including held ones."""
+        """Number of tasks that have not started, including held tasks."""
         return self.counts.pending + self.counts.reserved + self.counts.held
 
     @property
     def summary(self) -> str:
-        """Counts that are not zero, such as `2 running, 97 pending, 1 failed`."""
+        """Nonzero counts as text, such as `2 running, 97 pending, 1 failed`."""
         parts = {
             "running": self.running, "pending": self.pending, "suspended": self.counts.suspended,
             "failed": self.counts.failed, "cancelled": self.counts.cancelled,

@@ -64,7 +64,7 @@ class UserForm(Form):
 @dataclass(frozen=True, slots=True)
 class Member:
     row: Membership
-    email: str  # empty unless the viewer administers the scope of the role
+    email: str  # empty unless the viewer administers the role's scope
 
 
 MEMBERS: tuple[Column[Member], ...] = (

@@ -61,7 +61,7 @@ class QuotaForm(Form):
     limit_memory_mib = _amount("Memory limit (MiB)", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened
+    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values at the time the form was opened
 
     def values(self) -> dict[str, Any]:
         """Return the values as arguments for the service."""
@@ -141,5 +141,5 @@ def _displayed_value(value: Any) -> str:
 
 
 def _to_number(number: float) -> float:
-    """Return whole numbers as int, so that 2.0 is shown as 2."""
+    """Return the number, as an int if it is whole, so that 2.0 is shown as 2."""
     return int(number) if number.is_integer() else number

@@ -56,7 +56,7 @@ STEPS = {
     ),
     "resume": Step(
         "Resume {}?",
-        "Due times that passed while the schedule was paused are not made up.",
+        "Due times that passed while the schedule was paused are skipped.",
         "Resume schedule",
         "Schedule {} resumed.",
         schedules.resume_schedule,

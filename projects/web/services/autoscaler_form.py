@@ -36,7 +36,7 @@ class Setting:
 def _condition(
     policy: str, threshold: str, name: str, metric: str, bound: str, kind: str
 ) -> tuple[Setting, Setting]:
-    """Return the threshold of a condition and how long it must hold."""
+    """Return the settings for a condition's threshold and duration."""
     return (
         Setting((policy, threshold), f"{metric} {bound}", kind),
         Setting((policy, DURATIONS, name), f"{metric} held for (s)"),
@@ -110,7 +110,7 @@ class AutoscalerForm(Form):
         return document
 
     def add_problems(self, error: BerthError) -> None:
-        """Show each problem next to its field, and the others at the top of the form."""
+        """Show each problem next to its field. Show problems without a field at the top of the form."""
         problems: Sequence[Problem] = getattr(error, "problems", ())
         for problem in problems:
             name = problem.path.replace(".", "__")

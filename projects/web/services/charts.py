@@ -89,14 +89,16 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    Only reporting inference engines count. If no engine reports, return the threshold for all
-    engines.
+    Only reporting inference engines are counted. If no engine reports, all engines are counted.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 
 
 def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> dict[int, dict[str, Any]]:
-    """Return the values of each service's latest sample by service ID, without samples that are too old."""
+    """Return the values of each service's latest sample by service ID.
+
+    Samples that are too old are omitted.
+    """
     rows = MetricsPoint.objects.filter(service__in=list(configs), at__gt=now - SPAN)
     latest = rows.order_by("service", "-at").distinct("service").values_list("service", "at", "values")
     return {

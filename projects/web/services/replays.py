@@ -13,7 +13,7 @@ from projects.models import Service
 from projects.web.services.conditions import use_condition_titles
 
 SPAN = timedelta(hours=24)
-MAX_POINTS = 400  # points of the chart
+MAX_POINTS = 400  # maximum number of points in the chart
 MAX_SCALINGS = 20
 
 

@@ -81,7 +81,7 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Keep only the first task of each array, which represents the array in the list."""
+    """Return the rows with only the first task of each array, which represents the array in the list."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 

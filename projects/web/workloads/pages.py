@@ -143,7 +143,7 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
 
 
 def _plain_query(request: Request) -> str:
-    """Return the query in the form that a saved view stores, so that the page can mark the current view."""
+    """Return the query in the format of saved views, so that the page can mark the current view."""
     query = request.GET.copy()
     query.pop("cursor", None)
     return query.urlencode()
