@@ -1,7 +1,7 @@
 """Tie a program's lifetime to the process that started it.
 
-This module runs as a script between the two processes: it requests a signal from the kernel for when the
-parent dies, then executes the program.
+This module runs as a script between the two processes. It requests a signal from the kernel on the parent's
+death, then executes the program.
 """
 
 import ctypes

@@ -43,7 +43,7 @@ def upgrade_agent(*, actor: Any, node: Node) -> None:
 
 
 def is_outdated(inventory: Mapping[str, Any]) -> bool:
-    """Return whether an agent reported a version other than the one that this server provides."""
+    """Return whether an agent's reported version differs from the version that this server provides."""
     return bool(inventory) and inventory.get("agent_version") != agent_version()
 
 

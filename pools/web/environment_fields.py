@@ -101,7 +101,10 @@ def environment_fields() -> dict[str, forms.Field]:
 
 
 def environment_values(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's values for the services. An empty secret field leaves the secret unchanged."""
+    """Return the form's values in the format of the services.
+
+    An empty secret field leaves the secret unchanged.
+    """
     plugins = [dict(entry) if isinstance(entry, dict) else entry for entry in cleaned["plugins"]]
     for entry in plugins:
         if not isinstance(entry, dict) or entry.get("name") not in available_plugins():
@@ -130,7 +133,7 @@ def initial_values(pool: NodePool) -> dict[str, Any]:
 
 
 def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Yield each stored secret's field name, and a help text that says when the secret was set."""
+    """Yield (field name, help text) for each stored secret. The help text states when the secret was set."""
     for entry in pool.plugins:
         for parameter, at in entry.get("secrets_set", {}).items():
             yield (

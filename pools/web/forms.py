@@ -19,7 +19,7 @@ from pools.web import environment_fields, provider_fields
 from pools.web.idle_rule_field import IdleRuleField
 from pools.web.pool_sections import pool_sections, provider_choices
 
-# form fields for the default limits, with their keys
+# form field for each key of the default limits
 LIMIT_FIELDS = {
     "memory_from_request": "memory_from_request",
     "default_memory_mib": "memory_mib",
@@ -217,7 +217,7 @@ class PoolForm(Form):
         return pool_sections(self.providers())
 
     def keep_secrets(self) -> None:
-        """Keep the entered secrets in a form that is shown again, so that they are submitted again."""
+        """Retain the entered secrets when the form is shown again, so that they are submitted again."""
         for field in self.fields.values():
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True
@@ -243,7 +243,7 @@ class PoolForm(Form):
         return {name: value for name, value in values.items() if value or name not in OMITTED_IF_EMPTY}
 
     def clean_login_key(self) -> str:
-        """Reject a key if no login node would use it."""
+        """Reject a key that no login node would use."""
         key = str(self.cleaned_data["login_key"])
         login = self.data.get(f"{NodePool.Provider.SLURM}_login", "").strip()
         if key and not login and self.chosen_provider() == NodePool.Provider.SLURM:
@@ -252,7 +252,7 @@ class PoolForm(Form):
         return key
 
     def _key_settings(self, provider: str) -> Mapping[str, Any]:
-        """Return the settings that name the secret with the private key."""
+        """Return the settings section that names the private key's secret."""
         settings = provider_fields.provider_values(provider, self.cleaned_data)
         login = settings.get("login") if provider == NodePool.Provider.SLURM else settings
         return login if isinstance(login, Mapping) else {}
@@ -262,14 +262,14 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Map each problem path to its form field if their names differ."""
+        """Return the form field of each problem path whose name differs."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
 
 class SettingsForm(PoolForm):
     """Form for an existing pool. Name, provider and runtime are omitted, because they cannot change."""
 
-    # number of nodes that the user has confirmed
+    # number of nodes whose drain the user has confirmed
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     def __init__(self, pool: NodePool, *args: Any, **kwargs: Any) -> None:
@@ -299,7 +299,7 @@ class SettingsForm(PoolForm):
 class ScaleForm(Form):
     nodes_desired = forms.IntegerField(label="Desired nodes", min_value=0)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    # number of nodes that the user has confirmed
+    # number of nodes whose drain the user has confirmed
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
 

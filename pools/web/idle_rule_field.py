@@ -15,7 +15,7 @@ class IdleRuleField(forms.CharField):
         super().__init__(label="Idle rule", required=False, max_length=200, **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the text of a stored rule. A text that was entered stays as it is."""
+        """Return the text of a stored rule. Text that the user entered is returned unchanged."""
         if not isinstance(value, dict):
             return value
         rule = read_rule(value)

@@ -118,7 +118,7 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     reported = {row["phase"]: row for row in node.phases if row["phase"] != START}
     names = [*dict.fromkeys([*node.environment.phases, *reported])]
     if node.prepared_at is not None and reported:
-        names = list(reported)  # an earlier node on this machine has already completed the other phases
+        names = list(reported)  # this node skipped phases that an earlier node on the machine completed
     pending = {"state": "pending", "seconds": 0, "message": ""}
     phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
     return phases if is_admin else [{**row, "message": ""} for row in phases]

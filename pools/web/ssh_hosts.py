@@ -35,7 +35,7 @@ HOSTS: tuple[Column[HostRow], ...] = (
 class _KeyForm(Form):
     """Form with the key that the page shows.
 
-    If the host has presented a different key since then, it is not pinned.
+    If the host has since presented a different key, the key is not pinned.
     """
 
     key = forms.CharField(widget=forms.HiddenInput)

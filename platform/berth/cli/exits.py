@@ -40,7 +40,7 @@ differs, `berth health` if a check fails."""
 
 
 def exit_code_for(outcome: str) -> ExitCode:
-    """Return the exit code for the outcome of a workload or an array that a command waited for."""
+    """Return the exit code for the outcome of a workload or array for which a command waited."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(outcome, ExitCode.DONE)
 

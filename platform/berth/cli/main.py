@@ -66,7 +66,7 @@ def _load_command(name: str, target: Target) -> Any:
 
 
 class WorkloadGroup(TyperGroup):
-    """The `berth workload` group, which offers the top-level workload commands again."""
+    """The `berth workload` group, which repeats the top-level workload commands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def own_terminal() -> Terminal:
     """Return the size and the type of this terminal.
 
-    The variables LINES and COLUMNS do not count, because they keep the size from before a resize.
+    The variables LINES and COLUMNS are ignored, because they are not updated by a resize.
     """
     rows, columns = _window_size()
     return Terminal(rows, columns, os.environ.get("TERM") or "xterm-256color")
@@ -38,7 +38,7 @@ def _window_size() -> tuple[int, int]:
 def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Terminal | None) -> int:
     """Copy input and output until the command has ended. Return its exit code.
 
-    `terminal` is the terminal that the channel was opened with.
+    `terminal` is the terminal with which the channel was opened.
     """
     source = _Input(channel, sends_input, terminal)
     with _raw_mode(terminal is not None and sends_input), _size_changes(source if terminal else None):
@@ -66,7 +66,7 @@ class _Input:
         os.set_blocking(self._wake_write, False)
 
     def wake(self) -> None:
-        """Look at the window and the terminal's size again. Safe in signal handlers."""
+        """Check the send window and the terminal's size again. Safe in signal handlers."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 
@@ -87,7 +87,7 @@ class _Input:
             data = os.read(0, limit)
         except OSError:
             data = b""
-        self._send_new_size()  # before input that was typed after the change
+        self._send_new_size()  # send the new size before input that was typed after the change
         if data:
             self._channel.send_input(data)
         else:
@@ -112,7 +112,7 @@ def _raw_mode(enabled: bool) -> Iterator[None]:
     before = termios.tcgetattr(0)
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        tty.setraw(0, termios.TCSADRAIN)  # keep what was typed ahead
+        tty.setraw(0, termios.TCSADRAIN)  # keep input that was typed ahead
         yield
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)

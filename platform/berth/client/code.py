@@ -16,14 +16,17 @@ from berth.core.spec.code import CHUNK_BYTES, link_problem, path_problem
 
 IGNORE_FILE = ".berthignore"
 IGNORE_HINT = f"readable files, and links between them; list the others in {IGNORE_FILE}"
-UPLOAD_BYTES, UPLOAD_CHUNKS = 8 * 2**20, 2000  # maximum size and number per request
+UPLOAD_BYTES, UPLOAD_CHUNKS = 8 * 2**20, 2000  # maximum number of bytes and chunks per request
 PROBLEMS_SHOWN, LARGEST_SHOWN = 5, 5
 NO_REPOSITORY = "not a git repository"
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """State of the Git checkout that contains the files. `dirty`: the files differ from the commit."""
+    """State of the Git checkout that contains the files.
+
+    `dirty` is True if the files differ from the commit.
+    """
 
     commit: str = ""
     branch: str = ""
@@ -123,7 +126,9 @@ def _check_root(directory: Path) -> Path:
 
 
 def _list_git(root: Path) -> tuple[list[str] | None, Checkout]:
-    """Return the tracked and untracked files that Git does not ignore, or None outside a checkout."""
+    """Return the tracked and untracked files that Git does not ignore, or None outside a checkout, and the
+    checkout's state.
+    """
     try:
         toplevel = _git(root, "rev-parse", "--show-toplevel")
     except FileNotFoundError:  # Git is not installed
@@ -209,7 +214,7 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return the file, or None if Git lists a file that was deleted, and why it cannot be sent."""
+    """Return (file, reason that it cannot be sent). The file is None if it was deleted but Git lists it."""
     if reason := path_problem(path):
         return None, reason
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from berth.client import model_generator
 
 FOLDER = Path(__file__).parent
-HAND_WRITTEN = ("__init__.py", "background.py")  # threads and tasks differ by more than `await`
+HAND_WRITTEN = ("__init__.py", "background.py")  # threads and tasks differ in more than `await`
 HEADER = "# Generated from {source} by `python -m berth.client.generate`; do not edit.\n"
 REPLACEMENTS = (
     (r"\basync (with|for|def)\b", r"\1"),

@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
     memory_mib: int | None = None
 
     def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
-        """Yield the name of each resource in which `amounts` exceeds the bound."""
+        """Yield the name of each resource whose amount in `amounts` exceeds the bound."""
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:
                 yield name

@@ -37,7 +37,7 @@ _LABELS = {
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
 _OMITTED = frozenset(
     {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state", "group", "group_pools"}
-)  # the message already contains them
+)  # numbers that the message already contains
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 
 

@@ -4,7 +4,7 @@ import gc
 
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
 # A tick of the scheduler holds up to a hundred thousand objects, which reference counting frees. With a lower
-# threshold, Python would visit them in every tick.
+# threshold, Python would visit these objects in every tick.
 NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 2, 10
 _state = {"deferred": False}
 

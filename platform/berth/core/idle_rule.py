@@ -71,7 +71,7 @@ def governing_rule(of_project: Mapping[str, Any], of_pool: Mapping[str, Any]) ->
 
 
 def normalize_rule(value: object) -> dict[str, Any]:
-    """Return the rule to store, or {} for none. Raises Invalid if the value is invalid."""
+    """Return the rule to store, or {} if there is none. Raises Invalid if the value is invalid."""
     if value in (None, {}):
         return {}
     problems = list(_problems(value))

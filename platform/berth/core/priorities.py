@@ -10,7 +10,7 @@ PRIORITIES = {
     "very-high": 150,
 }
 LOWEST, HIGHEST, DEFAULT = 0, 1000, 50
-# This exceeds every other default, so that a submission without a priority cannot preempt a service.
+# Higher than every other default, so that a submission without a priority cannot preempt a service.
 SERVICE_DEFAULT = 80
 PREEMPTIBLE_BELOW = 100
 

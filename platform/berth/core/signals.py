@@ -11,10 +11,10 @@ _NAMES = {number: name for name, number in SIGNALS.items()}
 
 
 def full_name(name: str) -> str:
-    """Return the name with its prefix: both `KILL` and `SIGKILL` are `SIGKILL`."""
+    """Return the name with its prefix: both `KILL` and `SIGKILL` become `SIGKILL`."""
     return name if name.startswith("SIG") else f"SIG{name}"
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, or for other signals the exit code that a shell reports."""
+    """Return the name of a signal. For an unknown signal, return the exit code that a shell reports."""
     return _NAMES.get(number, str(SHELL_OFFSET + number))

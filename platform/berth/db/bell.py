@@ -1,4 +1,4 @@
-"""Let requests wait for database notifications without a thread or connection per request."""
+"""Wait for database notifications in many requests, without a thread or connection per request."""
 
 import asyncio
 import threading

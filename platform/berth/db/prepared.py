@@ -60,7 +60,7 @@ def _run(statement: str, parameters: Parameters) -> Any:
 
 
 def _keep_plans(connection: Any) -> None:
-    """Let the database plan prepared queries once instead of for each set of parameters.
+    """Make the database plan prepared queries once instead of for each set of parameters.
 
     These queries find rows by unique keys, so no other plan would be better.
     """

@@ -20,7 +20,8 @@ def join_transaction() -> AbstractContextManager[object]:
 
 @contextmanager
 def checked_references(what: str) -> Iterator[None]:
-    """Run a transaction that checks its foreign keys at its end, not when the outer transaction commits.
+    """Run a transaction that checks foreign keys at the end of the block, not when the outer transaction
+    commits.
 
     After the check, any deletion of the referenced rows waits for the commit. Raises NotFound for `what` if a
     referenced row is missing.

@@ -33,7 +33,7 @@ class TextEditor:
         raise KeyError(at)
 
     def remove(self, top: yaml.Node, data: Any, at: Location) -> str:
-        """Return the text without the value at a location, and without parents that would be left empty."""
+        """Return the text without the value at a location and without parents that would become empty."""
         while len(at) > 1 and isinstance(at[-2], str) and value_at(remove_value(data, at), at[:-1]) is None:
             at = at[:-1]
         parent = top

@@ -1,6 +1,6 @@
 """Rendezvous of training ranks, which may join and leave at any time.
 
-Rank 0 keeps the list of members and sends "go" before each step. If the list has changed or a step has
+Rank 0 maintains the list of members and sends "go" before each step. If the list has changed or a step has
 failed, rank 0 sends its state and a new ring instead, so that all ranks stay in step.
 """
 

@@ -36,7 +36,10 @@ def initial_state(hidden: int, seed: int) -> State:
 
 
 def make_batch(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return the batch for a step. It does not depend on the number of ranks, and neither do the results."""
+    """Return the batch for a step.
+
+    The batch, and therefore the results, do not depend on the number of ranks.
+    """
     rng = np.random.default_rng([seed, step])
     kind = rng.integers(0, CLASSES, count)
     radius = np.sqrt(rng.random(count)) * 2 * np.pi

@@ -1,4 +1,4 @@
-"""Slots of a worker. They get calls from one queue and put outcomes into another."""
+"""Slots of a worker. Slots receive calls from one queue and put outcomes into another."""
 
 import queue
 import threading
@@ -36,9 +36,9 @@ class SlotPool:
         self._orders.put(order)
 
     def close(self, grace_seconds: float) -> None:
-        """Start no more calls.
+        """Stop starting calls.
 
-        Interrupt running calls after `grace_seconds`, and kill the remaining ones later.
+        Interrupt running calls after `grace_seconds`, and kill the remaining calls later.
         """
         self._closing = True
         for _ in self._threads:

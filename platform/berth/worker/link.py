@@ -1,4 +1,7 @@
-"""A worker's connections to its server. Each thread has one, which is reopened when it breaks."""
+"""A worker's connections to its server.
+
+Each thread has its own connection, which is reopened after a failure.
+"""
 
 import base64
 import http.client

@@ -1,9 +1,9 @@
 """Start a Ray cluster from the pods of one run.
 
-Workloads have no access to a pool's Ray cluster: its secret would let them run code on all nodes, bypassing
-all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own cluster, which
-ends when its pods end. Rank 0 is the head node, and the cluster's secret is derived from the run's secret.
-This module uses only the standard library.
+Workloads have no access to a pool's Ray cluster: its secret would allow them to run code on all nodes,
+bypassing all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own
+cluster, which ends when its pods end. Rank 0 is the head node, and the cluster's secret is derived from the
+run's secret. This module uses only the standard library.
 
     python -m berth.worker.own_ray python train.py
 
@@ -70,7 +70,10 @@ def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Pod
 
 
 class OwnRay:
-    """Ray cluster of one run. Between `start` and `end`, `environment` lets programs connect to it."""
+    """Ray cluster of one run.
+
+    Between `start` and `end`, programs can connect with the variables in `environment`.
+    """
 
     def __init__(self, position: PodPosition, memory: int = 200_000_000) -> None:
         self.position, self._memory = position, memory
@@ -106,7 +109,7 @@ class OwnRay:
         """
         if find_spec("ray") is None:
             raise RayUnavailable("Ray is not installed on this pod's node")
-        # a short path, because socket paths are limited
+        # socket paths are limited in length, so use a short path
         self._directory = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))
         (self._directory / "secret").write_text(
             hashlib.sha256(f"ray of {self.position.secret}".encode()).hexdigest()

@@ -27,7 +27,7 @@ from pools.plugins.errors import HookFailed, PluginError
 
 log = logging.getLogger("berth.worker")
 
-LONG_POLL_SECONDS = 20.0  # maximum time for which the server may hold a request open
+LONG_POLL_SECONDS = 20.0  # maximum time for which the server may delay a response
 CHECK_SECONDS = 2.0  # seconds between checks of Ray
 SIGN_OFF_SECONDS = 4.0  # maximum time for sending finished results
 BATCH_BYTES = 16 << 20

@@ -1,6 +1,6 @@
-"""Let a machine join a pool as one of the pool's SSH hosts.
+"""Register machines that join a pool as SSH hosts.
 
-The agent repeats a rejected attempt, so the host's row keeps the reason of the rejection.
+The agent repeats a rejected attempt, so the host's row stores the reason for the rejection.
 """
 
 from dataclasses import replace
@@ -26,11 +26,11 @@ from pools.services.ssh.hosts import CONFLICT
 
 
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
-    """Let the machine join under the name of the host. Return the secret for the machine's later reports.
+    """Register the machine under the host's name. Return the secret for the machine's later reports.
 
-    The token is valid for one installation, which Berth itself started, so the machine
-    immediately replaces its previous registration. Raises Unauthenticated for an expired token,
-    and Conflict for a machine that is already registered elsewhere.
+    The token is valid for one installation, which Berth itself started, so the machine immediately replaces
+    its previous registration. Raises Unauthenticated for an expired token, and Conflict for a machine that is
+    already registered elsewhere.
     """
     key, version = host_version
     try:
@@ -50,7 +50,7 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
         measured = replace(measured, name=host.name)
         former = _former_machine(host, measured, at)
         if former is not None and has_changed(former, measured):
-            # this marks the node as lost
+            # Ending the use marks the node as lost.
             MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)
         machine = store_machine(former or Machine(pool=host.pool), measured, at)
         SshHost.objects.filter(pk=host.pk).update(machine=machine)
@@ -67,7 +67,7 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
 def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
     """Store why the machine was rejected, and delay the next installation.
 
-    Attempts of the agent between two installations count once.
+    All attempts of the agent between two installations count as one.
     """
     with transaction.atomic():
         hosts = SshHost.objects.select_for_update(of=("self",)).select_related("pool")

@@ -158,7 +158,7 @@ def pause(
 def resume(
     schedule: ScheduleArgument, project: ScheduleProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Resume a paused schedule. Due times that passed in the meantime are not made up.
+    """Resume a paused schedule. Due times that passed during the pause are skipped.
 
     \b
     berth schedule resume vision/nightly

@@ -156,7 +156,7 @@ def _run_replay(
 
 @contextmanager
 def _progress_bar(whole: int) -> Iterator[Any]:
-    """Show a progress bar on stderr if it is a terminal."""
+    """Show a progress bar on stderr if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

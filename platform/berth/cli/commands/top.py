@@ -103,7 +103,7 @@ def _show_service(service: str, url: str, every: float, once: Output | None) -> 
             return
         from berth.cli.top.app import ServiceTop
 
-        watcher.fetch_snapshot()  # report errors before the screen opens, not in it
+        watcher.fetch_snapshot()  # report errors before the screen opens
         ServiceTop(
             watcher.fetch_snapshot, title=f"{target.service} on {watcher.settings.address}", every=every
         ).run()

@@ -184,7 +184,7 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
 def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange | None":
     """Return the smallest change that would start the workload, or None if the server does not compute it.
 
-    An older server cannot compute it, and a busy one may refuse to.
+    An older server cannot compute the change, and a busy server may refuse to.
     """
     from berth.client.errors import Refused
 

@@ -111,7 +111,7 @@ class AsyncChannel:
         try:
             await self._socket.send(frame)
         except ConnectionClosed:
-            return  # the reason is in a message that has yet to be received
+            return  # a message with the reason has not been received yet
 
 
 async def run_command(

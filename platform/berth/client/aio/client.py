@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from berth.client.models.people import Identity, PasswordChange
     from berth.client.sessions.options import SessionOptions
 
-# Imported on first use: a command needs one or two, and importing all takes longer than the request itself.
+# Import each class on first use: a command needs one or two, and importing all takes longer than a request.
 RESOURCES = {
     "workloads": "workloads.AsyncWorkloads",
     "code": "code.AsyncCode",

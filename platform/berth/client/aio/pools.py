@@ -140,7 +140,7 @@ class AsyncNodePools(AsyncResource):
     def machines(
         self, name: str, *, departed: bool = False, token: int | None = None
     ) -> AsyncIterator[Machine]:
-        """Iterate over joined machines, with `departed` also over those that have left.
+        """Iterate over joined machines. With `departed`, machines that have left are included.
 
         `token` is the ID of a join token and limits the result to machines that joined with it.
         """
@@ -161,11 +161,11 @@ class AsyncNodePools(AsyncResource):
         return self._iterate(SshHost, f"node-pools/{name}/ssh-hosts")
 
     async def accept_host_keys(self, name: str, keys: Mapping[str, str]) -> None:
-        """Pin keys by host name. Each key must be the `presented_key` of its host."""
+        """Pin keys by host name. Each key must be the host's `presented_key`."""
         await self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     async def forget_ssh_host(self, name: str, host: str) -> None:
-        """Forget a removed host that can no longer be reached. Its agent stays installed."""
+        """Delete the record of a removed host that can no longer be reached. Its agent stays installed."""
         await self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
     async def _step(self, name: str, step: str, body: object = None) -> NodePool:

@@ -14,7 +14,8 @@ class MetricPoint(Model):
 
 
 class Metric(Model):
-    """Reported values. `last`, `lowest` and `highest` are exact; the points are a sample of the others."""
+    """Reported values.  `last`, `lowest` and `highest` are exact; the points are a sample of the reported
+    values."""
 
     name: str
     last: MetricPoint | None = None

@@ -168,7 +168,7 @@ class Dependency(Model):
 
 
 class Dependent(Model):
-    """Workload or array that has not started, and the state that it waits for."""
+    """Workload or array that has not started, and the state for which it waits."""
 
     project: str = ""
     name: str
@@ -250,7 +250,7 @@ class DocumentChange(Model):
 
 
 class Edit(WorkloadDetail):
-    """The workload after the edit. After a dry run, it is unchanged."""
+    """The workload after the edit. In a dry run, the edit is not stored."""
 
     changes: list[DocumentChange] = []
     increases: list[str] = []

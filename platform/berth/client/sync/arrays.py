@@ -51,7 +51,7 @@ class Arrays(Resource):
         return self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
 
     def dependencies(self, array_id: str) -> Dependencies:
-        """Return the workloads and arrays that this one waits for, and those that wait for it."""
+        """Return the workloads and arrays on which this array depends, and those that depend on it."""
         return self._get(Dependencies, f"arrays/{array_id}/dependencies")
 
     def tasks(
@@ -69,7 +69,7 @@ class Arrays(Resource):
         self, array_id: str, name: str, *, goal: Literal["min", "max"] = "min", points: int = 0,
         limit: int | None = None,
     ) -> Iterator[TaskMetric]:  # fmt: skip
-        """Iterate over the tasks that have reported a metric, those with the best values first.
+        """Iterate over the tasks that have reported a metric, best value first.
 
         With `goal="max"`, the highest value is the best.
         """
@@ -82,30 +82,33 @@ class Arrays(Resource):
     def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Cancel all live tasks, or only those at the given indexes or ranges. A dry run only counts."""
+        """Cancel all live tasks, or only those at the given indexes or ranges. A dry run changes nothing."""
         return self._change(array_id, "cancel", indexes, dry_run)
 
     def suspend(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Suspend all live tasks, or only those at the given indexes or ranges. A dry run only counts."""
+        """Suspend all live tasks, or only those at the given indexes or ranges. A dry run changes nothing."""
         return self._change(array_id, "suspend", indexes, dry_run)
 
     def resume(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Resume all suspended tasks, or only those at the given indexes or ranges. A dry run only counts."""
+        """Resume all suspended tasks, or only those at the given indexes or ranges.
+
+        A dry run changes nothing.
+        """
         return self._change(array_id, "resume", indexes, dry_run)
 
     def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
-        """Set how many tasks of an active array may hold resources at the same time; None for no maximum."""
+        """Set the maximum number of an active array's tasks that use resources at the same time, or None."""
         body = {"max_running": max_running}
         return self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
 
     def retry(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Resubmit the failed tasks, or the tasks with these indexes. A dry run only counts them."""
+        """Resubmit the failed tasks, or the tasks with these indexes. A dry run changes nothing."""
         return self._change(array_id, "retry", indexes, dry_run)
 
     def delete(self, array_id: str) -> None:

@@ -112,7 +112,7 @@ class Channel:
         try:
             self._socket.send(frame)
         except ConnectionClosed:
-            return  # the reason is in a message that has yet to be received
+            return  # a message with the reason has not been received yet
 
 
 def run_command(

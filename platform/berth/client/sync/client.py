@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from berth.client.sync.usage import Budgets, Usage, Utilization
     from berth.client.sync.workloads import Workloads
 
-# Imported on first use: a command needs one or two, and importing all takes longer than the request itself.
+# Import each class on first use: a command needs one or two, and importing all takes longer than a request.
 RESOURCES = {
     "workloads": "workloads.Workloads",
     "code": "code.Code",

@@ -28,7 +28,7 @@ class Code(Resource):
 
         Files that Git or .berthignore excludes are not sent, nor are parts that the project has already
         stored. The project defaults to the context's, or to your only one. `progress` is called with the
-        bytes that have been sent and those to send. Raises SpecError if the files cannot be sent.
+        number of bytes sent and the total number of bytes. Raises SpecError if the files cannot be sent.
         """
         project = project or self._transport.settings.project or self._only_project()
         limits = self.get(project)

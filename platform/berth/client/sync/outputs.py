@@ -13,7 +13,7 @@ from berth.client.sync.resource import Resource
 class Outputs(Resource):
     """Outputs of the pods of a workload. `pod` is ROLE-INDEX.
 
-    The default is the first pod of the latest run that has outputs.
+    The default is the latest run's first pod with outputs.
     """
 
     def list(self, workload_id: str, *, limit: int | None = None) -> Iterator[PodOutputs]:
@@ -44,7 +44,7 @@ class Outputs(Resource):
         pod: str | None = None,
         run: int | None = None,
     ) -> Sequence[str]:
-        """Write the files of a pod, or those at and below `path`, to a directory. Return their paths.
+        """Write a pod's files, or only those at and below `path`, to a directory. Return their paths.
 
         Files of the same names are replaced.
         """

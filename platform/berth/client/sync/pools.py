@@ -139,7 +139,7 @@ class NodePools(Resource):
         self._delete(f"node-pools/{name}/join-tokens/{token_id}")
 
     def machines(self, name: str, *, departed: bool = False, token: int | None = None) -> Iterator[Machine]:
-        """Iterate over joined machines, with `departed` also over those that have left.
+        """Iterate over joined machines. With `departed`, machines that have left are included.
 
         `token` is the ID of a join token and limits the result to machines that joined with it.
         """
@@ -160,11 +160,11 @@ class NodePools(Resource):
         return self._iterate(SshHost, f"node-pools/{name}/ssh-hosts")
 
     def accept_host_keys(self, name: str, keys: Mapping[str, str]) -> None:
-        """Pin keys by host name. Each key must be the `presented_key` of its host."""
+        """Pin keys by host name. Each key must be the host's `presented_key`."""
         self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     def forget_ssh_host(self, name: str, host: str) -> None:
-        """Forget a removed host that can no longer be reached. Its agent stays installed."""
+        """Delete the record of a removed host that can no longer be reached. Its agent stays installed."""
         self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
     def _step(self, name: str, step: str, body: object = None) -> NodePool:

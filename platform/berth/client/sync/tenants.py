@@ -165,7 +165,7 @@ class Secrets(Resource):
     ) -> Iterator[SecretUse]:
         """Iterate over the runs that received the secret, newest first.
 
-        With `outdated=True`, only those that go on with an older version of the secret.
+        With `outdated=True`, only runs that still use an older version of the secret are included.
         """
         path = f"{_secrets_path(project, pool, personal)}/{quote(name, safe='')}/uses"
         return self._iterate(SecretUse, path, {"outdated": outdated}, limit)

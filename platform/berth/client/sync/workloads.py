@@ -119,7 +119,9 @@ class Workloads(Resource):
         self._delete(f"workloads/{workload_id}")
 
     def dependencies(self, workload_id: str) -> Dependencies:
-        """Return the workloads and arrays that this one waits for, and those that wait for it."""
+        """Return the workloads and arrays on which this workload depends, and those that depend on this
+        workload.
+        """
         return self._get(Dependencies, f"workloads/{workload_id}/dependencies")
 
     def explain(self, workload_id: str) -> Explanation:

@@ -1,4 +1,4 @@
-"""The `after` section of a workload document: workloads that must end before this one may start."""
+"""The `after` section of a workload document: workloads that must end before this workload may start."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -43,8 +43,8 @@ class Dependency(Document):
     """Workload or array that must end in a state before this workload may start.
 
     `workload` is a name in the same project, or PROJECT/NAME. The name stands for the newest workload or
-    array that has it. `any` includes cancelled workloads. With `tasks: same`, each task of this array waits
-    only for the task with its index in the other array.
+    array that has it. The state `any` includes cancelled workloads. With `tasks: same`, each task of this
+    array waits only for the task with its index in the other array.
     """
 
     workload: Reference

@@ -88,7 +88,7 @@ class ArraySpec(Document):
     """Tasks of an array: exactly one of `tasks`, `values` and `matrix`.
 
     `tasks` is a number, or a list of indexes and ranges. Each item of `values` is one task, and so is each
-    combination in `matrix`. At most `max_running` tasks hold resources at the same time.
+    combination in `matrix`. At most `max_running` tasks use resources at the same time.
     """
 
     tasks: Tasks | None = None

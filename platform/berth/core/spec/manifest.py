@@ -23,7 +23,7 @@ PARTS = {
     "pserver": ("entrypoint", "workspace", *BOUNDS, "resources"),
     "master": ("entrypoint", "workspace", "resources"),
 }
-# Manifest paths by the document keys they are converted to.
+# Manifest path of each document key.
 METADATA_KEYS = {"name": "metadata.name", "project": "metadata.namespace", "labels": "metadata.labels"}
 ROLE_KEYS = {
     "command": ("entrypoint",),

@@ -14,7 +14,7 @@ from berth.core.spec.rules import check_role, check_rules
 from berth.core.spec.workload import WorkloadSpec
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
-# Valid values in place of invalid ones, to check the rules that involve other fields of the document.
+# Valid placeholders for invalid values, used to check rules that involve other fields of the document.
 STAND_INS: Mapping[str, Any] = {"name": "workload", "command": "true"}
 LEFT_OUT = frozenset(
     {"project", "labels", "env", "notifications", "priority", "max_runtime", "idle_timeout",

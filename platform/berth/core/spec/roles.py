@@ -87,7 +87,7 @@ SecretUses = Annotated[tuple[SecretUse, ...], Field(max_length=64, strict=False)
 class RoleSpec(Document):
     """Set of identical replicas. The gang needs `min` of them, and up to `max` may run.
 
-    An `idle` role runs no command: its replicas hold their resources until the other roles have completed.
+    An `idle` role runs no command: its replicas occupy their resources until the other roles have completed.
     """
 
     name: Name = "worker"

@@ -1,4 +1,4 @@
-"""The volumes of a workload: where its pods see which directories of their nodes."""
+"""The volumes of a workload: directories of nodes, and the paths at which pods see them."""
 
 import re
 from itertools import pairwise
@@ -41,7 +41,8 @@ def _validate_mount_path(path: str) -> str:
 class VolumeMount(Document):
     """Volume that the workload's pods see at `path`.
 
-    Without `read_only`, they may write if the volume allows it. Volumes are settings of node pools.
+    Without `read_only`, pods may write to the volume if the volume allows it. Volumes are settings of node
+    pools.
     """
 
     name: Name

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HEADER = "Idempotency-Key"
 RETENTION = timedelta(hours=24)
 KEY_MAX = 255
-SWEEP_EVERY = 200  # delete expired responses once per this many new rows
+SWEEP_EVERY = 200  # number of new rows after which expired responses are deleted
 # fields that are returned only once; a replayed response contains null instead
 SECRETS = ("token", "secrets")
 CLAIM = """
@@ -100,7 +100,7 @@ def _claim_key(user_id: int, key: str, fingerprint: str) -> int | None:
 
 
 def delete_expired_responses() -> int:
-    """Delete up to 1000 expired rows that no other request has locked. Return the number deleted."""
+    """Delete up to 1000 expired rows that no other request has locked. Return the number of deleted rows."""
     expired = StoredResponse.objects.filter(created_at__lt=timezone.now() - RETENTION)
     unlocked = expired.select_for_update(skip_locked=True).order_by("id").values_list("id", flat=True)[:1000]
     with transaction.atomic():

@@ -58,7 +58,7 @@ def each(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
 
 
 def _filter_after(order: Order, at: Sequence[Any]) -> Q:
-    """Match the rows that follow `at` in lexicographic order.
+    """Return a filter for the rows after `at` in lexicographic order.
 
     The bound on the first column lets PostgreSQL use an index.
     """

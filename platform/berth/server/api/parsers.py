@@ -15,9 +15,9 @@ from berth.documents.strict import TOO_DEEP, read_yaml
 BODY_MAX = 2**20
 BATCH_MAX = 16 * 2**20  # enough for 1,000 workload documents in JSON
 BATCH_PATHS = re.compile(r"/api/v1/workloads:batch/?")
-# Paths for functions and results.
+# URL paths of requests that contain functions or results.
 CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
-# Paths for the code that is sent with workloads: lists of files in JSON, and their contents.
+# URL paths of requests that send code with workloads: lists of files in JSON, and file contents.
 CODE_TREE_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/tree/?")
 CODE_CHUNKS_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/chunks/?")
 CODE_CHUNKS_MAX = 9 * 2**20

@@ -86,7 +86,7 @@ class Counter:
     ends_in: int
 
     def add(self, amount: int = 1) -> tuple[int, int]:
-        """Increase the count. Return it and the seconds until the window ends."""
+        """Increase the count. Return the new count, and the seconds until the window ends."""
         cache.add(self.key, 0, self.seconds * 2)
         return cache.incr(self.key, amount), self.ends_in
 

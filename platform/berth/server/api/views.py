@@ -127,7 +127,7 @@ class TokenlessView(ApiView):
     caller: ClassVar[str]  # the kind of caller, for the rate limit
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the limit per user, because the handler identifies the caller only later."""
+        """Skip the limit per user, because the handler identifies the caller later."""
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthenticated | Invalid | Malformed):

@@ -55,7 +55,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
 
 
 def pool_database_connections(size: int) -> None:
-    """Let this process's threads share up to `size` database connections.
+    """Share up to `size` database connections among this process's threads.
 
     Call this before any thread connects. A web process serves requests on many threads. With a size of 0,
     each thread keeps its own connection.
@@ -69,7 +69,7 @@ def pool_database_connections(size: int) -> None:
 
 
 def replace_closed_connection(connection: Any, **more: object) -> None:
-    """Get a new connection from the pool if PostgreSQL has closed this one, for example during a restart."""
+    """Replace the connection if PostgreSQL has closed it, for example during a restart."""
     if not is_open(connection.connection):
         connection.close()  # the pool opens a new connection instead
         connection.connect()

@@ -12,10 +12,10 @@ IDLE_THREADS_MAX = 8
 
 
 class RequestThreads:
-    """ASGI middleware that lends each request a thread.
+    """ASGI middleware that assigns a thread to each request.
 
-    Django runs all synchronous code of a request in one thread. Without this middleware, it starts one thread
-    for each request, and another one that waits for the first to end.
+    Django runs all synchronous code of a request in one thread. Without this middleware, it starts two
+    threads for each request, although one thread only waits for the other.
     """
 
     def __init__(self, app: App) -> None:

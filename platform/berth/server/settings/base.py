@@ -44,7 +44,7 @@ SECRET_KEY = env.str("BERTH_SECRET_KEY", default="") or persistent_key(BERTH_HOM
 SECRET_KEY_FALLBACKS = env.list("BERTH_SECRET_KEY_FALLBACKS", default=[])
 
 ALLOWED_HOSTS = env.list("BERTH_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-# URL at which pods on the server's own machine reach it; `berth up` sets it.
+# URL at which pods on the server's own machine reach the server. `berth up` sets this variable.
 BERTH_LOCAL_URL = env.str("BERTH_LOCAL_URL", default="").rstrip("/")
 if BERTH_LOCAL_URL:
     _host = urlsplit(BERTH_LOCAL_URL).hostname or ""

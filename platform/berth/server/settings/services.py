@@ -53,7 +53,7 @@ if not BERTH_CODE_STORE.startswith(("/", "s3://")):
     )
 BERTH_CODE_S3_ENDPOINT = env.str("BERTH_CODE_S3_ENDPOINT", default="")
 BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum size of the files of one submission
-BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of these files
+BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of files per submission
 BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # maximum stored code per project
 BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum size of the outputs of one pod
 BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval between searches for outputs

@@ -1,4 +1,4 @@
-"""Spans around requests. They are named by route, because URLs may contain secrets."""
+"""Spans around requests. Spans are named by route, because URLs may contain secrets."""
 
 from django.http import HttpRequest, HttpResponseBase
 

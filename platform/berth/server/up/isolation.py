@@ -18,8 +18,8 @@ def choose_isolation(home: Path, demo: bool) -> str:
     """Return a notice for the terminal about how pods are isolated.
 
     Without enclosures, a node serves only one project. A demo has several projects, which all belong to the
-    person who runs it. Unless the variable is set, a demo therefore turns isolation off and says so. Raises
-    StartupError if the variable is invalid.
+    person who runs it. Unless the variable is set, a demo therefore turns isolation off, and the notice says
+    so. Raises StartupError if the variable is invalid.
     """
     try:
         isolation = LocalRuntime(home / "run").isolation
@@ -33,7 +33,10 @@ def choose_isolation(home: Path, demo: bool) -> str:
 
 
 def _ignore_limits(isolation: Isolation) -> str:
-    """Let the demo's pods start on a machine that cannot enforce their limits. Return a notice about that."""
+    """Allow the demo's pods to start although this machine cannot enforce limits.
+
+    Return a notice about it.
+    """
     if {MEMORY, CPU} <= set(isolation.limits):
         return ""
     os.environ[LIMITS_VARIABLE] = "off"

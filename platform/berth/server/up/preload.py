@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def load() -> None:
-    """Import all programs, and keep the garbage collector from modifying the loaded objects."""
+    """Import all programs, and prevent the garbage collector from modifying the loaded objects."""
     for module in MODULES:
         importlib.import_module(module)
     gc.disable()

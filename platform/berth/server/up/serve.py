@@ -39,7 +39,7 @@ def serve(listening: socket.socket) -> None:
 
 
 class SharedServer(uvicorn.Server):
-    """Web server that accepts one connection at a time, so that other processes get their share.
+    """Web server that accepts one connection at a time, so that connections are spread over all processes.
 
     An idle server wakes once per second instead of ten times, but still ends immediately.
     """

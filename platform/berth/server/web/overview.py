@@ -108,7 +108,7 @@ def index(request: Request) -> HttpResponse:
 
 
 def own_workloads(actor: Actor) -> list[OwnWorkload]:
-    """Return the user's live workloads outside arrays: pending ones by queue position, then the latest."""
+    """Return the user's live workloads outside arrays. Pending workloads come first, by queue position."""
     if actor.user is None:
         return []
     rows = workloads(actor).filter(submitted_by=actor.user, array=None, phase__in=LIVE_PHASES)
@@ -177,7 +177,7 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 
 
 def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
-    """Return the number of workloads by state, counted as in the workload list, and of held array tasks."""
+    """Return the number of workloads by state, as in the workload list, and of held array tasks."""
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts = {state: workload_count(Q(phase__in=STATES[state][1])) for state in COUNTED_STATES}
     return rows.aggregate(**counts, held_tasks=Count("pk", filter=Q(held=True)))

@@ -27,7 +27,7 @@ VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "run", "suspend"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Search result: the target of its link, and the project or pool that it belongs to.
+    """Search result: the target of its link, and the project or pool to which it belongs.
 
     The target of an action `in_dialog` is a form that opens on the current page.
     """

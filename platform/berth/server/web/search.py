@@ -32,7 +32,7 @@ from projects.service_selectors import services
 Row = TypeVar("Row", bound=Model)
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
-MAX_CANDIDATES = 20  # workloads whose actions are searched
+MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
 
 
 @dataclass(frozen=True, slots=True)

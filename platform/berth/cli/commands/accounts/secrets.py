@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from berth.client.models.tenants import Secret, SecretUse
 
 app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools, and your own.")
-USES_SHOWN = 20  # after a secret was set
+USES_SHOWN = 20  # number of uses shown after a secret was set
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
 SecretProjectOption = Annotated[
     str | None,
@@ -173,7 +173,7 @@ def delete(
 
 
 def _print_result(secret: "Secret", outdated: "Sequence[SecretUse]") -> None:
-    """Print the new version, and the workloads that still run with an older one."""
+    """Print the new version, and the workloads that still run with an older version."""
     print(safe(f"Secret {secret.name} set (version {secret.version})."))
     if outdated:
         names = ", ".join(dict.fromkeys(f"{use.project}/{use.name}" for use in outdated))
@@ -198,7 +198,7 @@ def _owner(client: "Client", project: str | None, pool: str | None, *, personal:
 
 
 def _read_value(file: str | None, label: str) -> str:
-    """Read the value from the file, stdin or a prompt. Errors do not contain it."""
+    """Read the value from the file, stdin or a prompt. Errors do not contain the value."""
     try:
         if file is not None:
             value = Path(file).read_bytes().decode()

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Manage node pools.")
 app.add_typer(host_app, name="host")
 Name = PoolArgument
-# These providers have nothing to preview before the pool exists.
+# Providers that cannot preview their nodes before the pool exists.
 WITHOUT_PREVIEW = (None, "local", "static")
-# Changes to these fields can remove nodes.
+# Fields whose change can remove nodes.
 NODE_COUNT_FIELDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}
 
 

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 
 BATCH = 200  # lines per chunk
 PART_BYTES = 256 * 1024
-# Characters that make a spreadsheet evaluate a cell that begins with them, including full-width forms.
+# Initial characters that make a spreadsheet evaluate a cell, including full-width forms.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -82,13 +82,13 @@ class _Echo:
 
 
 async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the parts, each read in any thread. They must not be read from the database."""
+    """Yield the parts, each read in any thread. Reading a part must not use the database."""
     while part := await sync_to_async(_next_part, thread_sensitive=False)(parts):
         yield part
 
 
 def _next_part(parts: Iterator[bytes]) -> bytes:
-    """Return the next parts, joined if they are small, because each call costs a change of threads."""
+    """Return the next parts, joined if they are small, because each call costs a thread switch."""
     joined, size = [], 0
     for part in parts:
         joined.append(part)

@@ -151,7 +151,7 @@ def render_json(value: object) -> SafeString:
 def bulk_action(description: str, outcome: str, change: Callable[[Any, Any], object]) -> Any:
     """Return an admin action that calls `change(actor, row)` for each selected row.
 
-    The action shows the number of successes, and an error for each other row.
+    The action shows the number of successes, and an error for each failed row.
     """
 
     @action(description=description)

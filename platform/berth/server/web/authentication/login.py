@@ -56,6 +56,6 @@ def admin_sign_in(request: HttpRequest) -> HttpResponse:
 def is_form_accepted(response: HttpResponse) -> bool:
     """Return whether the sign-in form was accepted.
 
-    `request.user` is no indication, because a signed-in user may try another account's password.
+    `request.user` does not indicate this, because a signed-in user may try another account's password.
     """
     return response.status_code == HTTPStatus.FOUND

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 WIDTH = 1000
-BREAK = 20  # width of the gap in a bar that exceeds the scale, and of its end
+BREAK = 20  # width of the gap, and of the end, of a bar that exceeds the scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Column(Generic[R]):
     """Table column. `value` returns a cell in `unit`.
 
     `order` is the non-null database column that sorts long lists. An `in_file` column appears only in the CSV
-    file. `page_title` is the header on the page if it differs, for example above a bar.
+    file. `page_title` is the header on the page if it differs from `title`, for example above a bar.
     """
 
     key: str

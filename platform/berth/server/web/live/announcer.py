@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
-IDLE_SECONDS = 5.0  # after this long without notes, the sending thread ends and closes its connection
+IDLE_SECONDS = 5.0  # seconds without notes after which the sending thread ends and closes its connection
 IDS_MAX = 100  # IDs per notification: PostgreSQL limits its payload to 8,000 bytes
 
 NoteScope = tuple[int | None, int | None]  # (project ID, department ID)

@@ -1,4 +1,4 @@
-"""Thread of a web process that passes change notes on to open pages."""
+"""Thread of a web process that forwards change notes to open pages."""
 
 import asyncio
 import json
@@ -15,8 +15,8 @@ from berth.server.web.live.announcer import NAME
 
 Note = dict[str, Any]
 WAIT_SECONDS = 5.0
-IDLE_SECONDS = 60.0  # how long the thread keeps running without an open page
-NOTES_KEPT = 1000  # notes kept for pages that have been rendered but are not listening yet
+IDLE_SECONDS = 60.0  # seconds for which the thread runs without an open page
+NOTES_KEPT = 1000  # number of notes kept for pages that have been rendered but are not listening yet
 CLOCK_SKEW_SECONDS = 0.2  # maximum clock difference between two web processes
 QUEUED_NOTES_MAX = 1000  # maximum queued notes per page; on overflow, EVERYTHING_CHANGED replaces them
 EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department": None, "ids": None}

@@ -1,4 +1,4 @@
-"""Give each WebSocket an ID that appears in all of its log lines."""
+"""Assign an ID to each WebSocket. All log lines of the WebSocket contain the ID."""
 
 import uuid
 from collections.abc import Awaitable, Callable
