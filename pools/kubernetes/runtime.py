@@ -282,6 +282,14 @@ class KubernetesRuntime:
         """Raise FilesGone, because a container's files are deleted when it ends."""
         raise FilesGone(f"the files of the pod {pod_id} ended with its container")
 
+    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        """Raise FilesGone, because the files of a container end with it."""
+        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
+
+    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        """Raise FilesGone, because the files of a container end with it."""
+        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
+
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return None, because Berth does not mount the workspaces of clusters."""
         validate_name(workspace)

@@ -338,6 +338,18 @@ class Runtime(Protocol):
         """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
         ...
 
+    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        """Return the regular files of an ended pod at and below a path, or all of them if it is empty.
+
+        Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets are not among the files, and links
+        are skipped. The files exist until the pod is forgotten. Raises FilesGone.
+        """
+        ...
+
+    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
+        ...
+
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return the time at which a pod last touched `.berth-checkpoint` in this workspace, or None."""
         ...

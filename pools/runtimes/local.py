@@ -78,8 +78,7 @@ class LocalRuntime:
         probed_shim = ProbedShim((sys.executable, "-I", "-S", "-c", SHIM_CODE, SOURCE_ROOT), SHIM_ENV)
         shared = shared or Path(os.environ.get("BERTH_WORKSPACE_ROOT") or "/")
         self._enclosures = Enclosures(self._pods, self.root.parent, shared, probed_shim)
-        self._rendezvous = PortAllocator()
-        self._probe = probe or DeviceProbe()
+        self._rendezvous, self._probe = PortAllocator(), probe or DeviceProbe()
         self._socket: socket.socket | None = None
 
     def start(self, order: PodOrder) -> None:
@@ -284,6 +283,15 @@ class LocalRuntime:
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         return pod_files.read_file(*self._files_of(pod_id), path, offset, limit)
+
+    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        return pod_files.list_below(self._kept_directories(pod_id, workspace), path)
+
+    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        return pod_files.read_below(self._kept_directories(pod_id, workspace), path, offset, limit)
+
+    def _kept_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:
+        return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))
 
     def _files_of(self, pod_id: str) -> tuple[str, str]:
         """Return a pod's own directory, and the subdirectory that paths are relative to."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, StopNotice
+from pools.runtimes.base import FilesGone, PodCause, PodOrder, PodReport, PodState, StopNotice
 from pools.runtimes.images.store import remove_container
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.channels.listener import SOCKET
@@ -59,6 +59,14 @@ class PodDir:
         if os.access(MEMORY, os.W_OK):
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
+
+    def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
+        """Return the parent and the name of each directory that an ended pod has used."""
+        if not self.has("exit"):
+            raise FilesGone("the pod's files no longer exist")
+        own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}
+        directories = {label: (str(self.path), name) for label, name in own.items()}
+        return {**directories, "workspace": (str(workspace.parent), workspace.name)}
 
     def create(self, durable: bool = True) -> None:
         if not self.exists:

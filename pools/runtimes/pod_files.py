@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 
@@ -28,6 +28,33 @@ def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
             walk.add(base, path, path, len(_split(path)))
     files = sorted(walk.files, key=lambda file: file.path)
     return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
+
+
+def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
+    """Return the regular files at and below a path that begins with the name of a root, or below all roots.
+
+    `roots` has the parent and the name of each directory. A directory that does not exist is left out.
+    """
+    label, *inside = _split(path) or [""]
+    if label and label not in roots:
+        raise FilesGone(f"{path}: is not in one of the directories {', '.join(sorted(roots))}")
+    walk = _Walk()
+    for each in (label,) if label else sorted(roots):
+        parent, name = roots[each]
+        with _opened(parent, ()) as base:
+            if _exists(base, name):
+                walk.add(base, "/".join([name, *inside]), "/".join([each, *inside]), 1 + len(inside))
+    files = sorted(walk.files, key=lambda file: file.path)
+    return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
+
+
+def read_below(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
+    """Return at most `limit` bytes of a file that `list_below` returns. Raises FilesGone."""
+    label, *inside = _split(path) or [""]
+    if label not in roots or not inside:
+        raise FilesGone(f"{path}: is not a file in one of the directories {', '.join(sorted(roots))}")
+    parent, name = roots[label]
+    return read_file(parent, name, "/".join(inside), offset, limit)
 
 
 def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> bytes:
@@ -87,7 +114,7 @@ class _Walk:
             names = sorted(entry.name for entry in islice(entries, FILES_MAX + 1))
         self._seen += len(names)
         if self._seen > FILES_MAX:
-            raise FilesGone(f"the declared paths contain more than {FILES_MAX:,} files and directories")
+            raise FilesGone(f"the paths contain more than {FILES_MAX:,} files and directories")
         return names
 
     def _skip(self, path: str, reason: str) -> None:
@@ -130,6 +157,14 @@ def _split(path: str) -> list[str]:
     if path.startswith("/") or any(part in (".", "..") for part in parts):
         raise FilesGone(f"{path}: leads out of the pod's directory")
     return parts
+
+
+def _exists(base: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=base, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _problem(info: os.stat_result) -> str:

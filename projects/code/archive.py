@@ -2,7 +2,7 @@
 
 import hashlib
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
@@ -16,15 +16,21 @@ CONTENT_TYPE = "application/x-tar"
 def tar_parts(
     store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str], mtime: int
 ) -> Iterator[bytes]:
-    """Yield the parts of a tar archive of the files. `keys` are the chunks' keys in the store by digest.
+    """Return the parts of a tar archive of the files. `keys` are the chunks' keys in the store by digest.
 
-    Raises StoreFailure if a chunk cannot be read or is damaged.
+    The iterator raises StoreFailure if a chunk cannot be read or is damaged.
     """
     contents = _read_ahead(store, [digest for file in files for digest in file.get("chunks", ())], keys)
-    for file in files:
+    return archive_parts(files, mtime, (islice(contents, len(file.get("chunks", ()))) for file in files))
+
+
+def archive_parts(
+    files: Iterable[dict[str, Any]], mtime: int, contents: Iterable[Iterable[bytes]]
+) -> Iterator[bytes]:
+    """Yield the parts of a tar archive of the files with these contents."""
+    for file, content in zip(files, contents, strict=True):
         yield _header(file, mtime)
-        for _ in file.get("chunks", ()):
-            yield next(contents)
+        yield from content
         if padding := -file.get("size", 0) % tarfile.BLOCKSIZE:
             yield bytes(padding)
     yield bytes(2 * tarfile.BLOCKSIZE)
@@ -43,7 +49,7 @@ def file_parts(store: ChunkStore, file: Mapping[str, Any], keys: dict[str, str])
 
 
 def archive_size(files: Sequence[dict[str, Any]], mtime: int) -> int:
-    """Return the size in bytes of the archive that `tar_parts` yields."""
+    """Return the size in bytes of the archive that `tar_parts` and `archive_parts` yield."""
     sizes = (file.get("size", 0) for file in files)
     contents = sum(size + -size % tarfile.BLOCKSIZE for size in sizes)
     return sum(len(_header(file, mtime)) for file in files) + contents + 2 * tarfile.BLOCKSIZE

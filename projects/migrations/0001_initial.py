@@ -987,6 +987,14 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(default=0, help_text="Number of warnings during the run."),
                 ),
                 (
+                    "files_until",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="Time until which the node keeps the failed pod's files.",
+                        null=True,
+                    ),
+                ),
+                (
                     "node",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="pods", to="pools.node"

@@ -336,6 +336,9 @@ class Pod(FastRows):
     limits = models.JSONField(default=dict, blank=True, help_text="Memory and CPU limits with their sources.")
     memory_peak_mib = models.PositiveBigIntegerField(null=True, blank=True)
     warnings = models.PositiveIntegerField(default=0, help_text="Number of warnings during the run.")
+    files_until = models.DateTimeField(
+        null=True, blank=True, help_text="Time until which the node keeps the failed pod's files."
+    )
 
     class Meta:
         ordering = ["workload", "run", "role", "index"]

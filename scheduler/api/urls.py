@@ -16,6 +16,7 @@ from scheduler.api import (
     usage,
     utilization,
 )
+from scheduler.api.files import endpoint as files
 from scheduler.api.logs import endpoint as logs
 from scheduler.api.logs import search as log_search
 
@@ -25,6 +26,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("scheduler/health", health.Health.as_view()),
     path("workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
     path("workloads/<uuid:workload_id>/logs/search", log_search.SearchLogs.as_view()),
+    path("workloads/<uuid:workload_id>/files", files.WorkloadFiles.as_view()),
+    path("workloads/<uuid:workload_id>/files/download", files.DownloadWorkloadFiles.as_view()),
     path("workloads/<uuid:workload_id>/evictions", evictions.WorkloadEvictions.as_view()),
     path("evictions", evictions.Evictions.as_view()),
     path("evictions/matrix", evictions.EvictionMatrix.as_view()),

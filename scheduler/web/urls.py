@@ -11,7 +11,7 @@ from scheduler.web.submit import edit, templates
 from scheduler.web.submit import pages as submit
 from scheduler.web.usage import pages as usage
 from scheduler.web.utilization import pages as utilization
-from scheduler.web.workloads import log, metrics, terminal
+from scheduler.web.workloads import kept_files, log, metrics, terminal
 from scheduler.web.workloads import pages as workloads
 
 urlpatterns = [
@@ -38,6 +38,7 @@ urlpatterns = [
     path(
         "workloads/<uuid:workload_id>/outputs", workloads.detail, {"tab": "outputs"}, name="workload-outputs"
     ),
+    path("workloads/<uuid:workload_id>/files/delete", kept_files.delete, name="workload-files-delete"),
     path(
         "workloads/<uuid:workload_id>/resources",
         workloads.detail,

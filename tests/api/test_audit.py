@@ -28,6 +28,7 @@ WRITES_WITHOUT_CHANGE = {
 CALLS_WITHOUT_EFFECT = {
     "arrays/{array}/resume": "no task is suspended",
     "arrays/{array}/retry": "no task has failed",
+    "workloads/{workload}/files": "no pod has failed",
     "workloads/{workload}/resume": "the workload is not suspended",
     "node-pools/local/resume": "the pool is not paused",
     "projects/vision/schedules/weekly/resume": "the schedule is not paused",

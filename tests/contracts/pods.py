@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, PodUsage, Runtime
+import pytest
+
+from pools.runtimes.base import FilesGone, PodCause, PodOrder, PodReport, PodState, PodUsage, Runtime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
@@ -263,3 +265,36 @@ def _innermost_pid(pid: int) -> int:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
+
+
+def claim_files_of_an_ended_pod_are_read_without_links(runtime: Runtime, pod: PodOrder) -> None:
+    """Claim of every runtime that keeps files. The pod's command must be `LEAVES_FILES`."""
+    runtime.start(pod)
+    assert ended(runtime, pod.pod_id).exit_code == 3
+    listing = runtime.list_kept_files(pod.pod_id, pod.workspace, "")
+    paths = {file.path for file in listing.files}
+    assert {"pod/a.txt", "workspace/deep/b"} <= paths
+    assert not any("secret" in path or "order" in path for path in paths)
+    assert listing.skipped["pod/link"] == listing.skipped["workspace/out"] == "is a symbolic link"
+    assert runtime.read_kept_file(pod.pod_id, pod.workspace, "workspace/deep/b", 1, 9) == b"eta"
+    assert [f.path for f in runtime.list_kept_files(pod.pod_id, pod.workspace, "pod").files] == ["pod/a.txt"]
+    for path in ("pod/link", "pod/../order", "pod", "", "etc/passwd", "workspace/out/passwd", "../order"):
+        with pytest.raises(FilesGone):
+            runtime.read_kept_file(pod.pod_id, pod.workspace, path, 0, 10)
+    for path in ("pod/..", "etc", "/etc"):
+        with pytest.raises(FilesGone):
+            runtime.list_kept_files(pod.pod_id, pod.workspace, path)
+    runtime.forget(pod.pod_id)
+    with pytest.raises(FilesGone):
+        runtime.list_kept_files(pod.pod_id, pod.workspace, "")
+
+
+LEAVES_FILES = (
+    "sh",
+    "-c",
+    """
+    cd "$BERTH_POD_DIR" && echo alpha > a.txt && ln -s /etc/passwd link
+    cd "$BERTH_WORKSPACE" && mkdir deep && printf beta > deep/b && ln -s /etc out
+    exit 3
+    """,
+)

@@ -21,7 +21,16 @@ from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
 from tests.contracts import test_runtime as contract
-from tests.contracts.pods import RayStage, alive, ended, order, poll_until, running
+from tests.contracts.pods import (
+    LEAVES_FILES,
+    RayStage,
+    alive,
+    claim_files_of_an_ended_pod_are_read_without_links,
+    ended,
+    order,
+    poll_until,
+    running,
+)
 from tests.contracts.ray_cluster import RayCluster
 from tests.images.registry import missing_programs, running_registry
 
@@ -71,6 +80,11 @@ def test_pod_runs_on_its_node_with_the_assigned_devices(stage: RayStage) -> None
         assert ended(stage.runtime, pod_id).exit_code == 0
         output = stage.runtime.read_log(pod_id, 0, 1000).data.decode()
         assert output == f"{devices} {stage.cluster.home(node)}/pods/{pod_id}/work\n"
+
+
+def test_files_of_an_ended_pod_are_read_from_its_node(stage: RayStage) -> None:
+    pod = order("p-1", *LEAVES_FILES, instance_id="i-1", secret_files={"key": "hidden"})
+    claim_files_of_an_ended_pod_are_read_without_links(stage.runtime, pod)
 
 
 def test_node_is_ready_after_a_probe_pod_has_run_on_all_its_devices(stage: RayStage) -> None:

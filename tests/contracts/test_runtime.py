@@ -22,7 +22,18 @@ from pools.runtimes.shim.channels.frames import (
     encode_frame,
 )
 from tests.contracts.kubernetes_stage import KubernetesStage, fake_kubernetes_stage
-from tests.contracts.pods import PATIENCE, FakeStage, LocalStage, Stage, ended, order, poll_until, running
+from tests.contracts.pods import (
+    LEAVES_FILES,
+    PATIENCE,
+    FakeStage,
+    LocalStage,
+    Stage,
+    claim_files_of_an_ended_pod_are_read_without_links,
+    ended,
+    order,
+    poll_until,
+    running,
+)
 
 
 @pytest.fixture(params=["local", "fake", "kubernetes"])
@@ -326,6 +337,12 @@ def test_rendezvous_ports_are_distinct(stage: Stage) -> None:
     assert len(places) == 50
     assert {host for host, _ in places} <= {"127.0.0.1", ""}
     assert all(1024 < port < 32768 for _, port in places)
+
+
+def test_files_of_an_ended_local_pod_are_read_without_links(tmp_path: Path) -> None:
+    local = LocalStage(tmp_path / "runtime")
+    pod = order("p-1", *LEAVES_FILES, secret_files={"key": "hidden"})
+    claim_files_of_an_ended_pod_are_read_without_links(local.runtime, pod)
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "x" * 200, "a\0b", "a\nb"])

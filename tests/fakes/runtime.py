@@ -236,6 +236,12 @@ class FakeRuntime:
         self._called("read_file", pod_id)
         return self._files_of(pod_id)[path][offset : offset + limit]
 
+    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        return self.list_files(pod_id, [path] if path else list(self._files_of(pod_id)))
+
+    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        return self.read_file(pod_id, path, offset, limit)
+
     def _files_of(self, pod_id: str) -> dict[str, bytes]:
         if pod_id not in self._pods:
             raise FilesGone("the pod's files no longer exist")

@@ -59,6 +59,21 @@ def test_outputs_of_the_guide_are_stored_and_downloaded(
     client.workloads.delete(keeper.id)
 
 
+def test_files_of_a_failed_pod_of_the_guide_are_kept_shown_and_deleted(
+    dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    (example,) = guide_examples("Look inside a failed pod")
+    shown = run_as_written(dave, example, tmp_path)
+    assert re.search(r"^pod/state.txt +8 B$", shown, re.MULTILINE)
+    assert "\nstep 41\n" in shown
+    assert (tmp_path / "crash-files" / "pod" / "state.txt").read_text() == "step 41\n"
+    crash = client.workloads.find("crash")
+    (pod,) = client.workloads.pods(crash.id)
+    assert (pod.exit_code, pod.files_until) == (3, None)
+    client.workloads.delete(crash.id)
+
+
 def stored_outputs(client: Client, workload_id: str) -> PodOutputs:
     """Wait until the outputs of a workload's only pod are stored, and return them."""
     (outputs,) = until(lambda: [row for row in client.outputs.list(workload_id) if row.state != "waiting"])

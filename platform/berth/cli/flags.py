@@ -164,6 +164,10 @@ class SubmitFlags:
         Texts,
         _option("File or directory to store after each pod has ended; repeatable.", metavar="PATH"),
     ] = None
+    keep_failed_pod: Annotated[
+        Text,
+        _option("Time for which the files of a failed pod are kept, for example 30m.", metavar="TIME"),
+    ] = None
     workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
         Text, _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", metavar="TIME")
@@ -270,6 +274,7 @@ class SubmitFlags:
             ],
             "volumes": [parse_volume_mount(entry) for entry in self.volume or ()],
             "outputs": self.outputs,
+            "keep_failed_pod": _parse_seconds("--keep-failed-pod", self.keep_failed_pod),
             "image": self.image,
             "image_pull_policy": self.image_pull_policy,
             "working_dir": self.workdir,
@@ -311,7 +316,8 @@ FLAGS_BY_PATH = {
     "grace_period_seconds": "--grace", "preemption": "--preemption-signal",
     "after": "--after", "env": "--env", "secrets": "--secret", "volumes": "--volume",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
-    "code": "--code", "outputs": "--outputs", "working_dir": "--workdir", "restart_policy": "--restart",
+    "code": "--code", "outputs": "--outputs", "keep_failed_pod": "--keep-failed-pod",
+    "working_dir": "--workdir", "restart_policy": "--restart",
     "retry": "--retry", "labels": "--label",
     "notifications": "--notify", "array": "--array", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",

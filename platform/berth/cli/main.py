@@ -87,7 +87,7 @@ COMMANDS: Mapping[str, Target] = {
     "password": "accounts.signing:password", "simulate": "simulate:simulate", "trace": "simulate:trace",
     "doctor": "doctor:doctor", "up": "server:up", "help": "help:help_",
     "completion": "help:completion", "version": "server:version",
-    "workload": workload_app, "outputs": "outputs:app", "template": "templates:app",
+    "workload": workload_app, "outputs": "outputs:app", "files": "files:app", "template": "templates:app",
     "schedule": "schedules:app", "quota": "quota:app", "usage": "usage:usage_app",
     "budget": "usage:budget_app", "department": "accounts.tenants:department_app",
     "project": "accounts.tenants:project_app", "secret": "accounts.secrets:app",

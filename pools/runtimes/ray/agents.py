@@ -118,8 +118,14 @@ class NodeAgent:
         raise RuntimeFailure(f"the node at {self._base} responded with {status}: {reason}")
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        answer = self._request("files", pod_id=pod_id, paths=list(paths)).json()
-        return PodFiles(tuple(PodFile(**each) for each in answer["files"]), answer["skipped"])
+        return _decode_files(self._request("files", pod_id=pod_id, paths=list(paths)))
+
+    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        return _decode_files(self._request("kept_files", pod_id=pod_id, workspace=workspace, path=path))
+
+    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        place = {"pod_id": pod_id, "workspace": workspace, "path": path}
+        return self._request("kept_file", **place, offset=offset, limit=limit).content
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         return self._request("file", pod_id=pod_id, path=path, offset=offset, limit=limit).content
@@ -163,6 +169,11 @@ def enable_keepalive(connection: socket.socket) -> None:
     for option, value in ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 4)):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _decode_files(response: httpx.Response) -> PodFiles:
+    answer = response.json()
+    return PodFiles(tuple(PodFile(**each) for each in answer["files"]), answer["skipped"])
 
 
 def _clock_skew(response: httpx.Response) -> timedelta:

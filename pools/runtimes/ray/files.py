@@ -18,6 +18,14 @@ class RayFiles:
         with _converted_errors():
             return self._files_agent(pod_id).read_file(pod_id, path, offset, limit)
 
+    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        with _converted_errors():
+            return self._files_agent(pod_id).list_kept_files(pod_id, workspace, path)
+
+    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        with _converted_errors():
+            return self._files_agent(pod_id).read_kept_file(pod_id, workspace, path, offset, limit)
+
     def _files_agent(self, pod_id: str) -> NodeAgent:
         agent = self._node_agent(pod_id)
         if agent is None:

@@ -5,6 +5,7 @@ from typing import Literal
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -53,6 +54,9 @@ class PodResponse(ResponseModel):
     exit_code: int | None
     signal: int | None
     message: str
+    files_until: datetime | None = Field(
+        description="Time until which the node keeps the failed pod's files; null if it does not."
+    )
     limits: PodLimitsResponse
     memory_peak_mib: int | None = Field(
         description="Largest memory usage in MiB; null until the node has measured it."
@@ -90,6 +94,7 @@ def _serialize_pod(pod: Pod) -> PodResponse:
         project=pod.workload.project.name,
         node=pod.node.name,
         pool=pod.node.pool.name,
+        files_until=pod.files_until if pod.files_until and pod.files_until > timezone.now() else None,
         devices=list(allocation.devices) if allocation else [],
         limits=PodLimitsResponse(**limit_values(pod.limits)),
         gpus=(from_milli(allocation.gpu_milli * len(allocation.devices)) if allocation else 0) or 0,

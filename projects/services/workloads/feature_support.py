@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.conf import settings
+
+from berth.core.durations import format_duration
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
@@ -25,6 +28,7 @@ def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[
 
     Raises Invalid if there is none, or if the document lists a pool without a feature.
     """
+    _check_kept_time(spec)
     accepting = list(pools)
     for feature in _required_features(spec):
         refusing = [
@@ -37,6 +41,14 @@ def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[
             allowed = f"pools: {', '.join(accepting)}" if accepting else "a document without it"
             raise Invalid([Problem(feature.path, message, feature.received, allowed)])
     return accepting
+
+
+def _check_kept_time(spec: WorkloadSpec) -> None:
+    seconds, limit = spec.keep_failed_pod, settings.BERTH_KEEP_FAILED_POD_SECONDS
+    if seconds is not None and seconds > limit:
+        message = "is more than this installation allows" if limit else "is disabled on this installation"
+        allowed = f"at most {format_duration(limit)}" if limit else "a document without it"
+        raise Invalid([Problem("keep_failed_pod", message, format_duration(seconds), allowed)])
 
 
 def _required_features(spec: WorkloadSpec) -> Iterator[RequiredFeature]:
@@ -55,4 +67,9 @@ def _required_features(spec: WorkloadSpec) -> Iterator[RequiredFeature]:
         yield RequiredFeature(
             "outputs", format_value(list(spec.outputs)), lambda each: each.reads_files,
             "cannot read the files of pods that have ended",
+        )  # fmt: skip
+    if spec.keep_failed_pod is not None:
+        yield RequiredFeature(
+            "keep_failed_pod", format_duration(spec.keep_failed_pod), lambda each: each.reads_files,
+            "cannot keep the files of pods that have failed",
         )  # fmt: skip

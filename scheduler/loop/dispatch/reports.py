@@ -28,6 +28,7 @@ from scheduler.loop.dispatch.gangs import (
     recount_gpus,
     workloads_to_evaluate,
 )
+from scheduler.loop.dispatch.kept_files import keep_files
 from scheduler.loop.dispatch.start_messages import progress_messages, store_messages
 from scheduler.loop.dispatch.verdict import IMAGE_PULL_FAILED, OUT_OF_MEMORY, WORKSPACE_FULL
 from scheduler.loop.observe.workloads import PodRow
@@ -114,6 +115,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
                 workloads = lock_gangs(affected)
                 _write(changes, now)
+                keep_files(_failed_pods(changes), workloads, now, context.specs)
                 crash_point("reports.written")
                 apply_gang_verdicts(workloads, now, context.specs)
                 if not only_starts:
@@ -146,6 +148,7 @@ def _record_separately(
     with fenced_transaction(context.held_lease):
         workloads = lock_gangs(affected)
         rejections = _write_changes(changes, now)
+        keep_files(_failed_pods(changes), workloads, now, context.specs)
         notes = evaluate_gangs(workloads, now, context.specs)
         recount_gpus(workloads, context.specs)
     return rejections, notes
@@ -261,6 +264,15 @@ def _stop_pods_on_lost_or_ended_nodes(
             )
             place = f"node {node.name}, which has ended or been lost,"
             yield f"Pod {pod.pk} on {place} could not be stopped: {error}"
+
+
+def _failed_pods(changes: Iterable[PodChange]) -> dict[uuid.UUID, list[uuid.UUID]]:
+    """Return the pods that have failed, by workload."""
+    failed: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
+    for change in changes:
+        if change.state == PodState.FAILED:
+            failed[change.pod.workload_id].append(change.pod.pk)
+    return failed
 
 
 def _write_changes(changes: Sequence[PodChange], now: datetime) -> list[str]:

@@ -1,6 +1,7 @@
 """Stop running pods whose row is missing or marked as ended, and delete runtimes' records of ended pods.
 
-An ended pod's log is kept as long as its row exists. Its files are kept until its outputs are stored.
+An ended pod's log is kept as long as its row exists. Its files are kept until its outputs are stored, and
+until the time in `files_until`.
 """
 
 import logging
@@ -26,7 +27,9 @@ ALIVE = (Reported.STARTING, Reported.RUNNING)
 MIN_ENDED_AGE = timedelta(seconds=60)
 BATCH_SIZE = 1000  # number of pods whose rows are read at once
 ROWS = compiled_once(
-    lambda keys: Pod.objects.filter(pk__any=keys).values_list("pk", "node__pool_id", "state", "ended_at")
+    lambda keys: Pod.objects.filter(pk__any=keys).values_list(
+        "pk", "node__pool_id", "state", "ended_at", "files_until"
+    )
 )
 
 
@@ -62,7 +65,7 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
             with_outputs = _pods_with_outputs(batch, now)
             yield ""
         row = rows.get(pod_id)
-        if pod_id in with_outputs:
+        if pod_id in with_outputs or (row is not None and row[3] is not None and row[3] > now):
             continue
         if row is not None and (row[0] in failed or not _ended_long_ago(row[1], row[2], now)):
             continue

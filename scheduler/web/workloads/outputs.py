@@ -1,6 +1,5 @@
 """Outputs of a workload's pods: their files, and the beginning of a text file."""
 
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,31 +8,10 @@ from projects.code.base import StoreFailure
 from projects.models import PodOutputs, Workload
 from projects.services import code
 from projects.services.outputs import output_files, workload_outputs
-from scheduler.web.workloads.log import plain_text
+from scheduler.web.workloads.files import FILES_MAX, PREVIEW_BYTES, TEXT_SUFFIXES, FileRow, Preview, text_of
+from scheduler.web.workloads.kept_files import load_kept_files
 
-PODS_MAX, FILES_MAX = 100, 200
-PREVIEW_BYTES = 64 * 1024
-TEXT_SUFFIXES = (
-    ".txt", ".log", ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".md", ".py", ".sh",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """Stored file, with the query parameters that select it. Text files can be previewed."""
-
-    path: str
-    size: int
-    query: str
-    has_preview: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    path: str
-    text: str
-    is_cut: bool
-    problem: str
+PODS_MAX = 100
 
 
 def load_outputs(request: Request, workload: Workload) -> dict[str, Any]:
@@ -49,6 +27,7 @@ def load_outputs(request: Request, workload: Workload) -> dict[str, Any]:
         "more": max(len(files) - FILES_MAX, 0),
         "preview": _preview(chosen, request.GET.get("path", "")) if chosen else None,
         "declared": workload.spec.get("outputs", ()),
+        **load_kept_files(request, workload),
     }
 
 
@@ -69,5 +48,4 @@ def _preview(outputs: PodOutputs, path: str) -> Preview | None:
         content = next(code.read_file(outputs.tree, {**file, "chunks": file.get("chunks", ())[:1]}), b"")
     except StoreFailure as error:
         return Preview(path, "", False, error.detail)
-    lines = content[:PREVIEW_BYTES].split(b"\n")
-    return Preview(path, "\n".join(map(plain_text, lines)), file.get("size", 0) > PREVIEW_BYTES, "")
+    return Preview(path, text_of(content), file.get("size", 0) > PREVIEW_BYTES, "")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.aio.arrays import AsyncArrays
     from berth.client.aio.code import AsyncCode
     from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
-    from berth.client.aio.outputs import AsyncOutputs
+    from berth.client.aio.outputs import AsyncFiles, AsyncOutputs
     from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
     from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
     from berth.client.aio.schedules import AsyncSchedules
@@ -43,6 +43,7 @@ RESOURCES = {
     "code": "code.AsyncCode",
     "arrays": "arrays.AsyncArrays",
     "outputs": "outputs.AsyncOutputs",
+    "files": "outputs.AsyncFiles",
     "events": "history.AsyncEvents",
     "evictions": "history.AsyncEvictions",
     "cycles": "history.AsyncCycles",
@@ -78,6 +79,7 @@ class AsyncClient:
     code: "AsyncCode"
     arrays: "AsyncArrays"
     outputs: "AsyncOutputs"
+    files: "AsyncFiles"
     events: "AsyncEvents"
     evictions: "AsyncEvictions"
     cycles: "AsyncCycles"

@@ -1,4 +1,4 @@
-"""List and download the outputs of workloads."""
+"""List and download the outputs of workloads, and the files of failed pods."""
 
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -6,10 +6,24 @@ from pathlib import Path
 
 from berth.client.aio.resource import AsyncResource
 from berth.client.archives import unpack
-from berth.client.models.outputs import OutputFile, PodOutputs
+from berth.client.http import Params
+from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
 
 
-class AsyncOutputs(AsyncResource):
+class AsyncArchives(AsyncResource):
+    async def _unpack(self, path: str, params: Params, directory: str | Path) -> Sequence[str]:
+        """Download an archive and write its files to a directory. Return their paths."""
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target) as archive:
+            async with self._transport.stream(path, params) as response:
+                async for part in response.aiter_bytes():
+                    archive.write(part)
+            archive.seek(0)
+            return unpack(archive, target)
+
+
+class AsyncOutputs(AsyncArchives):
     """Outputs of the pods of a workload. `pod` is ROLE-INDEX.
 
     The default is the latest run's first pod with outputs.
@@ -48,14 +62,56 @@ class AsyncOutputs(AsyncResource):
 
         Files of the same names are replaced.
         """
-        target = Path(directory)
-        target.mkdir(parents=True, exist_ok=True)
         params = {"path": path, "pod": pod, "run": run, "archive": True}
-        with tempfile.TemporaryFile(dir=target) as archive:
-            async with self._transport.stream(
-                f"workloads/{workload_id}/outputs/download", params
-            ) as response:
-                async for part in response.aiter_bytes():
-                    archive.write(part)
-            archive.seek(0)
-            return unpack(archive, target)
+        return await self._unpack(f"workloads/{workload_id}/outputs/download", params, directory)
+
+
+class AsyncFiles(AsyncArchives):
+    """Files of failed pods, which their nodes keep until the pods' `files_until`. `pod` is ROLE-INDEX.
+
+    The default is the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
+    `workspace`.
+    """
+
+    def list(
+        self,
+        workload_id: str,
+        *,
+        path: str | None = None,
+        pod: str | None = None,
+        run: int | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[KeptFile]:
+        """Iterate over the files at and below `path`, or over all files. Raises NotFound."""
+        params = {"path": path, "pod": pod, "run": run}
+        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit)
+
+    async def read(
+        self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """Stream the content of a file."""
+        params = {"path": path, "pod": pod, "run": run}
+        async with self._transport.stream(f"workloads/{workload_id}/files/download", params) as response:
+            async for part in response.aiter_bytes():
+                yield part
+
+    async def download(
+        self,
+        workload_id: str,
+        directory: str | Path,
+        *,
+        path: str | None = None,
+        pod: str | None = None,
+        run: int | None = None,
+    ) -> Sequence[str]:
+        """Write the files, or those at and below `path`, to a directory. Return their paths.
+
+        Files of the same names are replaced.
+        """
+        params = {"path": path, "pod": pod, "run": run, "archive": True}
+        return await self._unpack(f"workloads/{workload_id}/files/download", params, directory)
+
+    async def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
+        """Delete the files of failed pods before their time: of one pod, one run, or the whole workload."""
+        params = {"pod": pod, "run": run}
+        await self._transport.execute("DELETE", f"workloads/{workload_id}/files", params=params)

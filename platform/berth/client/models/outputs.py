@@ -6,6 +6,14 @@ from datetime import datetime
 from berth.client.models.base import Model
 
 
+class KeptFile(Model):
+    """File of a failed pod. Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`."""
+
+    path: str = ""
+    size: int = 0
+    """In bytes."""
+
+
 class OutputFile(Model):
     path: str = ""
     size: int = 0

@@ -323,6 +323,8 @@ class Pod(PodMixin, Model):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+    files_until: datetime | None = None
+    """Time until which the node keeps the failed pod's files; None if it does not."""
     limits: PodLimits = Field(default_factory=PodLimits)
     memory_peak_mib: int | None = None
     """Largest memory usage in MiB; None until the node has measured it."""

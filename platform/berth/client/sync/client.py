@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from berth.client.sync.arrays import Arrays
     from berth.client.sync.code import Code
     from berth.client.sync.history import Audit, Cycles, Events, Evictions
-    from berth.client.sync.outputs import Outputs
+    from berth.client.sync.outputs import Files, Outputs
     from berth.client.sync.people import Members, Tokens, Users
     from berth.client.sync.pools import NodePools, Nodes, Queues
     from berth.client.sync.schedules import Schedules
@@ -44,6 +44,7 @@ RESOURCES = {
     "code": "code.Code",
     "arrays": "arrays.Arrays",
     "outputs": "outputs.Outputs",
+    "files": "outputs.Files",
     "events": "history.Events",
     "evictions": "history.Evictions",
     "cycles": "history.Cycles",
@@ -79,6 +80,7 @@ class Client:
     code: "Code"
     arrays: "Arrays"
     outputs: "Outputs"
+    files: "Files"
     events: "Events"
     evictions: "Evictions"
     cycles: "Cycles"

@@ -1,16 +1,30 @@
 # Generated from berth/client/aio/outputs.py by `python -m berth.client.generate`; do not edit.
-"""List and download the outputs of workloads."""
+"""List and download the outputs of workloads, and the files of failed pods."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from berth.client.archives import unpack
-from berth.client.models.outputs import OutputFile, PodOutputs
+from berth.client.http import Params
+from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
 from berth.client.sync.resource import Resource
 
 
-class Outputs(Resource):
+class Archives(Resource):
+    def _unpack(self, path: str, params: Params, directory: str | Path) -> Sequence[str]:
+        """Download an archive and write its files to a directory. Return their paths."""
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target) as archive:
+            with self._transport.stream(path, params) as response:
+                for part in response.iter_bytes():
+                    archive.write(part)
+            archive.seek(0)
+            return unpack(archive, target)
+
+
+class Outputs(Archives):
     """Outputs of the pods of a workload. `pod` is ROLE-INDEX.
 
     The default is the latest run's first pod with outputs.
@@ -48,12 +62,55 @@ class Outputs(Resource):
 
         Files of the same names are replaced.
         """
-        target = Path(directory)
-        target.mkdir(parents=True, exist_ok=True)
         params = {"path": path, "pod": pod, "run": run, "archive": True}
-        with tempfile.TemporaryFile(dir=target) as archive:
-            with self._transport.stream(f"workloads/{workload_id}/outputs/download", params) as response:
-                for part in response.iter_bytes():
-                    archive.write(part)
-            archive.seek(0)
-            return unpack(archive, target)
+        return self._unpack(f"workloads/{workload_id}/outputs/download", params, directory)
+
+
+class Files(Archives):
+    """Files of failed pods, which their nodes keep until the pods' `files_until`. `pod` is ROLE-INDEX.
+
+    The default is the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
+    `workspace`.
+    """
+
+    def list(
+        self,
+        workload_id: str,
+        *,
+        path: str | None = None,
+        pod: str | None = None,
+        run: int | None = None,
+        limit: int | None = None,
+    ) -> Iterator[KeptFile]:
+        """Iterate over the files at and below `path`, or over all files. Raises NotFound."""
+        params = {"path": path, "pod": pod, "run": run}
+        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit)
+
+    def read(
+        self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None
+    ) -> Iterator[bytes]:
+        """Stream the content of a file."""
+        params = {"path": path, "pod": pod, "run": run}
+        with self._transport.stream(f"workloads/{workload_id}/files/download", params) as response:
+            yield from response.iter_bytes()
+
+    def download(
+        self,
+        workload_id: str,
+        directory: str | Path,
+        *,
+        path: str | None = None,
+        pod: str | None = None,
+        run: int | None = None,
+    ) -> Sequence[str]:
+        """Write the files, or those at and below `path`, to a directory. Return their paths.
+
+        Files of the same names are replaced.
+        """
+        params = {"path": path, "pod": pod, "run": run, "archive": True}
+        return self._unpack(f"workloads/{workload_id}/files/download", params, directory)
+
+    def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
+        """Delete the files of failed pods before their time: of one pod, one run, or the whole workload."""
+        params = {"pod": pod, "run": run}
+        self._transport.execute("DELETE", f"workloads/{workload_id}/files", params=params)

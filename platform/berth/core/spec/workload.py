@@ -31,6 +31,7 @@ from berth.core.spec.volumes import Volumes
 
 CHILDREN_MAX = 256
 GRACE_DEFAULT, GRACE_MAX = 30, 86_400
+KEEP_MAX = 30 * 86_400
 PRIORITY_DEFAULTS = f"{DEFAULT} by default, {SERVICE_DEFAULT} for services."
 IDLE_COMMAND = (
     "/bin/sh",
@@ -112,6 +113,7 @@ class WorkloadSpec(Document):
     volumes: Volumes = ()
     code: Code = None
     outputs: Outputs = ()
+    keep_failed_pod: Annotated[Duration, Field(ge=1, le=KEEP_MAX)] | None = None
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     workspace: Directory | None = None
     restart_policy: RestartPolicy = RestartPolicy()

@@ -57,6 +57,8 @@ BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number
 BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # maximum stored code per project
 BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum size of the outputs of one pod
 BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval between searches for outputs
+# maximum of `keep_failed_pod` in documents; 0 refuses the key
+BERTH_KEEP_FAILED_POD_SECONDS = env.int("BERTH_KEEP_FAILED_POD_SECONDS", default=86_400)
 
 # Single sign-on with OpenID Connect; disabled without an issuer
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")

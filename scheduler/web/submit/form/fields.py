@@ -35,6 +35,7 @@ SECRETS_HINT = (
 )
 NOTICE_HINT = "For example USR1, sent before SIGTERM on evictions and suspensions"
 OUTPUTS_HINT = "Files and directories to store after each pod has ended, one path per line: results"
+KEEP_HINT = "Time for which the files of a failed pod are kept, for example 30m"
 RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
     "The first rule that lists a failure applies"
@@ -222,6 +223,7 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("working_dir",), "Working directory"),
         Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
+        Field(("keep_failed_pod",), "Keep failed pods", field_kinds.SECONDS_KIND, KEEP_HINT),
         Field(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
         Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
     )

@@ -1,0 +1,122 @@
+"""Commands `berth files`, which list, download and delete the files of failed pods."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.commands.outputs import format_size
+from berth.cli.following import print_listing
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list
+from berth.cli.text import format_time, safe
+from berth.core.words import format_count
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List, download and delete the files of failed pods, which `keep_failed_pod` keeps for some time.",
+)
+PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first failed pod.")]
+RunOption = Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest with files.")]
+PathArgument = Annotated[
+    str | None, typer.Argument(metavar="[PATH]", help="File or directory; default: everything.")
+]
+
+
+@app.command("pods")
+def list_pods(
+    workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
+) -> None:
+    """List the failed pods of a workload whose files are kept.
+
+    \b
+    berth files pods train
+    """
+    columns = [
+        Column("POD", lambda pod: f"{pod.role}-{pod.index}"),
+        Column("RUN", lambda pod: str(pod.run), right=True),
+        Column("NODE", lambda pod: pod.node),
+        Column("FILES UNTIL", lambda pod: format_time(pod.files_until)),
+        Column("MESSAGE", lambda pod: pod.message, flexible=True),
+    ]
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        print_listing(
+            lambda: [pod for pod in client.workloads.pods(owner.id) if pod.files_until is not None],
+            lambda: columns, output, f"{owner.handle} has no failed pods with files.", watch=watch,
+        )  # fmt: skip
+
+
+@app.command("list")
+def list_files(
+    workload: WorkloadArgument, path: PathArgument = None, pod: PodOption = None, run: RunOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:  # fmt: skip
+    """List the files of a failed pod.
+
+    The paths begin with pod (its own directory, with its code), tmp, var-tmp or workspace.
+
+    \b
+    berth files list train
+    berth files list train pod/code --pod worker-1 --run 2
+    """
+    columns = [
+        Column("PATH", lambda file: file.path),
+        Column("SIZE", lambda file: format_size(file.size), right=True),
+    ]
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        files = list(client.files.list(owner.id, path=path, pod=pod, run=run))
+        show_list(files, columns, output, f"The failed pod of {owner.handle} has no files.")
+
+
+@app.command("show")
+def show(
+    workload: WorkloadArgument,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="File.")],
+    pod: PodOption = None,
+    run: RunOption = None,
+) -> None:
+    """Print a file of a failed pod.
+
+    \b
+    berth files show train pod/core.txt
+    """
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        for part in client.files.read(owner.id, path, pod=pod, run=run):
+            sys.stdout.buffer.write(part)
+    sys.stdout.buffer.flush()
+
+
+@app.command("download")
+def download(
+    workload: WorkloadArgument,
+    path: PathArgument = None,
+    to: Annotated[str, typer.Option("--to", help="Directory to write to.", metavar="DIR")] = ".",
+    pod: PodOption = None,
+    run: RunOption = None,
+) -> None:
+    """Download files of a failed pod. Files of the same names are replaced.
+
+    \b
+    berth files download train --to failed
+    berth files download train tmp --to failed
+    """
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        written = client.files.download(owner.id, to, path=path, pod=pod, run=run)
+    print(f"{format_count(len(written), 'file')} written to {to}")
+
+
+@app.command("delete")
+def delete(workload: WorkloadArgument, pod: PodOption = None, run: RunOption = None) -> None:
+    """Delete the files of failed pods before their time: of one pod, one run, or the whole workload.
+
+    \b
+    berth files delete train
+    """
+    with open_client() as client:
+        owner = client.workloads.find(workload)
+        client.files.delete(owner.id, pod=pod, run=run)
+    print(safe(f"Files of failed pods of {owner.handle} deleted"))

@@ -1,0 +1,1 @@
+"""REST endpoints for the files of failed pods."""

@@ -1,0 +1,91 @@
+"""Read the files of failed pods from their nodes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from berth.core.errors import NotFound, Unavailable
+from berth.core.problems import format_value
+from berth.server.wiring import UnavailableImplementation, load_wiring
+from pools.runtimes.base import FilesGone, PodFile, PodFiles, Runtime, RuntimeFailure
+from projects.actor import Actor
+from projects.code.archive import archive_parts, archive_size
+from projects.models import Pod, Workload
+from projects.services.kept_files import find_kept_pod
+
+PART_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """Files of one failed pod. Methods raise NotFound, or Unavailable if the node does not respond."""
+
+    pod: Pod
+    runtime: Runtime
+
+    def list(self, path: str = "") -> PodFiles:
+        """Return the files at and below a path such as `pod/results`, or all files."""
+        with _converted_errors():
+            return self.runtime.list_kept_files(*self._place, path)
+
+    def read_start(self, file: PodFile, size: int) -> bytes:
+        """Return the first bytes of a file."""
+        with _converted_errors():
+            return self.runtime.read_kept_file(*self._place, file.path, 0, size)
+
+    def read(self, file: PodFile) -> Iterator[bytes]:
+        """Yield the content of a file, up to its listed size. Raises NotFound if it has become shorter."""
+        offset = 0
+        while offset < file.size:
+            with _converted_errors():
+                size = min(PART_BYTES, file.size - offset)
+                part = self.runtime.read_kept_file(*self._place, file.path, offset, size)
+            if not part:
+                raise NotFound(f"{file.path} was truncated while it was being read.")
+            offset += len(part)
+            yield part
+
+    def archive(self, files: "tuple[PodFile, ...]") -> tuple[int, Iterator[bytes]]:
+        """Return the size and the parts of a tar archive of the files."""
+        entries = [{"path": each.path, "size": each.size, "executable": each.executable} for each in files]
+        mtime = int((self.pod.ended_at or self.pod.since).timestamp())
+        contents = (self.read(each) for each in files)
+        return archive_size(entries, mtime), archive_parts(entries, mtime, contents)
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return str(self.pod.pk), str(self.pod.workload_id)
+
+
+def find_kept_files(
+    actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime
+) -> KeptFiles:
+    """Return the files of a failed pod: of the latest run and the lowest rank by default.
+
+    Raises NotFound, Forbidden or Unavailable.
+    """
+    chosen = find_kept_pod(actor, workload, pod, run, now)
+    try:
+        return KeptFiles(chosen, load_wiring().runtime_for(chosen.node.pool))
+    except UnavailableImplementation as error:
+        raise Unavailable(str(error)) from None
+
+
+def require_files(files: PodFiles, path: str) -> None:
+    """Raise NotFound if there are no files, with the reason for the path if it was left out."""
+    if not files.files:
+        reason = files.skipped.get(path, "")
+        raise NotFound(
+            f"The failed pod has no file {format_value(path)}{f': it {reason}' if reason else ''}."
+        )
+
+
+@contextmanager
+def _converted_errors() -> Iterator[None]:
+    try:
+        yield
+    except FilesGone as error:
+        raise NotFound(f"The files cannot be read: {error}.") from error
+    except (RuntimeFailure, LookupError, OSError) as error:
+        raise Unavailable(f"The files cannot be read now: {error}. Try again later.") from error

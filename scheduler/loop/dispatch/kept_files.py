@@ -1,0 +1,34 @@
+"""Keep the files of failed pods on their nodes for the time that their documents name."""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from berth.db.moves import RowChange, change_rows
+from projects.models import Pod, PodState, Workload
+from projects.services.kept_files import release_beyond_limit
+from scheduler.loop.observe.specs import SpecCache
+
+
+def keep_files(
+    failed: Mapping[uuid.UUID, Sequence[uuid.UUID]], workloads: Iterable[Workload], now: datetime,
+    specs: SpecCache,
+) -> None:  # fmt: skip
+    """Keep the files of these failed pods, in the transaction that records their end.
+
+    `failed` has the pods by workload.
+    """
+    rows: list[RowChange] = []
+    keeping: list[uuid.UUID] = []
+    for workload in workloads:
+        spec = specs.get(workload).spec if workload.pk in failed else None
+        if spec is not None and spec.keep_failed_pod is not None:
+            seconds = min(spec.keep_failed_pod, settings.BERTH_KEEP_FAILED_POD_SECONDS)
+            until = {"files_until": now + timedelta(seconds=seconds)}
+            rows += [RowChange(pod, [PodState.FAILED], until) for pod in failed[workload.pk]]
+            keeping.append(workload.pk)
+    if rows:
+        change_rows(Pod, "state", rows)
+        release_beyond_limit(keeping, now)

@@ -1,0 +1,34 @@
+"""Rows and previews of files on the workload page."""
+
+from dataclasses import dataclass
+
+from scheduler.web.workloads.log import plain_text
+
+FILES_MAX = 200
+PREVIEW_BYTES = 64 * 1024
+TEXT_SUFFIXES = (
+    ".txt", ".log", ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".md", ".py", ".sh",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """File, with the query parameters that select it. Text files can be previewed."""
+
+    path: str
+    size: int
+    query: str
+    has_preview: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    path: str
+    text: str
+    is_cut: bool
+    problem: str
+
+
+def text_of(content: bytes) -> str:
+    """Return the beginning of a text file without control characters."""
+    return "\n".join(map(plain_text, content[:PREVIEW_BYTES].split(b"\n")))

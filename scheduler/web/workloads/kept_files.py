@@ -1,0 +1,75 @@
+"""Files of failed pods on the workload page."""
+
+import uuid
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import BerthError
+from berth.server.web.pages import Request, confirm_page, done, signed_in
+from pools.runtimes.base import PodFile
+from projects.access import Action, may
+from projects.models import Pod, Workload
+from projects.selectors import find_workload
+from projects.services.kept_files import PODS_MAX, kept_pods, release_files
+from scheduler.api.files.kept_files import KeptFiles, find_kept_files
+from scheduler.web.workloads.files import FILES_MAX, PREVIEW_BYTES, TEXT_SUFFIXES, FileRow, Preview, text_of
+
+Context = dict[str, Any]
+
+
+def load_kept_files(request: Request, workload: Workload) -> Context:
+    """Return the failed pods whose files are kept, and the files of the one that the user has chosen.
+
+    Users who may not run commands in the pods see nothing. A node is asked only for the chosen pod.
+    """
+    if not may(request.actor, Action.OPERATE, workload):
+        return {}
+    now = timezone.now()
+    pods = list(kept_pods(workload, now)[:PODS_MAX])
+    chosen = next((pod for pod in pods if str(pod.pk) == request.GET.get("failed")), None)
+    context: Context = {"kept_pods": pods, "kept_pod": chosen}
+    if chosen is None:
+        return context
+    try:
+        pod_files = find_kept_files(request.actor, workload, f"{chosen.role}-{chosen.index}", chosen.run, now)
+        files = pod_files.list().files
+        rows = [_file_row(chosen, file) for file in files[:FILES_MAX]]
+        context |= {"kept_rows": rows, "kept_more": len(files) - len(rows)}
+        context |= {"preview": _preview(pod_files, files, request.GET.get("path", ""))}
+    except BerthError as error:
+        context["kept_problem"] = error.detail
+    return context
+
+
+def _file_row(pod: Pod, file: PodFile) -> FileRow:
+    query = urlencode({"pod": f"{pod.role}-{pod.index}", "run": pod.run, "path": file.path})
+    return FileRow(file.path, file.size, query, file.path.endswith(TEXT_SUFFIXES))
+
+
+def _preview(pod_files: KeptFiles, files: tuple[PodFile, ...], path: str) -> Preview | None:
+    file = next((each for each in files if each.path == path), None)
+    if file is None or not path.endswith(TEXT_SUFFIXES):
+        return None
+    return Preview(path, text_of(pod_files.read_start(file, PREVIEW_BYTES)), file.size > PREVIEW_BYTES, "")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def delete(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Delete the files of all failed pods of the workload before their time."""
+    workload = find_workload(request.actor, workload_id)
+    request.require(Action.OPERATE, workload)
+    back = reverse("workload-outputs", args=[workload.pk])
+    if request.method == "POST":
+        release_files(actor=request.actor, workload=workload, now=timezone.now())
+        return done(request, f"Files of failed pods of {workload.name} deleted.", to=back, leave=True)
+    return confirm_page(
+        request, title=f"Delete the files of failed pods of {workload.name}?",
+        warning="Logs and outputs are kept. Nodes delete the files within two minutes.",
+        label="Delete files", danger=True, back=back,
+    )  # fmt: skip

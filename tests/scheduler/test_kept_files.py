@@ -1,0 +1,153 @@
+"""Tests that files of failed pods are kept for the requested time, and no longer."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from berth.core.errors import Forbidden, Invalid
+from berth.db import crash_points
+from pools.models import NodePool
+from projects.models import Audit, Event, Pod, Workload
+from projects.services import workloads
+from projects.services.kept_files import find_kept_pod, kept_pods, release_files
+from tests.scheduler.crashes import CrashingScheduler
+from tests.scheduler.stage import Stage
+
+ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
+
+
+@pytest.fixture(autouse=True)
+def reset_crash_points() -> Iterator[None]:
+    yield
+    crash_points.set_listener(None)
+
+
+def failed(stage: Stage, **changes: Any) -> tuple[Workload, Pod]:
+    """Submit a workload and let its only pod fail."""
+    workload = stage.submit(**{"roles": ONE, "keep_failed_pod": "30m", **changes})
+    stage.tick(2)
+    (pod,) = stage.pods(workload, "running")
+    stage.finish(workload, 1)
+    stage.tick(2)
+    return workload, pod
+
+
+def sweep(stage: Stage, seconds: float) -> tuple[str, ...]:
+    """Return the pods that the runtime still has after this time."""
+    stage.clock.advance(seconds)
+    stage.loop.swept_at = None
+    stage.tick()
+    return stage.runtime.list_pods()
+
+
+def test_files_of_a_failed_pod_are_kept_for_the_requested_time(stage: Stage) -> None:
+    workload, pod = failed(stage)
+    assert stage.phase(workload) == "failed"
+    (row,) = kept_pods(workload, stage.clock.now())
+    workload.refresh_from_db()
+    assert (row.pk, row.allocation.released_at is not None) == (pod.pk, True)
+    assert sweep(stage, 29 * 60) == (str(pod.pk),)
+    assert sweep(stage, 120) == ()
+    assert not kept_pods(workload, stage.clock.now()).exists()
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "changes"), [(0, {}), (1, {"keep_failed_pod": None}), (1, {"keep_failed_pod": "1s"})]
+)
+def test_files_are_not_kept_without_a_failure_or_a_request(
+    stage: Stage, exit_code: int, changes: dict[str, Any]
+) -> None:
+    workload = stage.submit(**{"roles": ONE, "keep_failed_pod": "30m", **changes})
+    stage.tick(2)
+    stage.finish(workload, exit_code)
+    stage.tick(2)
+    assert sweep(stage, 120) == ()
+
+
+def test_retry_starts_a_new_pod_while_the_files_of_the_failed_one_are_kept(stage: Stage) -> None:
+    workload, pod = failed(stage, retry=[{"on": ["pod_failed"], "backoff": 1}])
+    stage.tick(3, seconds=1)
+    (again,) = stage.pods(workload, "running")
+    assert (again.pk != pod.pk, again.files_until) == (True, None)
+    assert set(sweep(stage, 120)) == {str(pod.pk), str(again.pk)}
+
+
+def test_only_the_latest_failed_pods_keep_their_files(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projects.services.kept_files.PODS_MAX", 2)
+    workload, _ = failed(stage, retry=[{"on": ["pod_failed"], "backoff": 1}])
+    for _ in range(2):
+        stage.tick(4, seconds=1)
+        stage.finish(workload, 1)
+        stage.tick(2, seconds=1)
+    assert [pod.run for pod in kept_pods(workload, stage.clock.now())] == [3, 2]
+
+
+@pytest.mark.parametrize("point", ["reports.written", "reports.before_end", "reports.done"])
+def test_crash_while_the_failure_is_recorded_keeps_the_files_once(stage: Stage, point: str) -> None:
+    workload = stage.submit(roles=ONE, keep_failed_pod="30m")
+    stage.tick(2)
+    (pod,) = stage.pods(workload, "running")
+    stage.finish(workload, 1)
+    scheduler = CrashingScheduler(stage, point)
+    while stage.phase(workload) != "failed":
+        scheduler.tick()
+    assert scheduler.deaths
+    assert [row.pk for row in kept_pods(workload, stage.clock.now())] == [pod.pk]
+
+
+def test_files_are_deleted_early_once_with_an_audit_entry(stage: Stage) -> None:
+    workload, pod = failed(stage)
+    carol, now = stage.cast.carol, stage.clock.now()
+    assert find_kept_pod(carol, workload, "worker-0", 1, now).pk == pod.pk
+    assert release_files(actor=carol, workload=workload, now=now, pod="worker-9") == 0
+    assert release_files(actor=carol, workload=workload, now=now) == 1
+    assert release_files(actor=carol, workload=workload, now=now) == 0
+    assert Audit.objects.filter(action="delete files").count() == 1
+    assert Event.objects.get(kind="files_deleted").message == (
+        "Files of the failed pod worker-0 of run 1 deleted by carol."
+    )
+    assert sweep(stage, 120) == ()
+
+
+def test_viewers_cannot_read_or_delete_the_files(stage: Stage) -> None:
+    workload, _ = failed(stage)
+    now = stage.clock.now()
+    with pytest.raises(Forbidden):
+        find_kept_pod(stage.cast.erin, workload, None, None, now)
+    with pytest.raises(Forbidden):
+        release_files(actor=stage.cast.erin, workload=workload, now=now)
+
+
+def test_files_of_a_deleted_workload_are_deleted(stage: Stage) -> None:
+    workload, pod = failed(stage)
+    workloads.delete(actor=stage.cast.carol, workload=workload)
+    assert str(pod.pk) not in sweep(stage, 120)
+
+
+def test_time_above_the_limit_and_pools_without_files_are_refused(stage: Stage, settings: Any) -> None:
+    settings.BERTH_KEEP_FAILED_POD_SECONDS = 3600
+    with pytest.raises(Invalid, match=r"keep_failed_pod: is more than this installation allows.*at most 1h"):
+        stage.submit(roles=ONE, keep_failed_pod="61m")
+    settings.BERTH_KEEP_FAILED_POD_SECONDS = 0
+    with pytest.raises(Invalid, match="is disabled on this installation"):
+        stage.submit(roles=ONE, keep_failed_pod="1m")
+    settings.BERTH_KEEP_FAILED_POD_SECONDS = 3600
+    for wrong in ("0s", -5, "soon", "31d"):
+        with pytest.raises(Invalid, match="keep_failed_pod"):
+            stage.submit(roles=ONE, keep_failed_pod=wrong)
+    NodePool.objects.update(runtime="kubernetes")
+    with pytest.raises(Invalid, match="its runtime cannot keep the files of pods that have failed"):
+        stage.submit(roles=ONE, keep_failed_pod="1m", image="docker.io/library/python:3.12")
+
+
+def test_lowered_limit_applies_to_later_failures(stage: Stage, settings: Any) -> None:
+    workload = stage.submit(roles=ONE, keep_failed_pod="30m")
+    settings.BERTH_KEEP_FAILED_POD_SECONDS = 300
+    stage.tick(2)
+    stage.finish(workload, 1)
+    stage.tick(2)
+    (pod,) = stage.pods(workload)
+    assert pod.files_until is not None
+    assert pod.files_until - stage.clock.now() <= timedelta(seconds=300)
