@@ -3,8 +3,10 @@ import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
 
+from berth.db.initial_migration import InitialMigration
 
-class Migration(migrations.Migration):
+
+class Migration(InitialMigration):
     initial = True
 
     dependencies = []

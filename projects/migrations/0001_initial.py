@@ -9,6 +9,8 @@ import uuid
 from django.conf import settings
 from django.db import migrations, models
 
+from berth.db.initial_migration import InitialMigration
+
 # The scheduler reads workloads by `changed_in`, see scheduler/loop/observe/mirror.py. An update of other columns
 # leaves it as it is.
 NOTE_CHANGES = """
@@ -57,7 +59,7 @@ DROP FUNCTION projects_workload_note_change();
 VACUUMED_OFTEN = ("projects_workload", "projects_pod")
 
 
-class Migration(migrations.Migration):
+class Migration(InitialMigration):
     initial = True
 
     dependencies = [

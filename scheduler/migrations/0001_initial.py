@@ -4,8 +4,10 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
+from berth.db.initial_migration import InitialMigration
 
-class Migration(migrations.Migration):
+
+class Migration(InitialMigration):
     initial = True
 
     dependencies = [

@@ -1,0 +1,37 @@
+"""Base class of the initial migrations, which create about 80 tables."""
+
+from itertools import groupby
+
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations import Migration
+from django.db.migrations.operations import CreateModel
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+
+def creates_model(operation: Operation) -> bool:
+    return isinstance(operation, CreateModel)
+
+
+class InitialMigration(Migration):
+    """A migration that renders successive new models together.
+
+    Django renders a new model and all related models again after each operation, which takes seconds.
+    """
+
+    def apply(
+        self, project_state: ProjectState, schema_editor: BaseDatabaseSchemaEditor, collect_sql: bool = False
+    ) -> ProjectState:
+        """Apply the operations and return the resulting state."""
+        for are_new_models, operations in groupby(self.operations, creates_model):
+            part = Migration(self.name, self.app_label)
+            part.operations = [*operations]  # type: ignore[misc]  # as Django does
+            if collect_sql or not are_new_models:
+                project_state = part.apply(project_state, schema_editor, collect_sql)
+                continue
+            vars(project_state).pop("apps", None)  # rendered on the next access
+            before = project_state.clone()
+            project_state = part.mutate_state(project_state, preserve=False)
+            for operation in part.operations:
+                operation.database_forwards(self.app_label, schema_editor, before, project_state)
+        return project_state
