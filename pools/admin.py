@@ -1,4 +1,4 @@
-"""Admin pages for node pools and nodes. Every change goes through the services."""
+"""Admin pages for node pools and nodes. All changes are made by the services."""
 
 from typing import Any
 

@@ -50,7 +50,7 @@ def pool_costs(pool: NodePool, now: datetime) -> Costs:
 
 
 def hours_by_pool(now: datetime) -> dict[int, tuple[float, float]]:
-    """Return the node-hours and GPU-hours so far for each pool that has ever had a node."""
+    """Return the total node-hours and GPU-hours of each pool that has ever had a node."""
     ended = Least(Coalesce("ended_at", _datetime_value(now)), _datetime_value(now))
     duration = ExpressionWrapper(
         Greatest(ended, F("created_at")) - F("created_at"), output_field=DurationField()
@@ -84,7 +84,7 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
     """Return the node-hours and GPU-hours in a period."""
     living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
-    # a node in the provider's queue costs nothing
+    # a node in the provider's queue incurs no cost
     nodes = living.filter(pool=pool, queued=False)
     duration = ExpressionWrapper(
         Least(Coalesce("ended_at", _datetime_value(end)), _datetime_value(end))

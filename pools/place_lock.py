@@ -8,8 +8,8 @@ KEY = 0x71756F74  # key of the advisory lock
 def lock_places() -> None:
     """Serialize transactions that create pools, change quota groups or write quotas.
 
-    Without this lock, a pool and a group could get the same name, or two quotas of one owner could
-    apply to one pool.
+    Without this lock, a pool and a group could be given the same name, or two quotas of one owner could apply
+    to one pool.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [KEY])

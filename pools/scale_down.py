@@ -1,4 +1,4 @@
-"""Preview the nodes that a smaller pool would drain, and those that a budget protects."""
+"""Preview the nodes that a smaller pool would drain, and the nodes that a budget protects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class NodeToDrain:
 
 
 def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
-    """Return the nodes in drain order, starting with those that are already draining."""
+    """Return the nodes in drain order, starting with nodes that are already draining."""
     nodes, work = load_active_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = build_fleet(pool, nodes, now).with_desired(desired)

@@ -144,7 +144,10 @@ def project_namespace(project: str) -> str:
 
 
 def is_operational(pool: NodePool) -> bool:
-    """Return whether the pool has reached its ready threshold. It then accepts pods until it has no nodes."""
+    """Return whether the pool has reached its ready threshold.
+
+    An operational pool accepts pods until it has no nodes.
+    """
     return pool.operational_since is not None
 
 

@@ -26,7 +26,7 @@ from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay
 from scheduler.reports.visibility import UNRESTRICTED
 
-MAX_DIFFERENCES_SHOWN = 20  # maximum number of differences on the page; `berth replay` lists all of them
+MAX_DIFFERENCES_SHOWN = 20  # maximum number of differences on the page; `berth replay` lists all differences
 KINDS = {
     "reclaim": "warning",
     "preempt": "warning",

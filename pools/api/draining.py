@@ -35,7 +35,7 @@ class ScaledPoolResponse(NodePoolResponse):
 
 
 def scaled_pool_response(pool: NodePool, now: datetime) -> ScaledPoolResponse:
-    """Return the pool and its nodes to drain, as platform admins see them."""
+    """Return the pool and its nodes to drain, as shown to platform admins."""
     base = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=True)
     nodes_to_drain = list_nodes_to_drain(pool, pool.nodes_desired, now)
     listed = draining_node_responses(nodes_to_drain, is_admin=True)

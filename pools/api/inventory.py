@@ -1,4 +1,4 @@
-"""Inventory of machines and nodes, as agents report it and as admins see it."""
+"""Inventory of machines and nodes, as reported by agents and as shown to admins."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -31,7 +31,7 @@ Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
 ProviderChoice = Literal["local", "static", "fake", "aws", "kubernetes", "ssh", "slurm"]
 RuntimeChoice = Literal["local", "fake", "ray", "kubernetes"]
-# Accept `fake`, although the schema does not list it. The service checks whether the pool may use it.
+# Accept the value `fake`, which the schema does not list. The service checks whether the pool may use it.
 AllowFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
 OfferedProvider = Annotated[Literal["local", "static", "aws", "kubernetes", "ssh", "slurm"], AllowFake]
 OfferedRuntime = Annotated[Literal["local", "ray", "kubernetes"], AllowFake]
@@ -163,7 +163,7 @@ class TaintValues(Body):
 
 
 class PoolValues(Body):
-    """Settings of a pool. Times are in seconds, and `cpu` is in cores. Omitted fields keep their values."""
+    """Settings of a pool. Times are in seconds, and `cpu` is in cores. Omitted fields are unchanged."""
 
     provider: OfferedProvider = "local"
     runtime: OfferedRuntime = Field("local", description="Default: the runtime that fits the provider.")

@@ -84,7 +84,7 @@ class PreviewFindingResponse(ResponseModel):
 
 
 class PoolPreviewResponse(ResponseModel):
-    """Nodes that the provider offers to a new pool, and findings about them."""
+    """Nodes that the provider offers to a new pool, and findings about these nodes."""
 
     source: str = Field(
         description="The system that was examined, for example a cluster with its version and address."

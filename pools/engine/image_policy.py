@@ -1,4 +1,4 @@
-"""A pool's image policy: whether workloads may or must use container images, and which ones."""
+"""A pool's image policy: whether workloads may or must use container images, and which images are allowed."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

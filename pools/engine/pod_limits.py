@@ -29,8 +29,8 @@ class DefaultLimits(Document):
     """Default limits for roles that declare none.
 
     With `memory_from_request` or `cpu_from_request`, a role that requests the resource is limited to its
-    request. For all other roles, `memory_mib` and `cpu` are the limits. They are raised to the role's request
-    if that is higher.
+    request. For all other roles, `memory_mib` and `cpu` are the limits. Limits below the role's request are
+    raised to the request.
     """
 
     memory_from_request: bool = True
@@ -48,7 +48,7 @@ class LimitSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Limits of one pod; 0 means no limit. Memory is in MiB, CPU in thousandths of a core."""
+    """Limits of one pod. 0 means no limit. Memory is in MiB, CPU in thousandths of a core."""
 
     memory_mib: int = 0
     memory_source: LimitSource = LimitSource.NONE
@@ -56,7 +56,7 @@ class PodLimits:
     cpu_source: LimitSource = LimitSource.NONE
 
     def stored(self) -> dict[str, Any]:
-        """Return the values in the form in which a pod's row stores them."""
+        """Return the values in the format of a pod's row."""
         return {
             "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,
             "cpu_milli": self.cpu_milli, "cpu_source": self.cpu_source.value,

@@ -146,7 +146,7 @@ def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
 def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
     """Return the nodes to drain in order, regardless of budgets.
 
-    The head is included only if the pool needs no nodes at all.
+    The head is included only if the pool needs no nodes.
     """
     drains_head = fleet.desired == 0 and not fleet.pending and not fleet.in_flight
     return choose_victims(

@@ -50,7 +50,7 @@ class Host:
 
 
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
-    """Return the next task, or None if there is nothing to do now.
+    """Return the next task, or None if no task is due.
 
     `watched_for` is the time for which this process has received reports. Earlier silence does not count,
     because agents cannot report while Berth is stopped.

@@ -29,7 +29,7 @@ def choose_victims(
 ) -> tuple[int, ...]:
     """Return `count` nodes in drain order.
 
-    Nodes with the least work come first, then those with the highest ordinals. The head comes last.
+    Nodes with the least work come first. Ties are resolved by ordinal, highest first. The head comes last.
     """
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))
@@ -40,7 +40,7 @@ def choose_victims(
 def split_by_budget(
     chosen: Collection[int], work_to_lose: Mapping[int, Work], allowance: Allowance
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the chosen nodes that may be drained now, and those that must wait for a budget."""
+    """Return the chosen nodes that may be drained now, and the chosen nodes that must wait for a budget."""
     drainable: list[int] = []
     blocked: list[int] = []
     for ordinal in chosen:

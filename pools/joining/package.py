@@ -25,7 +25,7 @@ def agent_version() -> str:
 
 @cache
 def agent_package() -> bytes:
-    """Return the agent as a reproducible, uncompressed zip file. It contains no secret."""
+    """Return the agent as a reproducible, uncompressed zip file. The file contains no secret."""
     sources = {**_sources(), _VERSION_FILE: f'VERSION = "{agent_version()}"\n'}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -27,7 +27,7 @@ def unseal(sealed: str) -> str:
 
 
 def _keys() -> MultiFernet:
-    """Return the current key, which encrypts secrets, and the former keys, which only decrypt them."""
+    """Return the current key, with which secrets are encrypted, and former keys for decryption."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 

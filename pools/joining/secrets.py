@@ -1,8 +1,8 @@
 """Derive and verify the secrets of machines.
 
-The secrets of orders, machines and pods are derived from the installation's key. They are not stored, so an
-order that is repeated after a crash has the same secret. Only issued join tokens are random, and only their
-digests are stored.
+The secrets of orders, machines and pods are derived from the installation's key. These secrets are not
+stored, so an order that is repeated after a crash has the same secret. Only issued join tokens are random,
+and only their digests are stored.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def for_pod(key: str) -> str:
 def for_code(key: str) -> str:
     """Return the secret that a pod's node uses to download the pod's code.
 
-    It is valid while the pod is live.
+    The secret is valid while the pod is live.
     """
     return _sign("code", key)
 

@@ -34,7 +34,10 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server as the provider's nodes reach it. Raises ProviderError if they cannot."""
+    """Return the server's address as seen by the provider's nodes.
+
+    Raises ProviderError if nodes cannot reach it.
+    """
     if provider not in REMOTE_PROVIDERS and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)
     return reachable_server()

@@ -144,7 +144,7 @@ class Api:
     def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
         """Yield chunks of a response of unbounded length, such as a log of a running pod.
 
-        Raises Unreachable if no data arrives within this time.
+        Raises Unreachable if no data arrives for `silence_seconds`.
         """
         timeout = httpx.Timeout(20.0, connect=5.0, read=silence_seconds)
         with (
@@ -234,7 +234,7 @@ class Api:
 
 
 def _rejection_message(connection: Connection) -> str:
-    """Return the message for status 401. It names the rejected credential and a remedy."""
+    """Return the message for status 401. The message names the rejected credential and a remedy."""
     if connection.token_file:
         return (
             f"the API server rejects the service account's token in {connection.token_file}. Check that the "

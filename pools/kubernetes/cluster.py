@@ -49,7 +49,7 @@ class UnusableCluster:
 
 
 class Clusters:
-    """Clusters by connection, created on first use and kept while a pool uses them."""
+    """Clusters by connection. A cluster is created on first use and retained while a pool uses it."""
 
     def __init__(self, installation: Callable[[], str], patience: float = PATIENCE) -> None:
         """Create an empty collection. `patience` is how many seconds callers wait for a cluster."""
@@ -60,7 +60,7 @@ class Clusters:
         self._clusters: dict[Connection, Cluster] = {}
 
     def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
-        """Register functions for `Mirror` to call. They apply to clusters that are created later."""
+        """Register functions for `Mirror` to call. The functions apply to clusters that are created later."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
     def get(self, connection: Connection) -> Cluster:

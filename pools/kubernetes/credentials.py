@@ -1,6 +1,7 @@
 """Credentials for a cluster: a self-contained kubeconfig, or the service account of Berth's pod.
 
-A kubeconfig may not refer to files or programs, because Berth's server would read or run them.
+A kubeconfig may not refer to files or programs, because Berth's server would read those files or run those
+programs.
 """
 
 import base64

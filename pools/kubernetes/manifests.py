@@ -97,7 +97,7 @@ def pod_manifest(
 
 
 def secret_manifests(order: PodOrder, namespace: str, pod_uid: str) -> list[Manifest]:
-    """Return the secrets of a pod. The pod owns them, so the cluster deletes them with it."""
+    """Return the secrets of a pod. The pod owns its secrets, so the cluster deletes both together."""
     contents = {}
     if order.has_secrets:
         data = {_variable_key(name): value for name, value in order.secret_env.items()}

@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-The mirror stores the status and the resource requests of this installation's pods. For other pods, it stores
-only the requests. It stores quotas only for namespaces that this installation may use.
+The mirror stores the status and the resource requests of this installation's pods. For other pods, only the
+requests are stored. Quotas are stored only for namespaces that this installation may use.
 """
 
 import logging
@@ -29,7 +29,7 @@ Key = tuple[str, str]  # namespace and name; nodes have no namespace
 
 
 class Mirror:
-    """Background threads that track the cluster's state. The first read starts them.
+    """Background threads that track the cluster's state. The first read starts the threads.
 
     `on_change` is called when a quota or the report of one of this installation's pods changes, and
     `on_deleted` with the last state of each deleted pod.
@@ -219,7 +219,7 @@ class Mirror:
                 self._objects[kind][key] = trimmed
             if kind == "pods" and is_own:
                 self._own_pods = None
-            # Readers wait for this lock, so they see the change that woke them.
+            # Readers wait for this lock. They therefore see the change that woke them.
             if kind == QUOTAS:
                 is_news = before != self._objects[kind].get(key)
             else:

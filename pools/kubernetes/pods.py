@@ -1,4 +1,4 @@
-"""API server calls for single pods. They may take a long time, so they run in a worker.
+"""API server calls for single pods. Calls may take a long time, so they run in a worker.
 
 None of them reads the database, because a worker's threads have no database connection.
 """

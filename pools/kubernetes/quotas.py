@@ -25,8 +25,8 @@ def read_quotas(
 ) -> tuple[ClusterQuota, ...]:
     """Return the bounds that apply to pods of a pool, sorted.
 
-    `pods` are the pool's own. They are subtracted from the used amounts, except pods that are being deleted,
-    because Berth no longer counts them.
+    `pods` contains the pool's own pods. Their requests are subtracted from the used amounts, unless the pod
+    is being deleted and Berth no longer counts it.
     """
     kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
     applicable = [quota for quota in quotas if _applies(quota)]

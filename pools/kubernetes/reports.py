@@ -13,7 +13,7 @@ OUT_OF_MEMORY = "OOMKilled"
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
 # A container in state `waiting` with one of these reasons never starts.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
-# Reasons of a waiting container whose image could not be pulled so far.
+# Reasons of a waiting container whose image has not been pulled yet.
 PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
 SIGNALS_MAX = 64
 TEXT_MAX = 500
@@ -94,7 +94,9 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
 
 
 def _failure_report(pod: Object) -> PodReport:
-    """Return the report of a pod that failed without a container, because its node rejected or stopped it."""
+    """Return the report of a pod that failed without a container, because the node rejected or stopped the
+    pod.
+    """
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
     if pod["metadata"].get("deletionTimestamp"):

@@ -52,7 +52,7 @@ ISOLATION = Isolation(
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """Cached report of a running pod. It is valid while the mirror holds the same object."""
+    """Cached report of a running pod. The report is valid while the mirror contains the same object."""
 
     pool: str
     pod: Mapping[str, Any]
@@ -99,7 +99,7 @@ class KubernetesRuntime:
                 access.cluster.worker.begin(order.pod_id, START, call)
 
     def _start_call(self, order: PodOrder) -> tuple[PoolAccess, Callable[[], None]]:
-        """Record the pod, and return the call that creates it."""
+        """Record the pod, and return a function that creates it."""
         validate_name(order.workspace)
         access = _check_access(order.pool, self._pools_for_starts().get(order.pool))
         namespace = namespace_name(access.cluster.installation, order.project)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 log = logging.getLogger(__name__)
 
 THREADS = 8
-CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are refused
+CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are rejected
 PATIENCE = 0.5  # seconds that a caller waits for its call while no other call finishes
 WAIT_MAX = 5.0  # maximum number of seconds that a caller waits for its call
 RESULT_SECONDS = 60.0  # a result that no caller has read for this many seconds is dropped

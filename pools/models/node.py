@@ -12,7 +12,7 @@ class NodeState(models.TextChoices):
     REQUESTED = "requested"  # the provider accepted the order, but its listing does not show the instance yet
     BOOTING = "booting"  # the provider lists the instance, but it is not usable yet
     READY = "ready"
-    CORDONED = "cordoned"  # the node's pods continue, but it accepts no new ones
+    CORDONED = "cordoned"  # running pods continue, but the node accepts no new pods
     DRAINING = "draining"  # the node accepts no new pods, and ends after its last pod
     LOST = "lost"  # the instance has disappeared or never appeared, so the node will end soon
     ENDED = "ended"

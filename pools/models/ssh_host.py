@@ -7,7 +7,10 @@ from pools.models.pool import NodePool
 
 
 class SshHost(models.Model):
-    """Host of a pool. It exists from its entry in the pool's settings until its agent is uninstalled."""
+    """Host of a pool.
+
+    The row exists from the host's entry in the pool's settings until its agent is uninstalled.
+    """
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="ssh_hosts")
     name = models.CharField(max_length=63)

@@ -46,7 +46,7 @@ def image_problems(image: Image) -> Iterator[Problem]:
 
 
 def environment_problems(declared: Any) -> Iterator[Problem]:
-    """Yield problems with the structure of a declared environment, before an image is built from it."""
+    """Yield problems with the structure of a declared environment, before an image is built."""
     if not isinstance(declared, Mapping):
         yield Problem("", "is not a mapping", format_value(declared), ", ".join(FIELDS))
         return

@@ -64,7 +64,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class SharedMachine:
-    """Properties of a machine that others also use. The instance's shape excludes what they use.
+    """Properties of a machine that others also use. The instance's shape excludes resources used by others.
 
     Devices are an exception: the shape counts all of them, and `foreign` contains the number that others use.
     `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
@@ -118,9 +118,9 @@ class ProviderErrorKind(StrEnum):
     QUOTA = "quota"  # a limit of the account was reached
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"
-    SETTINGS = "settings"  # the settings refer to something that does not exist or does not fit
+    SETTINGS = "settings"  # the settings refer to an object that does not exist or does not fit
     TIMEOUT = "timeout"  # no response arrived: the call may have succeeded
-    BROKEN = "broken"  # anything else; the message comes from the provider
+    BROKEN = "broken"  # any other failure; the message comes from the provider
 
 
 class ProviderError(Exception):
@@ -161,13 +161,14 @@ class Provider(Protocol):
         ...
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate these instances. Idempotent: unknown instances and those already gone are ignored."""
+        """Terminate these instances. Idempotent: unknown and ended instances are ignored."""
         ...
 
     def preview(self, pool: str, shape: Shape) -> "Preview":
-        """Preview what a pool with nodes of this shape would use, without changing anything.
+        """Preview what a pool with nodes of this shape would use, without making changes.
 
-        The pool may not exist yet. Raises ProviderError if nothing can be examined; all other problems are
-        findings. Return an empty preview if there is nothing to examine before nodes are ordered.
+        The pool may not exist yet. Raises ProviderError if the provider cannot be examined. All other
+        problems are findings. Return an empty preview if the provider has no machines to examine before nodes
+        are ordered.
         """
         ...

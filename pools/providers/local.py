@@ -30,7 +30,8 @@ from pools.providers.preview import Preview
 class LocalProvider:
     """Provider of nodes on this machine. Each device belongs to at most one instance under `root`.
 
-    CPU and memory come from the pool's node shape, not from the machine. Only the scheduler enforces them.
+    CPU and memory come from the pool's node shape, not from the machine. Only the scheduler enforces these
+    amounts.
     """
 
     machines_join = False

@@ -15,7 +15,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem or fact to consider before creating the pool. `remedy` is a sentence that says what to do."""
+    """Problem or fact to consider before creating the pool.
+
+    `remedy` is a sentence with the recommended action.
+    """
 
     severity: Severity
     message: str
@@ -50,7 +53,7 @@ class PreviewedNode:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Nodes and findings. The preview is empty if the provider has nothing to show before it creates nodes.
+    """Nodes and findings. The preview is empty if the provider has no nodes to show before it creates them.
 
     `source` names the system that was examined, for example a cluster with its version and address.
     """

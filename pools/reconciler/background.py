@@ -1,4 +1,4 @@
-"""Reconcile remote pools outside the scheduler loop, so that slow clouds do not block it.
+"""Reconcile remote pools outside the scheduler loop, so that slow clouds do not block the loop.
 
 A launch may take a minute, but the leader's lease lasts ten seconds. Each pool has at most one pass at a
 time, and the next pass starts from the database rows, as after a crash.

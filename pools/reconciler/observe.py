@@ -112,7 +112,7 @@ def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
 
 
 def _store_phases(node: Node, instance: Instance | None) -> bool:
-    """Store the progress of the environment, if the provider reports it."""
+    """Store the environment's installation progress, if the provider reports the progress."""
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False
     node.phases = [dict(phase) for phase in instance.phases]

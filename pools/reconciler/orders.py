@@ -137,7 +137,7 @@ def _is_new(pool: NodePool, context: PassContext) -> bool:
 def _split_instances(
     order: ProvisionOrder, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Split the instances into those that can be nodes, by ordinal, and the rest."""
+    """Split the instances into those that can be nodes, ordered by ordinal, and all others."""
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []
     surplus: list[Instance] = []

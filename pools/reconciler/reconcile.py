@@ -30,7 +30,7 @@ def reconcile(
     """Run one pass. Return whether the pass changed anything.
 
     `work_to_lose` maps node IDs to the work that a drain would lose. Nodes with the least work are drained
-    first. A pass with nothing to do only reads the pool and its nodes.
+    first. A pass without due changes only reads the pool and its nodes.
     """
     context = PassContext(provider, now, fence, uuid.uuid4().hex)
     pool, nodes = load_pool(pool_id), load_active_nodes(pool_id)

@@ -53,7 +53,10 @@ def load_pool(pool_id: int) -> NodePool:
 
 
 def load_active_nodes(pool_id: int) -> list[Node]:
-    """Return the nodes that have not ended. Lost nodes are included, because they keep their ordinals."""
+    """Return the nodes that have not ended.
+
+    Lost nodes are included, because their ordinals are still in use.
+    """
     return list(LIVING_NODES([pool_id]))
 
 

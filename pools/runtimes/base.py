@@ -14,7 +14,10 @@ from pools.runtimes.enclosure.levels import Isolation
 
 @dataclass(frozen=True)
 class VolumeMount:
-    """Directory `source` of the node that a pod sees at `path`. On Kubernetes, it may be nfs://SERVER/PATH."""
+    """The node's directory `source`, mounted at `path` in a pod.
+
+    On Kubernetes, `source` may be nfs://SERVER/PATH.
+    """
 
     name: str
     source: str
@@ -165,9 +168,9 @@ class LogChunk:
 class PodUsage:
     """Resource usage of one pod.
 
-    `cpu_seconds` is the CPU time of all its processes since it started, including ended processes.
-    `memory_mib` is the current memory of its running processes and, on nodes with control groups, of its
-    /dev/shm and the recently used part of its page cache.
+    `cpu_seconds` is the CPU time of all the pod's processes since its start, including ended processes.
+    `memory_mib` is the current memory of the pod's running processes. On nodes with control groups, it
+    includes /dev/shm and the recently used part of the page cache.
     """
 
     cpu_seconds: float
@@ -273,7 +276,7 @@ class Runtime(Protocol):
     def begin_start(self, order: PodOrder) -> None:
         """Begin to start the pod in the background, if the runtime starts several pods at a time.
 
-        Raises nothing. `start` with the same order waits for the result.
+        This method raises no errors. `start` with the same order waits for the result.
         """
         ...
 
@@ -301,7 +304,7 @@ class Runtime(Protocol):
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Delete the log of a forgotten pod. Afterwards, nothing is stored under the ID."""
+        """Delete the log of a forgotten pod. Afterwards, no data is stored under the ID."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:
@@ -319,10 +322,10 @@ class Runtime(Protocol):
     def open_channel(self, pod_id: str) -> socket.socket:
         """Return a blocking stream socket for one command that a user runs in the pod.
 
-        The socket carries the frames of `pools.runtimes.shim.channels.frames`, and the first one is the
+        The socket carries the frames of `pools.runtimes.shim.channels.frames`. The first frame is the
         request. The command has the pod's namespaces, limits, user, variables and working directory. It ends,
-        with all processes that it started, when the socket is closed or the pod ends.
-        Raises ChannelRefused, or RuntimeFailure if the runtime itself fails.
+        with all processes that it started, when the socket is closed or the pod ends. Raises ChannelRefused,
+        or RuntimeFailure if the runtime itself fails.
         """
         ...
 
@@ -357,13 +360,13 @@ class Runtime(Protocol):
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Measure these pods' processes and these instances' GPUs.
 
-        Omits pods that are not running, nodes that are not responding and machines that do not report GPU
-        utilization. Read-only.
+        Pods that are not running, unresponsive nodes, and machines that do not report GPU utilization are
+        omitted. Read-only.
         """
         ...
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
-        """Return how these instances isolate their pods. Omits nodes that are not responding."""
+        """Return how these instances isolate their pods. Unresponsive nodes are omitted."""
         ...
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:

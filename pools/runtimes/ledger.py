@@ -92,7 +92,7 @@ class Ledger:
             sync_directory(str(self._pods))
 
     def stop_before_start(self, pod_id: str) -> None:
-        """End a pod that no node has received. Do nothing if a node may have received it."""
+        """End a pod that no node has received. Do nothing if a node may have received the pod."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
             message="stopped before it started",

@@ -103,7 +103,7 @@ class LocalRuntime:
             raise RuntimeFailure(str(error)) from error
 
     def begin_start(self, order: PodOrder) -> None:
-        """Do nothing: pods are started one at a time."""
+        """Do nothing, because pods are started one at a time."""
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / validate_name(order.workspace)
@@ -178,7 +178,7 @@ class LocalRuntime:
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._starting_report(pod_id, pod)
-        # A pod that has an order but no shim is unknown; `start` resumes it.
+        # A pod that has an order but no shim is unknown. `start` resumes such a pod.
         return self._exit_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
 
     def _exit_report(self, pod: PodDir) -> PodReport | None:
@@ -308,7 +308,7 @@ class LocalRuntime:
         return datetime.fromtimestamp(saved, timezone.utc)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Measure pods and GPUs. Every instance is this machine or part of it."""
+        """Measure pods and GPUs. Every instance is this machine or a part of this machine."""
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
         shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has("exit")}
         running = {pod_id: pid for pod_id, pid in shims.items() if pid}
@@ -322,7 +322,7 @@ class LocalRuntime:
         return dict.fromkeys(instance_ids, self._enclosures.images.describe(self.isolation))
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
-        """Return nothing, because only Berth's own quotas apply."""
+        """Return no quotas, because only Berth's own quotas apply."""
         del pool
         return ClusterQuotas()
 

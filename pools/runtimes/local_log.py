@@ -15,7 +15,7 @@ TAIL_MAX = 4 * 1024 * 1024
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     """Read a chunk of the log.
 
-    Callers must determine `ended` before the call; otherwise, the last bytes may be missed.
+    Callers must determine `ended` before the call. Otherwise, the last bytes may be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pools.runtimes.base import PodOrder
 
-# Pods inherit only these variables, because Berth's environment holds secrets such as the database password.
+# Pods inherit only these variables, because Berth's environment contains secrets such as the database
+# password.
 _INHERITED_VARIABLES = (
     "LANG",
     "LC_ALL",

@@ -27,8 +27,8 @@ class _Process:
 def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
     """Return the usage of each pod, summed over all descendants of its shim but not the shim itself.
 
-    Orphans are reparented to the shim, so none are missed. The CPU time of an ended process counts towards
-    the process that reaped it.
+    Orphans are reparented to the shim, so no process is missed. The CPU time of an ended process counts
+    towards the process that reaped it.
     """
     processes = _processes()
     children: dict[int, list[int]] = {}

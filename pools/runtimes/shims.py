@@ -165,7 +165,7 @@ class ShimServer:
         return has_failed
 
     def receive_reports(self) -> None:
-        """Read which shims have been forked and which have ended, without waiting."""
+        """Read, without waiting, the reports about forked and ended shims."""
         while (report := self._receive()) is not None:
             if not report:
                 self._abandon()
@@ -199,7 +199,7 @@ class ShimServer:
             return b""
 
     def _wait(self, events: int) -> None:
-        """Wait until the socket is ready. Raises ServerFailed if that takes too long."""
+        """Wait until the socket is ready. Raises ServerFailed on a timeout."""
         poller = select.poll()
         poller.register(self._socket, events)
         if not poller.poll(ANSWER_SECONDS * 1000):

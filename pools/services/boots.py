@@ -49,7 +49,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     """Store the progress as the node's last phase, and mark the node as lost if the script failed.
 
     A report for another instance is ignored, because a machine may still report its previous node. Even a
-    ready node is marked as lost, because the script first stops everything on the node.
+    ready node is marked as lost, because the script first stops all processes on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
@@ -94,7 +94,7 @@ def load_environment_setup(node: Node) -> EnvironmentSetup:
     except UnsealError:
         return (
             EnvironmentSetup()
-        )  # the node stays pending until it times out; new orders fail with this error
+        )  # the node stays pending until it times out, and new orders fail with this error
     return EnvironmentSetup(node.environment.digest, node.environment.script, tuple(sorted(secrets.items())))
 
 

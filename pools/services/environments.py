@@ -157,7 +157,7 @@ def _load_plugins(
 def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
     """Store new secrets.
 
-    Delete secrets that are set to null or belong to removed plugins, and keep the rest.
+    Delete secrets that are set to null or belong to removed plugins, and keep all other secrets.
     """
     PluginSecret.objects.filter(pool=pool).exclude(plugin__in=[plugin.name for plugin in plugins]).delete()
     for plugin in plugins:

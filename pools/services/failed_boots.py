@@ -1,7 +1,7 @@
 """Count failed boots, back off before the next order, and stop after too many in a row.
 
-A boot fails if a node is lost before it becomes ready. A machine costs money even if it fails to boot,
-whereas a rejected order costs nothing and is repeated at the pool's next tick.
+A boot fails if a node is lost before it becomes ready. A machine incurs costs even if it fails to boot. A
+rejected order incurs no costs and is repeated at the pool's next tick.
 """
 
 from datetime import datetime, timedelta

@@ -48,7 +48,7 @@ class MachineReport:
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
     """Register a machine that joins a pool. Return the secret for the machine's later reports.
 
-    A machine that joins again keeps its registration and counts once. Raises Unauthenticated for an unusable
+    A machine that joins again reuses its registration and counts once. Raises Unauthenticated for an unusable
     token, and Conflict for a duplicate name, a duplicate machine ID or a missing node.
     """
     if (host := secrets.verified_host(token)) is not None:

@@ -22,7 +22,10 @@ COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 
 
 def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
-    """Store the credentials on the pool without saving it. Raises Invalid if they cannot be used."""
+    """Store the credentials on the pool without saving it.
+
+    Raises Invalid if the credentials cannot be used.
+    """
     if pool.provider != KUBERNETES:
         message = f"is not used by the provider {pool.provider}"
         raise Invalid([Problem("kubeconfig", message, "", "the provider kubernetes")])

@@ -24,7 +24,7 @@ DRAIN_RESET: dict[str, Any] = {
 
 
 def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Cordon a node: it keeps its pods but accepts no new ones.
+    """Cordon a node: running pods continue, but the node accepts no new pods.
 
     Raises Conflict unless the node is ready.
     """
@@ -42,7 +42,7 @@ def uncordon_node(*, actor: Any, node: Node) -> None:
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
     """Drain a node: its pods may finish within the pool's drain timeout, then the node is terminated.
 
-    The pool replaces the node. Raises Conflict if the node's state does not allow this.
+    The pool replaces the node. Raises Conflict if the node cannot be drained in its state.
     """
     drain = _Change("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
     drain_columns = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
@@ -52,7 +52,7 @@ def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
 def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
     """Terminate a node and its pods immediately. The pool replaces the node.
 
-    Raises Conflict if the node's state does not allow this.
+    Raises Conflict if the node cannot be terminated in its state.
     """
     live_states = tuple(state for state in ALIVE if state != NodeState.LOST)
     terminate = _Change("terminate", ScalingKind.TERMINATE, live_states, NodeState.LOST)

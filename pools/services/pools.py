@@ -56,10 +56,9 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Preview the pool that `create_pool` would create: its nodes and any problems. Nothing is created.
+    """Preview the pool that `create_pool` would create: its nodes and any problems. No pool is created.
 
-    Raises Invalid like `create_pool`. If a provider cannot examine anything, the preview contains
-    an error.
+    Raises Invalid like `create_pool`. If a provider cannot be examined, the preview contains an error.
     """
     values, ssh_keys = split_keys(values)
     pool, _ = _new_pool(name, values)

@@ -101,7 +101,7 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
 
 
 def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
-    """Return whether the report would change anything."""
+    """Return whether the report would change stored values."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
     return _would_change(pool, nodes, at)

@@ -1,4 +1,7 @@
-"""REST endpoints for evictions. Each eviction includes the rule that allowed it and the figures behind it."""
+"""REST endpoints for evictions.
+
+Each eviction includes the rule that allowed it and the figures on which the rule was applied.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -17,7 +17,10 @@ class FragmentationLevelResponse(ResponseModel):
 
 
 class FragmentationResponse(ResponseModel):
-    """Whole free devices on ready nodes, excluding reserved ones. CPU or memory may allow fewer replicas."""
+    """Entirely free devices on ready nodes, excluding reserved devices.
+
+    CPU or memory may allow fewer replicas.
+    """
 
     nodes: int
     free_gpus: int

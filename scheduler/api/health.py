@@ -45,7 +45,7 @@ class WakeResponse(ResponseModel):
 
 
 class HealthResponse(ResponseModel):
-    """State of the scheduler; `invariants` are checked at the time of the request."""
+    """State of the scheduler. Invariants are checked at the time of the request."""
 
     leader: LeaderResponse | None
     last_cycle: LastCycleResponse | None

@@ -27,8 +27,8 @@ class Strategy(StrEnum):
 
 class NodeState(StrEnum):
     READY = "ready"
-    CORDONED = "cordoned"  # the node keeps its pods but accepts no new ones
-    DRAINING = "draining"  # the node's pods are being moved away, and it accepts no new ones
+    CORDONED = "cordoned"  # running pods continue, but the node accepts no new pods
+    DRAINING = "draining"  # pods are being moved from the node, and the node accepts no new pods
     BOOTING = "booting"  # the node counts as future capacity, but no pod can start on it yet
 
 
@@ -37,7 +37,7 @@ class PodState(StrEnum):
     STARTING = "starting"
     STOPPING = "stopping"  # the pod occupies its capacity until it has stopped
     STUCK = "stuck"  # the pod occupies its capacity and may never free it
-    RESERVED = "reserved"  # capacity is reserved for the pod, which has not started yet
+    RESERVED = "reserved"  # maximum if the pool is not paused, drained or failing; None means `nodes_max`
     # the pod succeeded: it occupies no capacity, but counts towards its gang's minimum
     COMPLETED = "completed"
 
@@ -133,7 +133,7 @@ class Node:
     missing_features: Mapping[str, str] = field(
         default_factory=dict
     )  # features that the node lacks, with the reasons
-    # the only project that the node serves because it cannot isolate pods; empty if it serves all
+    # only project that the node serves, because it cannot isolate pods; empty if it serves all projects
     only_project: str = ""
     foreign_devices: tuple[int, ...] = ()  # devices that foreign pods use
 
@@ -208,7 +208,7 @@ class Queue:
     name: str
     parent: str | None = None
     created: int = 0
-    # by pool; without an entry, the quota is 0
+    # by pool; the quota is 0 in pools without an entry
     entitlements: Mapping[str, Entitlement] = field(default_factory=dict)
     reclaim_min_runtime: int | None = None  # None inherits from the parent, then from the pool
     preempt_min_runtime: int | None = None
@@ -228,7 +228,7 @@ class TopologyConstraint:
 class Request:
     """Request of one replica.
 
-    `gpu` is in milli-GPUs on each of `devices` devices: 1000 for whole devices, less for shared ones.
+    `gpu` is in milli-GPUs on each of `devices` devices: 1000 for whole devices, less for shared devices.
     `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device. The replica then uses the
     corresponding fraction of the device, in thousandths rounded up. Free capacity is compared with
     `limit_cpu` and `limit_memory_mib`, which equal the request if the role sets no limit.

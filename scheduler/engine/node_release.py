@@ -17,7 +17,7 @@ from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, 
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueImpact, Reason
 
 PAYBACK = 3600  # maximum work lost by moves from a node, in seconds of its full capacity
-# Maximum number of nodes tried per call. This is not a time limit, so every machine makes the same decision.
+# Maximum number of nodes tried per call. A time limit would make decisions depend on the machine's speed.
 MAX_NODES_TRIED = 4
 
 # Pending reasons that do not depend on the number of nodes.

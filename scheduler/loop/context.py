@@ -18,7 +18,9 @@ Runtimes = Callable[[NodePool], Runtime]
 
 @dataclass(slots=True)
 class SentCommands:
-    """Times at which this process sent commands to start and stop pods, so that ticks do not repeat them."""
+    """Times at which this process sent commands to start and stop pods, so that ticks do not repeat the
+    commands.
+    """
 
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)

@@ -88,7 +88,7 @@ class CycleTimer:
 
 @dataclass(slots=True)
 class CycleMemory:
-    """In-memory state that one cycle passes to the next."""
+    """In-memory state that is passed from one cycle to the next."""
 
     explanations: ExplanationWriter = field(default_factory=ExplanationWriter)
     encoder: SnapshotEncoder = field(default_factory=SnapshotEncoder)  # encoded parts of stored snapshots
@@ -179,7 +179,7 @@ def _idle_state(run: CycleRun) -> IdleState | None:
 def record_failure(
     timer: CycleTimer, held_lease: HeldLease, memory: CycleMemory, notes: Sequence[str]
 ) -> bool:
-    """Record a failed cycle unless its notes equal those of the previous failure.
+    """Record a failed cycle, unless its notes equal the notes of the previous failure.
 
     Return whether a row was written.
     """

@@ -1,4 +1,4 @@
-"""Run the engine, and skip pools for which it fails."""
+"""Run the engine, and skip pools for which the engine fails."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LayoutCache:
-    """Layout after the last decision, reused for the next one. This cache never affects a plan."""
+    """Layout after the last decision, which the next decision reuses. The cache never affects a plan."""
 
     layout: Layout | None = None
 
@@ -24,7 +24,8 @@ class LayoutCache:
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
     """Return the plan for all pools. If the engine fails, skip the pools that cause the failure.
 
-    The plan's notes list the skipped pools. Raises the engine's error if no single pool causes it.
+    The plan's notes list the skipped pools. If the failure is not caused by single pools, raises the engine's
+    error.
     """
     try:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)

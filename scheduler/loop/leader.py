@@ -28,7 +28,7 @@ BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 EMPTY_SECONDS = 15.0  # time between two ticks while no workload is live
 QUIET_SECONDS = 0.05  # a deferred reconcile pass starts after this many seconds without a wake-up
 DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
-# delay before the first retry of a tick that left work undone; each further retry doubles it
+# delay before the first retry of a tick with unfinished work, doubled with each further retry
 RETRY_SECONDS = 0.05
 MAX_DOUBLINGS = 10
 TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles a burst of changes
@@ -114,7 +114,7 @@ class Scheduler(LeaderLoop):
             self._tick_at += self._tick_pause(self._changed_at is not None)
 
     def _tick_pause(self, changed: bool) -> float:
-        """Return the number of seconds until the next tick if nothing wakes the process."""
+        """Return the number of seconds until the next tick if the process is not woken earlier."""
         assert self.loop is not None
         idle_seconds = EMPTY_SECONDS if self.loop.is_empty else IDLE_SECONDS
         seconds = BUSY_SECONDS if changed else idle_seconds

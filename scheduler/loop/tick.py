@@ -65,7 +65,7 @@ from scheduler.schedules import sync_schedules
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-# called for each pool; returns True if anything changed
+# Function called for each pool. It returns True if the pool has changed.
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
@@ -105,7 +105,7 @@ class Loop:
         """
         now, self._changed, self.must_retry, self.has_more = self.clock.now(), False, False, False
         with self._trace_tick(trigger):
-            view = self.observe(now, trigger)  # rows -> frozen view; None if there is nothing to decide
+            view = self.observe(now, trigger)  # rows -> frozen view; None if no decision is due
             plan = self.decide(view)  # view -> plan, without side effects
             self.commit(view, plan)  # plan -> rows; each bundle is checked again under locks
             self.dispatch(now)  # rows -> started and stopped pods
@@ -114,7 +114,7 @@ class Loop:
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
-        """Record pod reports, then read the rows. Return None on failure or if there is nothing to decide."""
+        """Record pod reports, then read the rows. Return None on failure, or if no decision is due."""
         self._timer = CycleTimer(now, trigger)
         intake = (
             self._try("recording pod reports", lambda: record_reports(now, self.context)) or ReportSummary()
@@ -221,7 +221,10 @@ class Loop:
         yield from self._reconcile_pools(now)
 
     def clean_up_steps(self) -> Iterator[bool]:
-        """Clean up once a minute. Yield False after each short step, because no decision depends on it."""
+        """Clean up once a minute.
+
+        Yield False after each short step, because no decision depends on the cleanup.
+        """
         now = self.clock.now()
         if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
             return

@@ -15,7 +15,10 @@ RunKey = tuple[uuid.UUID, int]  # workload ID and run number
 
 
 class RegistryFault(StrEnum):
-    """Kind of failure. Each value is also the reason recorded for workloads that fail because of it."""
+    """Kind of failure.
+
+    Each value is also the reason recorded for workloads that fail because of the error.
+    """
 
     UNAUTHORIZED = "ImageUnauthorized"
     NOT_FOUND = "ImageNotFound"

@@ -46,7 +46,10 @@ class DecisionFilters:
 
 @dataclass(frozen=True, slots=True)
 class NamedWorkload:
-    """Workload in a decision. `name` is empty if the user may not see it; `id` is None if it was deleted."""
+    """Workload in a decision.
+
+    `name` is empty if the workload is hidden from the user. `id` is None if the workload was deleted.
+    """
 
     project: str
     name: str
@@ -108,7 +111,8 @@ class DecidedCycle:
 class _Redaction:
     """The projects of a user by name, each with its creation time. None stands for all projects.
 
-    A deleted project's name may be used again. The new project's members see no older decisions.
+    A deleted project's name may be used again. The new project's members cannot see the old project's
+    decisions.
     """
 
     def __init__(self, actor: Actor) -> None:
@@ -184,7 +188,7 @@ def _names(test: str) -> str:
 
 
 def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
-    """Return the cycles with their matching decisions, as the user may see them."""
+    """Return the cycles with their matching decisions, redacted for the user."""
     redaction = _Redaction(actor)
     handles = {handle for row in rows for bundle in _bundles(row) for handle in _handles(bundle)}
     ids = _workload_ids(actor, handles)

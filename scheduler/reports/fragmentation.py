@@ -59,7 +59,7 @@ def measure_fragmentation(pool: NodePool) -> Fragmentation:
 def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int = 0) -> Fragmentation:
     """Compute the fragmentation from the number of free devices on each node.
 
-    `max_gpus` is the number of devices of the largest node.
+    `max_gpus` is the number of devices on the largest node.
     """
     levels = [
         FragmentationLevel(

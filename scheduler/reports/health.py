@@ -10,7 +10,7 @@ from scheduler.reports.invariants import SCHEDULER_LEASE, check_invariants
 
 
 def is_scheduler_running(now: datetime) -> bool:
-    """Return whether a leader holds an unexpired lease, so that cycles run."""
+    """Return whether a leader holds an unexpired lease, which means that cycles are running."""
     return Lease.objects.filter(name=SCHEDULER_LEASE, expires_at__gt=now).exists()
 
 

@@ -49,7 +49,7 @@ class LeasedThread:
             self._thread.join(timeout)
 
     def run_once(self) -> bool:
-        """Do the job once. Return False if another process holds the lease."""
+        """Run the job once. Return False if another process holds the lease."""
         if not self._is_leader():
             self._release_lease()
             return False

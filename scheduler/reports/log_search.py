@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pools.runtimes.base import LogChunk
 
 CHUNK_SIZE = 4 * 1024 * 1024
-TIME_LIMIT = 8.0  # seconds per search; the client resumes at the returned position
+TIME_LIMIT = 8.0  # seconds per search; the client can resume at the returned position
 MAX_TEXT_LENGTH = 200
 MAX_LINE_BYTES = 4096  # maximum bytes shown per line
 MAX_CONTEXT_LINES = 20
@@ -39,9 +39,9 @@ class MatchingLine:
 class LogMatches:
     """Result of a log search.
 
-    `matches` counts the matching lines up to `searched_bytes`, and `lines` holds the first of
-    them. `resume_at` is the position from which to continue: the first match that is not in
-    `lines`, or else the position at which the time ran out. It is None if the search is complete.
+    `matches` counts the matching lines up to `searched_bytes`, and `lines` contains the first of these lines.
+    `resume_at` is the position from which to continue: the first match that is not in `lines`, or the
+    position at which the time ran out. `resume_at` is None if the search is complete.
     """
 
     matches: int

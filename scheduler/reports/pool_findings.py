@@ -35,7 +35,8 @@ class Fix(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem with a pool. `finding` is a sentence with numbers. `remedy` says what to do, or is empty.
+    """Problem with a pool. `finding` is a sentence with numbers. `remedy` is the recommended action, or
+    empty.
 
     `node` names the node to which `fix` applies.
     """

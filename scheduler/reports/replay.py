@@ -21,7 +21,7 @@ Document = dict[str, Any]
 class ReplayResult:
     """Result of a replay.
 
-    `differing` counts all differences, and `differences` lists only the first of them.
+    `differing` is the number of all differences. `differences` lists only the first differences.
     """
 
     cycle: int

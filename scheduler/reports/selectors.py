@@ -27,7 +27,8 @@ def victim_filter(actor: Actor, text: str) -> Q:
 def preemptor_filter(actor: Actor, text: str) -> Q:
     """Return a filter by the preemptor's ID, name or project name.
 
-    The project name matches even if the preemptor is hidden, because both parties to an eviction may see it.
+    The project name matches even if the preemptor is hidden, because both parties to an eviction may see the
+    other's project name.
     """
     visible = _restrict_to_visible(
         actor, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")

@@ -27,7 +27,7 @@ class SimulationRun:
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
     seconds: float  # total decision time of all cycles
-    skipped: int = 0  # cycles skipped before the last one because nothing could change
+    skipped: int = 0  # number of cycles skipped before the last cycle, because the state could not change
 
 
 def simulate(

@@ -163,7 +163,7 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the replicas that the gang needs to reach its minimum, except those that are still stopping."""
+    """Yield the replicas that the gang lacks to reach its minimum, except stopping replicas."""
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):

@@ -41,7 +41,7 @@ class World:
             for node in snapshot.nodes
             if node.state is NodeState.BOOTING and node.ready_at is not None
         )
-        self._has_changed = True  # whether anything changed since reservations were last checked
+        self._has_changed = True  # whether the state has changed since reservations were last checked
         for workload in snapshot.workloads:
             self._set_workload(workload)
         for reservation in snapshot.reservations:
@@ -127,7 +127,7 @@ class World:
         )
 
     def _set_workload(self, workload: Workload) -> None:
-        """Replace a workload. All changes go through this method, so that later checks see them."""
+        """Replace a workload. All changes are made with this method, so that later checks detect them."""
         name = workload.name
         self.workloads[name] = workload
         self._has_changed = True

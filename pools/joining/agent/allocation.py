@@ -45,7 +45,7 @@ class EndSignals:
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
-    """Return the IDs of the devices that this process may use: all, or those of the job.
+    """Return the IDs of the devices that this process may use: all devices, or the job's devices.
 
     The cluster lists the devices by index or UUID. A job that is confined to its devices sees no others, and
     device indexes begin at 0.

@@ -39,7 +39,7 @@ def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
 
 
 def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
-    """Return properties of the machine that admins see but that do not affect placement."""
+    """Return properties of the machine that are shown to admins but do not affect placement."""
     disk = os.statvfs(os.path.dirname(STATE))
     return {
         "agent_version": VERSION,
@@ -93,7 +93,7 @@ def query_gpus() -> list[dict[str, str]]:
 
 
 def _to_integer(value: str) -> int:
-    """Return the number, or 0 if the device does not report it."""
+    """Return the number in the text, or 0 if the device reports none."""
     try:
         return int(float(value))
     except ValueError:

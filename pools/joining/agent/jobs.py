@@ -57,7 +57,7 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code, or None while the script runs. It is -9 if the script was killed."""
+        """Exit code, or None while the script runs. The exit code is -9 if the script was killed."""
         if self.is_running:
             return None
         code = read_file(self.path + ".exit")

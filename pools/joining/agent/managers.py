@@ -11,11 +11,11 @@ import sys
 from .jobs import Job
 from .state import AGENT_FILE, STATE
 
-SYSTEMD_RUNS = "/run/systemd/system"  # this directory exists if systemd manages the machine, see sd_booted(3)
+SYSTEMD_RUNS = "/run/systemd/system"  # exists if systemd manages the machine; see sd_booted(3)
 UNIT_NAME = "berth-agent.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
 ENVIRONMENT_FILE = os.path.join(STATE, "environment")
-REJECTED = 3  # exit code after the server rejected the agent; another attempt would also fail
+REJECTED = 3  # exit code if the server rejected the agent, so that another attempt would also fail
 RESTART_SECONDS = 5
 NOT_RESTARTED = (2, REJECTED)
 # Variables of the supervisor. The agent reads its own settings from its environment file.
@@ -82,7 +82,7 @@ class Systemd:
 
 
 class Supervisor:
-    """Shell loop that restarts the agent. It is not started when the machine boots."""
+    """Shell loop that restarts the agent. The loop is not started when the machine boots."""
 
     installed = "The agent is installed and runs until the machine stops."
 
@@ -119,7 +119,7 @@ def find_manager(*, detached: bool) -> Systemd | Supervisor:
 
 
 def unit() -> str:
-    # EnvironmentFile takes its value as a path without quotes.
+    # The value of EnvironmentFile is a path without quotes.
     return UNIT.format(
         environment=ENVIRONMENT_FILE.replace("%", "%%"), python=_quote_argument(sys.executable),
         agent=_quote_argument(AGENT_FILE), seconds=RESTART_SECONDS,

@@ -19,7 +19,7 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
 
-    Raises JobEnds if the agent's job is about to end. The node then ends, too.
+    Raises JobEnds if the agent's job is about to end. The node then also ends.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = EndSignals()

@@ -57,7 +57,8 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that turns the machine into a node. It runs in the background because it may take minutes.
+    """Script that turns the machine into a node. The script runs in the background, because it may take
+    minutes.
 
     The instructions are stored, so that a restarted agent does not start its node again and thus end the
     pods.
@@ -70,7 +71,7 @@ class StartScript:
         self.has_ended = False
 
     def _load(self) -> dict[str, object]:
-        """Return the stored instructions if their node is still running, else empty ones."""
+        """Return the stored instructions if their node is still running, else empty instructions."""
         try:
             answer = dict(json.loads(read_file(NODE_FILE)))
         except ValueError:

@@ -21,7 +21,7 @@ CHECK_SECONDS = 20
 
 
 class UpgradeFailed(Exception):
-    """Raised with the reason if the agent keeps its current version."""
+    """Raised if the agent could not be upgraded. The message states the reason."""
 
 
 class Upgrade:
@@ -72,7 +72,7 @@ class Upgrade:
         os.execv(sys.executable, [sys.executable, self.file, "run"])
 
     def _upgrade_node(self, script: str, answer: dict[str, object], deadline: float) -> None:
-        """Run the script that upgrades the current node's code. It is safe to repeat."""
+        """Run the script that upgrades the current node's code. The script is safe to repeat."""
         if not script or not answer.get("node"):
             return
         path = write_private_file(os.path.join(STATE, "upgrade.sh"), script)

@@ -1,7 +1,7 @@
 """Local copies of the logs of running pods, so that logs can be read by offset and outlive their pods.
 
-The API offers timestamps instead of offsets, so each read fetches the lines since the last one.
-Container runtimes deliver a line only once it is complete.
+The API offers timestamps instead of offsets, so each read fetches the lines since the last one. Container
+runtimes deliver only complete lines.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from pools.runtimes.shim.records import sync_directory
 FETCH_BYTES = 8 * 1024 * 1024
 _STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
 _LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
-# Function of (time, limit). It returns the log since that time, or from the start if the time is empty.
+# Function of (time, limit) that returns the log since that time, or from the start if the time is empty.
 Fetch = Callable[[str, int], bytes]
 
 
@@ -81,7 +81,7 @@ class LogCopies:
         return _seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
-        """Append lines with their times, skipping those that the copy already has.
+        """Append lines with their times, except lines that the copy already contains.
 
         Return the new size, or None if the copy did not grow.
         """

@@ -18,7 +18,7 @@ NO_LOG = (400, 404)  # statuses of containers that have not started or have been
 
 
 def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
-    """Return the log since a time, with a timestamp on each line, or nothing if there is no log."""
+    """Return the log since a time, with a timestamp on each line, or an empty result if there is no log."""
     try:
         return api.read(path, limitBytes=size, **_query(since))
     except ApiError as error:

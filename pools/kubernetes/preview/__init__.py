@@ -1,1 +1,1 @@
-"""Preview of a cluster before a pool is created on it."""
+"""Preview of a cluster before a pool is created on that cluster."""

@@ -31,7 +31,7 @@ def joblib() -> Plugin:
 
 
 def run_parallel_on_session(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[object]:
-    """Run the client's parallel jobs on the session. Do nothing if the client has no joblib."""
+    """Run the client's parallel jobs on the session. Do nothing if joblib is not installed in the client."""
     return pool.parallel() if importlib.util.find_spec("joblib") else nullcontext()
 
 
@@ -75,7 +75,7 @@ def _ray_backend() -> Iterator[bool]:
 def _parallel_on_all_nodes() -> Any:
     """Return a Parallel over all nodes.
 
-    It is reused until the nodes change, because its processes start slowly.
+    The instance is reused until the nodes change, because its processes start slowly.
     """
     from joblib import Parallel, effective_n_jobs
 

@@ -18,7 +18,7 @@ USER_DATA_MAX = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """Launched instances. `failures` holds (code, message) pairs that explain a shortfall."""
+    """Launched instances. `failures` contains (code, message) pairs that explain a shortfall."""
 
     instance_ids: tuple[str, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
@@ -35,7 +35,9 @@ class LaunchRequest:
 
 
 def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int) -> LaunchResult:
-    """Launch spot or on-demand instances, or spot instances first and the rest on demand."""
+    """Launch spot or on-demand instances, or as many spot instances as possible and the remaining instances
+    on demand.
+    """
     if settings.purchase == "on_demand":
         return _send_request(clients, settings, order, count, "on-demand")
     spot_result = _send_request(clients, settings, order, count, "spot")

@@ -10,7 +10,7 @@ from pools.providers.base import UNNUMBERED, Instance, InstanceState, Interrupti
 STATES = {
     "pending": InstanceState.BOOTING,
     "running": InstanceState.READY,
-    "stopping": InstanceState.STOPPED,  # a user stopped the instance; its volumes still cost money
+    "stopping": InstanceState.STOPPED,  # stopped by a user; the volumes still incur costs
     "stopped": InstanceState.STOPPED,
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.GONE,
@@ -75,7 +75,10 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: ProvisionOrder, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return ordinals by instance ID. Tagged instances keep their ordinals. The others get free ordinals."""
+    """Return ordinals by instance ID.
+
+    Tagged instances keep their ordinals. Untagged instances are assigned free ordinals.
+    """
     tagged = {
         instance_id: tagged_ordinal(descriptions[instance_id])
         for instance_id in ids

@@ -1,6 +1,6 @@
-"""Detect upcoming spot interruptions from spot requests, and past ones from instances.
+"""Detect upcoming spot interruptions from spot requests, and past interruptions from instances.
 
-Without an event bus, the status of the spot request is the only signal. It changes to
+Without an event bus, the status of the spot request is the only signal. The status changes to
 `marked-for-termination` two minutes before the instance ends. Because it is read only when instances are
 listed, up to one tick of the two minutes may already have passed. The earlier rebalance recommendation is
 visible only on the instance itself.

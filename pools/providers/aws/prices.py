@@ -1,7 +1,7 @@
 """Hourly GPU prices from a table of list prices as of a certain date.
 
-The table holds the on-demand prices of one region. Spot prices and prices in other regions cannot
-be derived from the table. A pool's own `price_per_gpu_hour` takes precedence.
+The table contains the on-demand prices of one region. Spot prices and prices in other regions cannot be
+derived from the table. A pool's own `price_per_gpu_hour` takes precedence.
 """
 
 import json

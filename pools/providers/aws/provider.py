@@ -24,7 +24,7 @@ TERMINATE_BATCH_SIZE = 500
 class AwsProvider:
     """Provider of EC2 instances.
 
-    `installation` separates installations that share an account. Each installation sees and terminates only
+    `installation` separates installations that share an account. Each installation lists and terminates only
     its own instances. `user_data` returns the first-boot script for an order's instances, which must never
     change for the same order.
     """

@@ -1,4 +1,4 @@
-"""The cluster's partitions and machines, as sinfo lists them."""
+"""The cluster's partitions and machines, parsed from the output of sinfo."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -46,7 +46,7 @@ class SlurmProvider:
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         """Return the order's jobs, including those that have ended, or submit them.
 
-        Slurm lists ended jobs for some minutes. After that, they are only in the accounting
+        Slurm lists ended jobs for some minutes. After that, ended jobs are listed only in the accounting
         database, if there is one.
         """
         listed = self._all_jobs()
@@ -75,7 +75,7 @@ class SlurmProvider:
             raise failure("scancel", result, self.commands.place)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine the partition, and have Slurm validate a job without submitting it."""
+        """Examine the partition, and make Slurm validate a job without submitting the job."""
         version = self._query("sinfo", "--version").strip()
         listed = self._query("sinfo", "--Node", "--noheader", f"--Format={cluster.FORMAT}")
         partitions = list(cluster.parse_partitions(listed))
@@ -123,7 +123,7 @@ class SlurmProvider:
         return self._instances(jobs.parse_accounting(result.stdout))
 
     def _jobs(self, pool: str) -> list[PilotJob]:
-        """Return the pool's jobs, including those that ended recently."""
+        """Return the pool's jobs, including recently ended jobs."""
         return self._jobs_in_pool(pool, self._all_jobs())
 
     def _jobs_in_pool(self, pool: str, listed: Iterable[PilotJob]) -> list[PilotJob]:

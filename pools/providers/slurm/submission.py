@@ -17,10 +17,10 @@ from pools.providers.slurm.settings import SlurmSettings
 
 LOG_DAYS = 7
 ABANDONED_MINUTES = 60
-# The script prints the ID of each submitted job, or fails. It deletes files that no job will read.
-# The pool's own files are deleted after an hour, for example those of a killed submission.
-# Other pools' files may belong to another cluster, so they are deleted after a week.
-# Files of live jobs are touched so that they are kept.
+# The script prints the ID of each submitted job, or fails. The script deletes files that no job will read.
+# The pool's own files are deleted after an hour, for example those of a killed submission. Other pools' files
+# may belong to another cluster, so they are deleted after a week. Files of live jobs are touched so that they
+# are kept.
 _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}
@@ -55,7 +55,7 @@ def submission_script(
     settings: SlurmSettings, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
     living: Iterable[PilotName] = (),
 ) -> str:  # fmt: skip
-    """Return the script. It prints the ID of each job, and fails if Slurm rejects one.
+    """Return the script. The script prints the ID of each job, and fails if Slurm rejects a job.
 
     `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
     `living` are jobs that may not have read their files yet.
@@ -75,7 +75,7 @@ def submission_script(
 
 
 def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequence[PilotName]) -> str:
-    """Return the script that cancels jobs and deletes the private files of those that never started."""
+    """Return the script that cancels jobs and deletes the private files of jobs that never started."""
     files = "".join(f'rm -f "$directory/pilots/{name}"\n' for name in names)
     return _CANCEL.format(
         environment=environment_lines(settings), directory=shell_path(settings.directory),
@@ -84,7 +84,7 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
 
 
 def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
-    """Return the script that makes Slurm check a job of an order without submitting it."""
+    """Return the script with which Slurm validates an order's job without submitting the job."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
     return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 

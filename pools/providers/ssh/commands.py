@@ -33,7 +33,7 @@ class SshCommands:
 
 
 async def _run(endpoint: Endpoint, arguments: Sequence[str], stdin: str, seconds: float) -> CommandResult:
-    # Importing asyncssh costs memory, and only pools with a login node need it.
+    # Import asyncssh only for pools with a login node, because it uses much memory.
     try:
         from pools.providers.ssh.connection import connect
     except ModuleNotFoundError as error:

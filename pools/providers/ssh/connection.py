@@ -19,7 +19,7 @@ from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind, Timeo
 
 KEEPALIVE_SECONDS = 10
 KEEPALIVES_MISSED = 3
-OUTPUT_MAX = 1 << 20  # bytes per stream; the rest is discarded
+OUTPUT_MAX = 1 << 20  # bytes per stream; further output is discarded
 CHUNK = 1 << 16
 HOST_KEY_ALGORITHMS = ("ssh-ed25519", "ecdsa-sha2-nistp???", "rsa-sha2-???")
 TIMEOUTS = Timeouts()
@@ -51,7 +51,10 @@ class Connection:
         self._connection, self._name, self._timeouts = connection, name, timeouts
 
     async def run(self, command: str, stdin: bytes = b"", timeout: float | None = None) -> Finished:
-        """Run a shell command. It has no terminal and may continue on the server after a timeout."""
+        """Run a shell command.
+
+        The command has no terminal, and may continue on the server after a timeout.
+        """
         limit = self._timeouts.command if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -64,7 +67,7 @@ class Connection:
             raise SshError(SshErrorKind.UNREACHABLE, message) from None
 
     async def upload(self, content: bytes, path: str, *, mode: int = 0o600) -> None:
-        """Replace a file atomically. This requires only a shell, not SFTP."""
+        """Replace a file atomically. Only a shell is required, not SFTP."""
         target, draft = shlex.quote(path), shlex.quote(path + ".new")
         command = f"umask 077; cat > {draft} && chmod {mode:o} {draft} && mv -f {draft} {target}"
         (await self.run(command, content)).check(f"writing {path} on {self._name}")
@@ -224,7 +227,7 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
-    """Return the host key algorithms to offer, those of the pinned key first.
+    """Return the host key algorithms to offer, algorithms of the pinned key first.
 
     The other algorithms are also offered, so that a changed key can be detected.
     """

@@ -21,7 +21,7 @@ class SshErrorKind(StrEnum):
     LOGIN = "login"  # the server refused the user or the key
     KEY = "key"  # the private key cannot be used
     COMMAND = "command"  # the command failed
-    UNSUITABLE = "unsuitable"  # the host lacks something that Berth needs
+    UNSUITABLE = "unsuitable"  # the host does not meet a requirement of Berth
 
 
 class SshError(Exception):

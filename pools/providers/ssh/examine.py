@@ -1,4 +1,4 @@
-"""Examine the hosts of a new pool without changing them."""
+"""Examine the hosts of a new pool without making changes."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

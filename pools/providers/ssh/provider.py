@@ -42,7 +42,7 @@ class SshProvider(StaticProvider):
         return super().list_instances(pool)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine all hosts of the pool at once."""
+        """Examine all hosts of the pool concurrently."""
         try:
             from pools.providers.ssh.examine import TIMEOUTS, examine
         except ModuleNotFoundError as error:

@@ -124,7 +124,7 @@ class _Part(BaseModel):
 
 
 class BastionSettings(_Part):
-    """Server through which hosts are reached. The user and key default to those of the pool."""
+    """Server through which hosts are reached. The user and key default to the pool's."""
 
     address: Address
     host_key: HostKey
@@ -161,7 +161,7 @@ class HostSettings(_Part):
 
 
 class SshSettings(_Part):
-    """Settings of a pool: its hosts, and default values for all of them."""
+    """Settings of a pool: its hosts, and default values for all hosts."""
 
     hosts: Annotated[
         tuple[HostSettings, ...],
@@ -244,7 +244,7 @@ def pin_host_keys(
 
 
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
-    """Return new settings in which listed hosts without `host_key` keep their previously pinned keys.
+    """Return new settings in which listed hosts without `host_key` retain their previously pinned keys.
 
     A key is kept only for the same name and address. `host_key: null` removes the pinned key.
     """

@@ -14,7 +14,7 @@ from pools.engine.ssh_hosts import Task
 from pools.providers.ssh.endpoint import SshError, SshErrorKind
 from pools.providers.ssh.scripts import HostFacts
 
-VISITS_MAX = 200  # concurrent visits; further visits wait
+VISITS_MAX = 200  # maximum number of concurrent visits; further visits wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ async def measure(endpoint: Endpoint, home: str, timeouts: Timeouts = TIMEOUTS) 
 async def install(
     endpoint: Endpoint, order: Installation, installation: str, timeouts: Timeouts = TIMEOUTS
 ) -> HostFacts:
-    """Check the host, install the agent, and let it join its pool. Raises SshError."""
+    """Check the host, install the agent, and make it join its pool. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         facts = await _probe(connection, endpoint, order.home)
         if problems := facts.problems(installation):

@@ -1,4 +1,4 @@
-"""Build the bubblewrap command line for a pod's enclosure without reading anything from the machine."""
+"""Build the bubblewrap command line for a pod's enclosure without reading data from the machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pools.runtimes.enclosure.levels import Level
 
-# Program that keeps the namespaces alive. It ends when the shim closes its standard input.
+# Program that keeps the namespaces alive. The program ends when the shim closes its standard input.
 HOLDER = "/bin/cat"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
 
@@ -29,9 +29,9 @@ class View:
     """The parts of the machine that a pod sees.
 
     `links` are symbolic links in the root directory, such as /bin. `readable` mounts are read-only, and the
-    directories in `hidden` are empty. If a path has several entries, the longest one applies. `shared_memory`
-    is the directory that the workload's pods share as /dev/shm, or empty for a private one. `devices` are
-    device nodes. `secrets` is the path of a tmpfs for secret files, or empty.
+    directories in `hidden` are empty. If several entries cover a path, the longest entry applies.
+    `shared_memory` is the directory that the workload's pods share as /dev/shm, or empty for a private one.
+    `devices` are device nodes. `secrets` is the path of a tmpfs for secret files, or empty.
     """
 
     links: Sequence[tuple[str, str]] = ()
@@ -98,5 +98,5 @@ def _parents(path: str, created: set[str]) -> list[str]:
 
 
 def is_inside(path: str, directories: Collection[str]) -> bool:
-    """Return whether the path is one of the directories or inside one of them."""
+    """Return whether the path is one of the directories or is inside one."""
     return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)

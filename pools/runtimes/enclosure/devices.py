@@ -1,4 +1,4 @@
-"""Device nodes of GPUs. A pod sees only those of its own GPUs."""
+"""Device nodes of GPUs. A pod sees only the device nodes of its own GPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# A GPU pod needs all of these that exist. InfiniBand connects GPUs of different nodes.
+# A GPU pod needs every one of these devices that exists. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _NETWORK = ("infiniband", "gdrdrv")
 _FIRST_RENDER_NODE = 128

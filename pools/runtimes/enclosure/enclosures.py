@@ -48,7 +48,8 @@ class StartDirectory:
 class Enclosures:
     """Enclosures of one runtime's pods, whose directories are in `pods`.
 
-    Pods must not see `state`, which holds Berth's own files. `shared` is the root of the `workspace` paths.
+    Pods must not see `state`, which contains Berth's own files. `shared` is the root of the `workspace`
+    paths.
     """
 
     def __init__(self, pods: Path, state: Path, shared: Path, shim: Shim) -> None:

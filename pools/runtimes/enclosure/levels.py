@@ -12,7 +12,7 @@ VARIABLE = "BERTH_ISOLATION"
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits in documents are ignored
 SECCOMP_VARIABLE = "BERTH_SECCOMP"  # "off": enclosed pods may make any system call
-# "off" disables container images; the other variable limits their storage, in MiB.
+# "off" disables container images. The other variable limits the image storage, in MiB.
 IMAGES_VARIABLE, IMAGE_CACHE_VARIABLE = "BERTH_IMAGES", "BERTH_IMAGE_CACHE_MIB"
 SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,

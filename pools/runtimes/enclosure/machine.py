@@ -22,7 +22,7 @@ _SYSTEM = (
 )  # fmt: skip
 _JAVA = "java*"  # these directories in /etc have the Java version in their names
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
-# Berth's code in a checkout. The checkout itself is not mounted, because it may hold Berth's state.
+# Berth's code in a checkout. The checkout itself is not mounted, because it may contain Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
 # Inherited variables that contain paths that programs need.
 _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
@@ -69,7 +69,7 @@ def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
 
 
 def environment_mounts(environment: Path) -> tuple[Mount, ...]:
-    """Return the mounts for an environment and for the Python installation that created it."""
+    """Return the mounts for an environment and for the Python installation that created the environment."""
     mounts = [Mount(os.path.realpath(environment), str(environment))]
     try:
         lines = (environment / "pyvenv.cfg").read_text().splitlines()

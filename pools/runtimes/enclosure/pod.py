@@ -22,7 +22,7 @@ _GROUP_MAY_USE, _ALL_MAY_USE = 0o060, 0o006
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Files of a pod. `directory` holds its records and `work`.
+    """Files of a pod. `directory` contains the pod's records and `work`.
 
     `readable` and `writable` list additional mounts, whose owners do not change.
     """
@@ -78,7 +78,7 @@ def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
 
 
 def is_visible(path: str, view: View, files: PodFiles) -> bool:
-    """Return whether the pod sees this path of the machine, or has its own directory there."""
+    """Return whether this path of the machine is visible in the pod or shadowed by a directory of the pod."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
     mounts = (*view.readable, *view.writable, *files.readable, *files.writable)
     seen = [mount.target for mount in mounts]
@@ -103,8 +103,8 @@ def _make_directory(path: Path, uid: int) -> Path:
 def _change_owner(directory: Path, uid: int) -> None:
     """Make the pod's user the owner of a directory and of files from before pods had separate users.
 
-    A file with a hard link outside the directory keeps its owner, because it may be one of
-    Berth's own files.
+    The owner of a file with a hard link outside the directory is not changed, because the file may be one of
+    Berth's own.
     """
     if not uid or directory.stat().st_uid == uid:
         return

@@ -130,7 +130,10 @@ def _try_level(
 
 @contextmanager
 def probe_directory(root: Path) -> Iterator[Path]:
-    """Yield a temporary directory for a probe pod. Delete those that killed processes have left."""
+    """Yield a temporary directory for a probe pod.
+
+    Delete directories that killed processes have left behind.
+    """
     for stray in root.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if time.time() - stray.stat().st_mtime > STRAY_SECONDS:

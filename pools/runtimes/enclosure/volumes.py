@@ -29,7 +29,7 @@ def require_no_volumes(order: PodOrder) -> None:
 
 
 def volume_mounts(order: PodOrder, state: Path) -> VolumeMounts:
-    """Return the mounts of the order's volumes. `state` holds Berth's own files, which pods must not see.
+    """Return the mounts of the order's volumes. `state` contains Berth's own files, which pods must not see.
 
     Raises UnusableVolume if a directory is missing, contains `state` or is inside it, or is reached through a
     symbolic link, which could lead out of the directory that the admin chose.

@@ -16,7 +16,9 @@ _NAME = re.compile(r"""^[-\s{,]*["']?name["']?:\s*["']?([\w.:-]+)""", re.MULTILI
 
 
 def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> tuple[str, ...]:
-    """Return podman's names for these GPUs, or an empty tuple if the machine specifies only some of them."""
+    """Return podman's names for these GPUs, or an empty tuple if any of the GPUs is missing from the
+    machine's specifications.
+    """
     names = {name for text in _specifications(directories) for name in _NAME.findall(text)}
     if not ids or not names.issuperset(ids):
         return ()

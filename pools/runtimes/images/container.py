@@ -84,17 +84,17 @@ class Container(Namespaces):
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and environment, completed with those of the image.
+        """Return the pod's command and environment, completed with the image's command and environment.
 
-        A command replaces the image's entrypoint and arguments. A pod's variable overrides the
-        image's, which overrides Berth's default.
+        A command replaces the image's entrypoint and arguments. A pod's variable overrides the image's, which
+        overrides Berth's default.
         """
         defaults = _variables(self._order, "env_default")
         of_image = [value for wanted in ("entrypoint", "cmd") for key, value in self._config if key == wanted]
         return command or of_image, {**defaults, **_variables(self._config, "env"), **env}
 
     def end(self) -> None:
-        """Remove the container with all processes in it."""
+        """Remove the container with all of its processes."""
         if not os.path.exists(f"{self._pod}/container"):
             return
         if not self.init:  # podman does not track processes of a container that is still being created

@@ -41,7 +41,7 @@ class PullSettings:
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """Files of the machine that a container needs. `view` lists mounts; `init` is catatonit's path."""
+    """Files of the machine that a container needs. `view` lists mounts. `init` is catatonit's path."""
 
     init: str
     view: View
@@ -75,7 +75,7 @@ def pull_fields(order: PodOrder, settings: PullSettings, environ: Mapping[str, s
 
 
 def image_env(order: PodOrder, workspace: Path, work: Path) -> dict[str, str]:
-    """Return the pod's variables that override those of its image."""
+    """Return the pod's variables that override the image's variables."""
     return {
         **order.env,
         "CUDA_VISIBLE_DEVICES": ",".join(order.devices),

@@ -64,7 +64,7 @@ def probe_images(
 
 
 class Unsupported(Exception):
-    """Raised if the machine lacks something that images require. The message includes a remedy."""
+    """Raised if the machine does not meet a requirement for images. The message includes a remedy."""
 
 
 def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:

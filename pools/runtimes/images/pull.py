@@ -117,10 +117,12 @@ class ImagePull:
         return None if output.code == 0 else classify(output.errors, self._reference, self._machine)
 
     def _layer_sizes(self) -> list[int]:
-        """Return the compressed sizes of the image's layers, or nothing if the registry reports none."""
+        """Return the compressed sizes of the image's layers, or an empty list if the registry reports no
+        sizes.
+        """
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
-        for _ in range(2):  # the first manifest may be an image index; the second one is the image
+        for _ in range(2):  # the first manifest may be an image index; the second manifest is the image
             try:
                 output = self._run("manifest", "inspect", reference, seconds=seconds)
                 manifest = json.loads(output.text)
@@ -139,7 +141,7 @@ class ImagePull:
     def _run(
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = 1e9
     ) -> Output:
-        """Run podman with the pod's credentials, never with those of the machine's users."""
+        """Run podman with the pod's credentials, never with credentials of the machine's users."""
         variables = {"REGISTRY_AUTH_FILE": self._auth}
         if self._reference.is_loopback:
             settings = f'[[registry]]\nlocation = "{self._reference.host}"\ninsecure = true\n'

@@ -17,8 +17,8 @@ ATTEMPTS = 3  # maximum attempts to remove a container
 class ImageStore:
     """Storage below `root`. Three directories contain records about images, by digest.
 
-    `digests` contains their configurations; a file's modification time is the image's last use. `projects`
-    contains the digests that each project has pulled. `locks` contains a lock for each digest.
+    `digests` contains the configurations of images. A file's modification time is the image's last use.
+    `projects` contains the digests that each project has pulled. `locks` contains a lock for each digest.
     """
 
     def __init__(self, root: str) -> None:
@@ -100,7 +100,7 @@ def remove_container(pod_directory: str) -> None:
     record = read_record(f"{pod_directory}/container")
     if record is None:
         return
-    # podman cannot stop a container that was killed during its start. The next attempt removes it.
+    # podman cannot stop a container that was killed during its start. The next attempt removes the container.
     if any(_try_removal(record["name"], record["store"]) for _ in range(ATTEMPTS)):
         remove_traces(pod_directory, record["name"])
     # If this fails, the removal is repeated when the pod's record is deleted.

@@ -56,7 +56,7 @@ class NodeAgent:
         self._request("stop", pod_id=pod_id, grace_seconds=grace_seconds, **fields)
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        """Return the reports by pod. Their times are those of Berth's clock."""
+        """Return the reports by pod. The times in reports are converted to Berth's clock."""
         response = self._request("look", pod_ids=list(pod_ids))
         skew = _clock_skew(response)
         return {

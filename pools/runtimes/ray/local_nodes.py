@@ -30,8 +30,8 @@ _SOURCE = str(Path(__file__).resolve().parents[3])
 class LocalRayNodes:
     """Provider that starts and watches a raylet for each node that the local provider creates.
 
-    The process of each instance is recorded in a directory, so a restarted server finds it. Each node has its
-    own address in 127.0.0.0/8, the loopback network.
+    The process of each instance is recorded in a directory, so a restarted server finds the process. Each
+    node has its own address in 127.0.0.0/8, the loopback network.
     """
 
     machines_join = False
@@ -91,7 +91,7 @@ class LocalRayNodes:
     def _head(self, pool: str, instance: Instance) -> str | None:
         """Return the address that raylets join.
 
-        It is empty for the head itself, and None if there is no head.
+        The address is empty for the head itself, and None if there is no head.
         """
         if instance.ordinal == 0:
             return ""
@@ -171,7 +171,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _last_line(home: Path) -> str:
-    """Return the last line of output from the node's process, or from Ray if the process wrote nothing."""
+    """Return the last line of output from the node's process, or from Ray if the process wrote no output."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         if lines:
@@ -196,7 +196,7 @@ def _request_termination(home: Path) -> dict[str, str]:
 
 
 def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """Signal the process to end its pods and Ray. Kill both if they take too long."""
+    """Signal the process to end its pods and Ray. Kill both if they do not end in time."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
     is_overdue = time.time() > float(ending["at"]) + END_SECONDS_MAX

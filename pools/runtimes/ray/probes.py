@@ -15,7 +15,7 @@ from pools.runtimes.enclosure.levels import PROBE_PROJECT, PROBE_UID, PROBE_WORK
 
 PREFIX = "probe-"
 POLL_SECONDS = 0.1
-WAIT_SECONDS = 2.0  # maximum duration of one check; a probe that takes longer is continued by the next check
+WAIT_SECONDS = 2.0  # maximum duration of one check; the next check continues longer probes
 TIMEOUT_SECONDS = 120.0
 RETRY_SECONDS = 10.0
 THREADS = 16
@@ -134,7 +134,7 @@ class ProbePods:
             self._runtime.forget(pod_id)
             self._runtime.drop_log(pod_id)
         except RuntimeFailure:
-            pass  # the node is not responding; the next check tries again
+            pass  # the node is not responding, so the next check tries again
 
 
 def _instance_pods(instance: str, pod_ids: Iterable[str]) -> list[str]:

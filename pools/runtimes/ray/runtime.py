@@ -98,7 +98,7 @@ class RayRuntime(RayFiles):
         return node
 
     def _send(self, order: PodOrder, node: RayNode) -> None:
-        """Send the order to its node and submit its job. This may run in a thread, without the database."""
+        """Send the order to its node and submit its job. Does not access the database, for use in threads."""
         self.ledger.sync(order.pod_id)
         entrypoint = self._agent(node).order(order)
         if self.ledger.receive(order.pod_id) and entrypoint:
@@ -309,7 +309,7 @@ class RayRuntime(RayFiles):
             return None
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
-        """Return nothing, because only Berth's own quotas apply."""
+        """Return no quotas, because only Berth's own quotas apply."""
         del pool
         return ClusterQuotas()
 

@@ -28,7 +28,7 @@ class BackgroundStarts:
         self._calls.pop(pod_id).result()
 
     def settle(self, pod_id: str) -> None:
-        """Wait for the pod's call if there is one. Ignore its error."""
+        """Wait for the pod's call, if any. Ignore the call's error."""
         if pod_id in self._calls:
             with suppress(Exception):
                 self.finish(pod_id)

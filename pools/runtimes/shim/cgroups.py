@@ -89,7 +89,7 @@ class Cgroups:
         return 0
 
     def memory_peak(self) -> int:
-        """Return the peak memory usage in bytes, or 0 if the kernel does not record it."""
+        """Return the peak memory usage in bytes, or 0 if the kernel does not record the peak."""
         path = self.paths.get(MEMORY)
         files = ("memory.peak", "memory.max_usage_in_bytes") if path else ()
         return max((int(_read(f"{path}/{file}") or 0) for file in files), default=0)
@@ -136,7 +136,7 @@ def _version_1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return the files of one limit and their values. Swap is disabled if the kernel accounts for it."""
+    """Return the files of one limit and their values. Swap is disabled if the kernel accounts for swap."""
     if limit == 0:
         return []
     if resource == PROCESSES:

@@ -1,7 +1,7 @@
 """Download and unpack the code that a pod starts in.
 
-A child process does the work. It drops its privileges before it writes the first file, so that the files
-belong to the pod's user. While the shim waits for the child, it still handles requests to stop the pod.
+A child process does the work. The child drops its privileges before it writes the first file, so that the
+files belong to the pod's user. The shim handles requests to stop the pod while it waits for the child.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _die_with_parent() -> None:
 
 
 def _kill(pid: int) -> None:
-    """End the child, which may have ended already, and reap it."""
+    """End the child if it is still running, and reap it."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

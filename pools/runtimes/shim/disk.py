@@ -62,7 +62,7 @@ class DiskUsage:
         self.due = float("inf")
 
     def _exec(self, write_fd: int) -> None:
-        """Replace this process with `du`. It counts allocated blocks, and hard-linked files once."""
+        """Replace this process with `du`. `du` counts allocated blocks, and hard-linked files once."""
         try:
             os.nice(19)
             os.dup2(write_fd, 1)

@@ -23,7 +23,7 @@ class Entry:
     """Steps by which a process enters the pod. `subject` names the object of the current step in error
     messages.
 
-    `parent` is the ID of the process that adopts this one. If the parent dies, this process ends.
+    `parent` is the ID of the process that adopts this process. If the parent dies, this process ends.
     """
 
     def __init__(self, pod: Pod, libc: CDLL, parent: int) -> None:
@@ -34,8 +34,8 @@ class Entry:
     def join(self, go_fd: int, born_fd: int) -> None:
         """Enter the pod's control groups and namespaces.
 
-        Return in the process that is inside, after its ID was written to `born_fd` and `go_fd` permits it.
-        With namespaces, `go_fd` first contains the ID of their first process.
+        Return only in the process that is inside, after its ID was written to `born_fd` and `go_fd` gave
+        permission. With namespaces, `go_fd` first contains the ID of their first process.
         """
         self.subject = LIMITS
         _limit_open_files()

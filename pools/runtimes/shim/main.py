@@ -21,7 +21,7 @@ from pools.runtimes.shim.wakes import wake_listeners
 def main(directory: str, anchor: str) -> None:
     """Run the pod in this directory, unless another shim already runs it.
 
-    `anchor` is the `pid:start` of the process that the pod is tied to, or empty.
+    `anchor` is the `pid:start` of the process to which the pod is tied, or empty.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -37,7 +37,7 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
     if os.path.exists(f"{directory}/exit"):
         return
     if os.path.exists(f"{directory}/status"):
-        return  # an earlier shim was killed; readers report the lost pod
+        return  # an earlier shim was killed, and readers report the lost pod
     secrets = Secrets(dict(order).get("secrets", ""))
     if os.path.exists(f"{directory}/stop"):
         secrets.delete()
@@ -125,14 +125,14 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
             return write_record(f"{directory}/exit", record)
         except OSError:  # for example, a full disk: retry, because the exit code must not be lost
             if not os.path.isdir(directory):
-                return None  # the node has been deleted, so nothing will read the exit code
+                return None  # the node has been deleted, so no process will read the exit code
             time.sleep(1.0)
 
 
 def _open_control(directory: str) -> int:
     """Open the pipe that announces stop records.
 
-    It is also opened for writing, which prevents an end-of-file.
+    The pipe is also opened for writing, which prevents an end-of-file.
     """
     path = f"{directory}/control"
     if not os.path.exists(path):

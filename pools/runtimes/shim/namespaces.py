@@ -1,9 +1,9 @@
 """The namespaces of an enclosed pod.
 
-bubblewrap builds them around its own process, which waits until its input is closed. The shim then enters
-them with the pod's command. The command is a child of the shim, not of bubblewrap, so its wait status and
-signals are the same as without an enclosure. If the shim ends, bubblewrap ends too, and with it all of the
-pod's processes.
+bubblewrap builds the namespaces around its own process, which waits until its input is closed. The shim then
+enters the namespaces with the pod's command. The command is a child of the shim, not of bubblewrap, so its
+wait status and signals are the same as without an enclosure. If the shim ends, bubblewrap ends too, and with
+it all of the pod's processes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Namespaces:
         self._input = self._info = self._ready = -1
 
     def launch(self) -> str:
-        """Start bubblewrap without waiting for it. Return an error message or ""."""
+        """Start bubblewrap without waiting until it is ready. Return an error message or ""."""
         if self.memory:
             try:
                 self.memory.open()
@@ -76,7 +76,7 @@ class Namespaces:
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and variables, completed with those of its image."""
+        """Return the pod's command and variables, completed with the command and variables of its image."""
         return command, env
 
     def enter(self, libc: CDLL, init: int) -> None:
@@ -116,7 +116,7 @@ class Namespaces:
         """Remove the container, after the pod's processes have ended."""
 
     def close(self) -> None:
-        """Delete the shared memory unless other pods use it."""
+        """Delete the shared memory, unless other pods use it."""
         if self.memory:
             self.memory.close()
 

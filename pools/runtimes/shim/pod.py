@@ -59,7 +59,7 @@ class Pod:
         self.cause = ""
 
     def start(self) -> str:
-        """Record the command's process ID, then let the command run. Return an error message or "".
+        """Record the command's process ID, then allow the command to run. Return an error message or "".
 
         bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """
@@ -131,7 +131,7 @@ class Pod:
     def _limit(self) -> str:
         """Create the pod's control groups.
 
-        Record their paths first, so that another process can clean up if this one is killed.
+        Record their paths first, so that another process can clean up if this process is killed.
         """
         try:
             self.cgroups.locate()
@@ -146,7 +146,7 @@ class Pod:
     def _store_order(self) -> str:
         """Make the order durable, so that the pod never runs again after a power failure.
 
-        The data is written while bubblewrap starts, and the runtime does not wait for it.
+        The data is written while bubblewrap starts, and the runtime does not wait for the write.
         """
         try:
             sync(f"{self.directory}/order")

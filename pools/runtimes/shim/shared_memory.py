@@ -1,7 +1,7 @@
 """Directory that a workload's pods on this machine share as /dev/shm.
 
-It is a subdirectory of the machine's /dev/shm. Each shim holds a shared lock on it, and the last
-shim deletes it.
+The directory is a subdirectory of the machine's /dev/shm. Each shim holds a shared lock on the directory, and
+the last shim deletes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ class SharedMemory:
         self._fd = -1
 
     def open(self) -> None:
-        """Create and lock the directory. Raises OSError, for example if another user has created it."""
+        """Create and lock the directory.
+
+        Raises OSError, for example if another user has created the directory.
+        """
         while self._fd < 0:
             try:
                 os.mkdir(self.path, 0o700)

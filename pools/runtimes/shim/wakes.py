@@ -5,7 +5,7 @@ import os
 
 
 def wake_listeners(directory: str) -> None:
-    """Wake every listener. Delete sockets without a listener, and skip full ones."""
+    """Wake every listener. Delete sockets without a listener, and skip full sockets."""
     import _socket  # importing `socket` would take as long as starting Python
 
     try:

@@ -21,7 +21,7 @@ SSH = NodePool.Provider.SSH.value
 
 
 def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pool's new values, in which remaining hosts keep their pinned keys. Raises Invalid."""
+    """Return the pool's new values, in which remaining hosts retain their pinned keys. Raises Invalid."""
     if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
         return columns
     settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)
@@ -32,8 +32,8 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
     """Add, change and remove the rows of hosts. Removed hosts are drained before their agents are
     uninstalled.
 
-    This runs in the transaction that stores the settings. Raises Invalid if a host belongs to another pool,
-    is still being removed, or would have to be uninstalled first.
+    This function runs in the transaction that stores the settings. Raises Invalid if a host belongs to
+    another pool, is still being removed, or would have to be uninstalled first.
     """
     if pool.provider != SSH:
         remove_all_hosts(pool)
@@ -66,7 +66,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
 
 
 def remove_all_hosts(pool: NodePool) -> None:
-    """Delete the rows of hosts on which nothing was installed. Raises Conflict if there are any others."""
+    """Delete the rows of hosts on which nothing was installed. Raises Conflict if other rows exist."""
     SshHost.objects.filter(pool=pool, touched_at=None).delete()
     if count := SshHost.objects.filter(pool=pool).count():
         raise Conflict(
@@ -135,7 +135,7 @@ def displayed_state(row: SshHost, now: datetime) -> HostState:
     return host_state(host_view(row, now, is_visited_now=is_visited))
 
 
-# Host problems in addition to those of SshErrorKind.
+# Host problems in addition to the kinds of SshErrorKind.
 INSTALLING = "installing"
 CONFLICT = "conflict"  # the host could not join, because its machine is registered elsewhere
 

@@ -42,7 +42,7 @@ UNAUTHENTICATED = (
 
 
 class ScrapeParameters(BaseModel):
-    """URL parameters that a scrape configuration adds. They are ignored."""
+    """URL parameters that a scrape configuration adds. Berth ignores these parameters."""
 
 
 class Metrics(ApiView):

@@ -1,4 +1,4 @@
-"""Hold nodes for the workload that has waited longest, so that smaller workloads do not overtake it.
+"""Reserve nodes for the workload that has been pending longest, so that smaller workloads do not overtake it.
 
 Nodes are held until the workloads on them end. If an end time is unknown, holds last for limited periods,
 with pauses of the same length. Holds are not stored. Each cycle computes them from the workload's age and
@@ -21,11 +21,11 @@ from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.slots import Horizon
 
-# length of the first hold without a known end, in seconds; each later hold is twice as long as the one before
+# length in seconds of the first hold without a known end; the length of later holds doubles each time
 FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are ignored
-MAX_GANGS = 4  # maximum number of gangs per cycle that get a search for nodes to hold
-MAX_STEPS = 32  # after this many attempts, the search takes larger steps through the end times
+MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes to hold are searched
+MAX_STEPS = 32  # number of attempts after which the search skips more and more end times
 NOTHING = (0, 0, 0)
 
 
@@ -74,7 +74,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def hold_period(waited: int) -> tuple[int, bool]:
-    """Return when the current period ends, and whether nodes without a known end time are held in it.
+    """Return when the current period ends, and whether nodes without a known end time are held until then.
 
     Both `waited` and the end are in seconds since nodes could first be held for the workload. Holds and
     pauses of the same length alternate, and their length doubles each time.
@@ -91,7 +91,7 @@ def _has_waited_long_enough(board: Board, gang: Gang) -> bool:
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
-    """Return the nodes to hold for the gang, or None if no hold helps or only a limit or quota blocks it.
+    """Return the nodes to hold for the gang, or None if holding nodes would not help the gang.
 
     A gang within its fair share waits for declared end times. If end times are undeclared, nodes are left
     idle only if the project does not borrow.
@@ -143,7 +143,7 @@ class _HoldSearch:
         self._tries = self._skipped = 0
 
     def hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
-        """Return a hold until the earliest known end after which the gang fits."""
+        """Return the nodes to hold until the earliest known end time after which the gang fits, or None."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)
         for end, gang in known_ends(self._board, declared_only):
@@ -158,7 +158,7 @@ class _HoldSearch:
         return None
 
     def by_node(self) -> NodeHold | None:
-        """Return a hold on the nodes with the fewest allocated resources, or None during a pause."""
+        """Hold the nodes with the fewest allocated resources. Return the hold, or None during a pause."""
         board, workload = self._board, self._gang.workload
         _, holds = hold_period(board.now - workload.submitted - (board.pool.reservation_after or 0))
         if not holds or board.can_add_nodes:
@@ -179,7 +179,7 @@ class _HoldSearch:
     def _least_allocated(self) -> list[int]:
         """Return the ready nodes, sorted by the allocated amount of the main resource, lowest first.
 
-        Nodes that were held before tend to stay first, because nothing new is placed on them.
+        Nodes that were held in earlier cycles tend to stay first, because no new pods are placed on them.
         """
         nodes, kind = self._board.nodes, self._kind
         free, key = (nodes.gpu, nodes.cpu, nodes.memory)[kind], ("capacity", kind)
@@ -191,8 +191,8 @@ class _HoldSearch:
     def _end_gangs(self, gangs: Iterable[Gang]) -> None:
         """Treat these gangs as ended.
 
-        To save time, they stay on the board until their removal can make a difference. Gangs of
-        the same project are removed immediately, because they count against its bound.
+        To save time, a gang stays on the board until its removal can make a difference. Gangs of the same
+        project are removed immediately, because they count against the project's bound.
         """
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Trial:
     """Context manager for tentative moves of one gang, which are undone on exit unless accepted.
 
-    If the trial is not accepted, it records the reason passed to `refuse`, or else `default_reason`. An
-    optional trial has no `default_reason`, because its failure does not leave the gang pending.
+    A trial that is not accepted records the reason passed to `refuse`, or else `default_reason`. An optional
+    trial has no `default_reason`, because its failure does not leave the gang pending.
     """
 
     __slots__ = (
@@ -238,7 +238,7 @@ class Board:
                 self._apply_placement(move)
 
     def reset(self) -> set[str]:
-        """Undo all moves, including accepted ones. Return the names of the affected gangs."""
+        """Undo all moves, including accepted moves. Return the names of the affected gangs."""
         touched = {move.gang.name for move in self._log}
         for part, index in self._blocked_indices:
             part.used.discard(index)
@@ -377,7 +377,7 @@ class Board:
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
-        """Return the reasons that the gang is pending: those of its group and its own."""
+        """Return the reasons that the gang is pending: its group's reasons and its own."""
         own = self.cycle.refusals.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 

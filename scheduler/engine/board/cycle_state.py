@@ -24,7 +24,7 @@ class CycleState:
     placed_in_other_pool: set[str] = field(default_factory=set)
     bundles: list[Bundle] = field(default_factory=list)
     backfill_hold: NodeHold | None = None
-    # Finds the nodes to hold. It is called only when a decision depends on held nodes.
+    # Finds the nodes to hold. Called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
     overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
     hold_searches: int = 0  # number of gangs for which a hold was searched
@@ -36,7 +36,7 @@ class CycleState:
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
 
     def hold(self) -> NodeHold | None:
-        """Return the nodes held for a pending workload. The first call searches for them."""
+        """Return the nodes held for a pending workload. The first call searches for the nodes."""
         if self.find_hold is not None:
             find, self.find_hold = self.find_hold, None
             self.backfill_hold = find()

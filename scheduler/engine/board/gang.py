@@ -172,7 +172,7 @@ class Gang:
 
     @property
     def root(self) -> BoardGroup:
-        """Tree of groups and roles, built on first use because most gangs never need it."""
+        """Tree of groups and roles, built on first use, because most gangs do not need the tree."""
         if self._root is None:
             self._root = _board_group(self.workload.tree, {id(part.role): part for part in self.parts})
         return self._root

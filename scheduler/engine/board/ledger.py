@@ -29,7 +29,7 @@ class QueueKey(NamedTuple):
     """Sort key of a queue with its next workload. The smallest key comes first."""
 
     over_quota: bool
-    rank: int  # negated, so that a higher rank goes first
+    rank: int  # negated, so that higher ranks sort first
     exceeds_share: bool  # whether the workload would exceed the share, which a starved queue may do once
     relative_usage: float  # decayed usage relative to the weighted share, if history counts
     over_share: bool
@@ -132,7 +132,7 @@ class QueueAccount:
         self.entitlement = entitlement
         self.quota, limit = finite_bounds(entitlement.quota), finite_bounds(entitlement.limit)
         self.non_preemptible_quota: Sequence[int] = self.quota  # bound of `non_preemptible`
-        # The limit is a hard bound, and so is the quota if the queue may not borrow.
+        # Hard bounds: the limit and, if the queue may not borrow, the quota.
         self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.own_limit) < NO_BOUND
         # The limit, lowered so that requests stay within the cluster's quotas.
@@ -233,7 +233,7 @@ class QueueAccount:
 
 
 class QueueGroup:
-    """Accounts of one queue in all pools of a quota group. They share one quota and one limit."""
+    """Accounts of one queue in all pools of a quota group. The accounts share one quota and one limit."""
 
     __slots__ = ("accounts", "name")
 
@@ -269,7 +269,7 @@ def _saturation(amount: int, deserved: int) -> float:
 
 
 class Ledger:
-    """Accounts of a pool by queue name, departments before their projects."""
+    """The pool's accounts, by queue name. Departments come before their projects."""
 
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}

@@ -22,7 +22,7 @@ class Slot(NamedTuple):
 
 
 class NodeHold(NamedTuple):
-    """Nodes held for one workload. Other workloads may use them only if they end by `until`.
+    """Nodes held for one workload. Other workloads may use these nodes only if the workloads end by `until`.
 
     If `until` is None, the end of the hold is unknown and no other workload may use the nodes.
     """
@@ -195,7 +195,7 @@ class Nodes:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
-        """Return whether the resources are free now. Call this before allocating them."""
+        """Return whether the resources are free now. Call this method before allocating the resources."""
         if not self.ready[i]:
             return False
         leaving_pods = self.leaving.get(i)

@@ -69,7 +69,7 @@ class _Project:
         return self.heap[0]
 
     def pop(self) -> bool:
-        """Replace the head by the group's next gang. Return False if nothing is left."""
+        """Replace the head with the group's next gang. Return False if the heap is empty."""
         group = self.heap[0][2]
         gang = self.order.next_gang(group)
         if gang is None:
@@ -93,7 +93,7 @@ class _Level:
         return self.heap[0][4].head()
 
     def pop(self) -> bool:
-        """Remove the head and reinsert its queue. Return False if nothing is left."""
+        """Remove the head and reinsert its queue. Return False if the heap is empty."""
         member = self.heap[0][4]
         if member.pop():
             heapreplace(self.heap, _heap_entry(member))

@@ -50,9 +50,10 @@ def rewrite_bundles(
     replacements: Mapping[Key, Move],
     reserved: Collection[str],
 ) -> list[Bundle]:
-    """Return the bundles with withdrawn placements removed, or replaced by those in `replacements`.
+    """Return the bundles without withdrawn placements. Placements in `replacements` are inserted in their
+    place.
 
-    Workloads in `reserved` get reservations, because they can no longer start immediately.
+    Workloads in `reserved` receive reservations, because they can no longer start immediately.
     """
     result = []
     for bundle in bundles:

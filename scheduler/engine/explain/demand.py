@@ -142,7 +142,7 @@ def _count_in_groups(served: Iterable[tuple[Gang, int]], counted: GroupSums) -> 
 def _bounded_sums(
     gang: Gang, allocated: Sums, non_preemptible: Sums, counted: GroupSums
 ) -> Iterator[tuple[list[int], Sequence[int]]]:
-    """Yield the amounts counted so far and the bound, for each bounded queue of the gang."""
+    """Yield (counted amounts, bound) for each bounded queue of the gang."""
     for account in gang.account.path:
         other_pools = NOTHING if account.group is None else counted.get(account.group, NOTHING)
         if account.has_limit:
@@ -177,7 +177,7 @@ def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence
 
 
 class _NewNodeSimulation:
-    """Simulation of new nodes that serve pending gangs first and then let running gangs scale up.
+    """Simulation of new nodes, which serve pending gangs first, and then the scale-up of running gangs.
 
     Booting nodes are filled before new nodes. A gang that does not fit adds no node.
     """

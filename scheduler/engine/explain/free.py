@@ -82,7 +82,7 @@ class NodeView:
         return self._blocks[key]
 
     def unavailable_amounts(self, kind: int) -> dict[str, int]:
-        """Return the free amounts that stopping pods still use, and those on cordoned or draining nodes."""
+        """Return unavailable amounts: used by stopping pods, or free on cordoned or draining nodes."""
         if kind not in self._elsewhere:
             leaving = sum(self._leaving(i, kind) for i in self.usable) if self.nodes.leaving else 0
             cordoned = sum(
@@ -152,7 +152,7 @@ class NodeView:
 
 
 class FreeCapacity:
-    """Request of one arrangement of a gang, and the free capacity for it."""
+    """Request of one arrangement of a gang, and the free capacity for that arrangement."""
 
     def __init__(self, arrangement: Arrangement, view: NodeView) -> None:
         self.arrangement, self.view = arrangement, view

@@ -1,7 +1,7 @@
-"""Collect the reasons that the gangs of a group are pending, from the board at the end of the cycle.
+"""Collect the pending reasons of each group's gangs from the board at the end of the cycle.
 
-The actions recorded their refusals while the board was still changing. This module recomputes all
-numbers from the final board, and omits reasons that no longer keep the gang pending.
+The actions recorded their refusals while the board was still changing. This module recomputes all numbers
+from the final board, and omits reasons that no longer keep the gang pending.
 """
 
 from collections.abc import Hashable, Sequence
@@ -32,7 +32,7 @@ LIMIT_INDEPENDENT = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # reasons tha
 
 
 class PendingReasons:
-    """Reasons of the pending groups of one board, which no longer changes."""
+    """The pending reasons of all groups on a board that no longer changes."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -109,7 +109,8 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that evictions cannot free in full, and the best evictions for it.
+        """Return the first resource that evictions cannot free in full, and the best evictions for that
+        resource.
 
         If evictions can free all resources, return the first one.
         """

@@ -78,7 +78,7 @@ class Reclaimable:
 
 
 class UnitsByProtection(NamedTuple):
-    """Victims of a project: those that can be evicted now, and further ones that are protected."""
+    """Victims of a project: those that can be evicted now, and protected victims."""
 
     free: Counter[Unit]
     by_runtime: Counter[Unit]
@@ -148,9 +148,9 @@ class ReclaimableAmounts:
     def _project_units(
         self, policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
     ) -> UnitsByProtection:
-        """Return the project's victims. They are cached until its allocation changes.
+        """Return the project's victims, which are cached until the project's allocation changes.
 
-        The cache outlives the cycle, so it is not used for victims that depend on the time or on this cycle.
+        The cache outlives the cycle, so victims that depend on the time or on this cycle are not cached.
         """
         seconds = policy.min_runtime(project)
         if isinstance(policy, Preempt) or seconds or project in self._excluded:
@@ -183,8 +183,8 @@ def _count_units(
         elif not (may_protect and policy.is_protected(gang)):
             free[parts] += 1
         else:
-            # Unprotected extra replicas count as free on their own.
-            # Without protection, they would be evicted with the gang, so the gang is counted there.
+            # Unprotected extra replicas are counted individually. Without protection, the gang would be
+            # evicted as a whole and is counted as such.
             if extras:
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1

@@ -91,7 +91,7 @@ class PoolRefusals:
             yield gang.name
 
     def __len__(self) -> int:
-        """Return the number of workloads that `expand` yields, without visiting each of them."""
+        """Return the number of workloads that `expand` yields, without visiting each workload."""
         explained = sum(group.count for group in self.groups if group.reasons)
         others = (gang for group in self.groups if not group.reasons for gang in group.gangs)
         own = sum(gang.name in self.own_reasons and gang.name not in self.served for gang in others)
@@ -235,7 +235,7 @@ def _utc(seconds: int) -> str:
 
 
 class Refusals(Sequence[Refusal]):
-    """One refusal per workload. It comes from the pool with the least dominant reason."""
+    """One refusal per workload. The refusal is that of the pool with the least dominant reason."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools

@@ -41,7 +41,10 @@ def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
-    """Map each pending workload to the board whose demand includes it. Prefer pools that can add nodes."""
+    """Return the board to which each pending workload's demand is assigned.
+
+    Pools that can add nodes are preferred.
+    """
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:
         cannot_add_nodes = addable_node_count(board) == 0

@@ -1,4 +1,4 @@
-"""Count the extra replicas of elastic gangs that booting or additional nodes could hold."""
+"""Count the extra replicas of elastic gangs that would fit on booting or additional nodes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place_replicas
 from scheduler.engine.placement.slots import Horizon
 
-MAX_REPLICAS = 256  # maximum per pool and cycle; later cycles count the rest once these replicas run
+MAX_REPLICAS = 256  # maximum per pool and cycle; further replicas are counted in later cycles
 
 
 class UnplacedReplicas(NamedTuple):
@@ -25,7 +25,7 @@ class UnplacedReplicas(NamedTuple):
 
 
 def gangs_to_scale_up(board: Board) -> list[Gang]:
-    """Return the elastic gangs that meet their minimum, if the pool may add nodes for them.
+    """Return the elastic gangs that meet their minimum, if the pool may add nodes for these gangs.
 
     Gangs in backoff are excluded. Gangs bound to a topology domain are excluded, because an added node may be
     in another domain. Gangs with completed replicas are excluded, because they are about to finish.
@@ -55,8 +55,8 @@ def simulate_scale_up(
 ) -> list[UnplacedReplicas]:
     """Return extra replicas that fit on booting nodes of `board` or on the nodes of `new_board`.
 
-    The least fulfilled gangs go first. Replicas in `pending_replicas` are already on `new_board` and count
-    towards limits. The caller rewinds the boards.
+    The least fulfilled gangs are scaled up first. Replicas in `pending_replicas` are already on `new_board`
+    and count towards limits. The caller rewinds the boards.
     """
     with _temporary_charges() as count:
         for pending in pending_replicas:

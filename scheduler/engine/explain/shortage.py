@@ -31,7 +31,7 @@ def explain_shortage(board: Board, gang: Gang) -> Obstacle:
     unavailable = _unavailable_nodes(board, arrangement)
     if unavailable is not None:
         return unavailable
-    # A CPU-only workload may start based on its requests, so these are compared with free capacity.
+    # A CPU-only workload may start based on its requests, so its requests are compared with free capacity.
     with placed_by_requests(*([gang] if may_overcommit(gang) else [])):
         return _explain_free_capacity(board, gang, FreeCapacity.for_gang(board, gang))
 

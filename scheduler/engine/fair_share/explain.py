@@ -27,7 +27,10 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
 def divide_requests(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """Return the divisions for the given requests, each including the queue's allocation."""
+    """Return the divisions of the pool's capacity for these requests.
+
+    Requests include the queue's allocation.
+    """
     ledger, recorded = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():
         account.requested = list(requested.get(account.name, NOTHING))

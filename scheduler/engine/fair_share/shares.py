@@ -1,4 +1,4 @@
-"""Divide a pool's capacity into fair shares: quotas first, then the rest by rank and weight."""
+"""Divide a pool's capacity into fair shares: first by quota, then by rank and weight."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -289,7 +289,7 @@ def _distribute(
 def _offers(
     left: int, unmet: Sequence[Claim], weights: Sequence[int], need: NeedFunction, phase: str
 ) -> list[Offer]:
-    """Return the offers of a round, before anything is granted."""
+    """Return the offers of a round, before any amount is granted."""
     total_weight = sum(weights)
     plain = weights if phase == "quota" else _to_integers([claim.weight for claim in unmet])
     return [
@@ -352,7 +352,7 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the rounded-off part of an offer, with the amount granted for it."""
+    """Return the rounded-off part of an offer, with the amount granted for that part."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

@@ -20,7 +20,7 @@ class QueueInput:
     requested: int
     wanted: int  # the part of `requested` that the limits of the queue and its children allow
     share: int
-    group: str = ""  # quota group; `quota` and `limit` then exclude allocations in the group's other pools
+    group: str = ""  # quota group; if set, `quota` and `limit` exclude allocations in the group's other pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of offers to those queues of one rank that still need resources.
+    """One round of offers to the queues of one rank with unmet needs.
 
-    A remainder round grants the units left over from rounding down, in the order of its offers.
+    A remainder round grants the units that remain after rounding down, in the order of its offers.
     """
 
     phase: str  # one of quota, over_quota and remainder

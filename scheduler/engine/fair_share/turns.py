@@ -65,7 +65,7 @@ class TurnTaking:
     def queues_taking_turns(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> tuple[QueueAccount, QueueAccount]:
-        """Return the queues that take turns, given the diverging queues and the victim's project."""
+        """Return the pair of queues that take turns, given the diverging queues and the victim's project."""
         if own_queue.parent is not None:
             return own_queue, victim_queue
         return self._gang.account.turn_queue(self.kind), project.turn_queue(self.kind)
@@ -88,8 +88,9 @@ class TurnTaking:
     def may_lose(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the victim queue may lose this amount. The queue must be above its share.
 
-        If the victim queue would end up less far over quota than the other queue, its turn must be over. Any
-        other victim queue must keep its share, or have used at least as much as the preemptor's queue.
+        If the victim queue would end up less far over quota than the other queue, its turn must be over.
+        Otherwise, the victim queue must retain its share, or have used at least as much as the preemptor's
+        queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.must_yield_turn(own_queue, victim_queue, amount)

@@ -66,7 +66,7 @@ def _pods_over_quota(
 ) -> list[PlacedPod]:
     """Return the pods that do not fit in the quota.
 
-    Non-preemptible pods use the quota first, then those of the highest priority, then the oldest.
+    The quota is assigned to non-preemptible pods first, then by priority, then by age.
     """
 
     def sort_key(placed_pod: PlacedPod) -> tuple[object, ...]:

@@ -64,7 +64,7 @@ class QuotaGroups:
         """Return the boards in decision order.
 
         The rest of a group's quota is assigned to the first board that needs it. The board whose pending
-        workload has the smallest sort key goes first, so that no pool always comes last.
+        workload has the smallest sort key comes first, so that no pool is always last.
         """
         return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
 

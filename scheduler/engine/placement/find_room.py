@@ -1,4 +1,4 @@
-"""Place all missing replicas of a gang, or none of them."""
+"""Place all missing replicas of a gang, or place none."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -46,7 +46,9 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether held nodes are held for this gang, or the gang will end before the hold ends."""
+    """Return whether the gang may use held nodes: there is no other gang's hold, or the gang ends before the
+    hold.
+    """
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True
@@ -78,7 +80,7 @@ def _without_scopes(arrangement: Arrangement) -> Arrangement:
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield distinct orders of the replicas: by size, by constraints, by CPU, and as given."""
+    """Yield distinct orders of the replicas: by size, by constraints, by CPU, and unsorted."""
     tried = set()
     for order in (
         tuple(sorted(arrangement, key=difficulty_key)),
@@ -124,7 +126,7 @@ class _ScopedPlacement:
         return False
 
     def _domains(self, scope: Scope, within: frozenset[int], needs: Arrangement) -> Iterator[frozenset[int]]:
-        """Yield the preferred domains within the required ones, then the required domains."""
+        """Yield the preferred domains within the required domains, then the required domains."""
         required, preferred = scope.constraint.required, scope.constraint.preferred
         candidate_domains = self.board.topology.candidate_domains
         outer = candidate_domains(required, scope, within, needs) if required else [within]

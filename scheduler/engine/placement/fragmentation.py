@@ -1,7 +1,7 @@
 """Measure the free GPU capacity that typical requests could not use.
 
-The typical requests (the mix) are those of all running and pending workloads in the pool. The loss for a
-request on a node consists of the free devices that are too small for the request, or of all free devices if
+The typical requests (the mix) are the requests of all running and pending workloads in the pool. The loss for
+a request on a node consists of the free devices that are too small for the request, or of all free devices if
 the request does not fit at all. The loss also includes the free GPU capacity for which CPU or memory would
 run out if the node kept receiving average requests. All values are integers, weighted by the number of
 replicas. The best placement causes the smallest loss.
@@ -21,8 +21,8 @@ from scheduler.engine.model import Request
 
 Ints = NDArray[np.int64]
 
-MAX_KINDS = 512  # maximum number of request kinds in the mix; the kinds with the most GPUs are used
-LOSS_STEP = MILLI // 5  # losses are rounded to a fifth of a device; ties go to the first node by name
+MAX_KINDS = 512  # maximum number of request kinds in the mix; kinds with fewer GPUs are omitted
+LOSS_STEP = MILLI // 5  # losses are rounded to a fifth of a device; ties are resolved by node name
 BATCH_SIZE = 1024  # number of node states evaluated together
 NO_FIT = np.iinfo(np.int64).max
 
@@ -74,11 +74,11 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """Loss that one more replica of a kind would cause on each node, and the best device for it."""
+    """Loss that one more replica of a kind would cause on each node, and the best device for the replica."""
 
     losses: Ints
     device: Ints
-    counted: int  # number of node changes processed so far
+    counted: int  # number of node changes already processed
 
 
 @dataclass(frozen=True, slots=True)

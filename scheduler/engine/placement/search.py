@@ -16,13 +16,13 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
 
-MAX_STEPS = 3000  # limit for few nodes; with more nodes, fewer steps are allowed because each step costs more
+MAX_STEPS = 3000  # limit for few nodes; larger pools allow fewer steps, because each step costs more
 MIN_STEPS = 200
 MAX_REPLICAS = 500  # limited because each replica adds a step and a level of recursion
 MAX_EVALUATIONS = 20_000  # maximum number of node evaluations over all steps
 MAX_DEVICE_CHOICES = 16  # maximum number of device combinations tried per node
 
-Domains = dict[Scope, frozenset[int]]  # domain that holds the pods of each scope
+Domains = dict[Scope, frozenset[int]]  # domain of each scope's pods
 
 
 def search(

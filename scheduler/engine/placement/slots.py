@@ -15,7 +15,7 @@ RANKING_THRESHOLD = 64  # from this number of replicas on, nodes are ranked only
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use. Each value includes the ones before it."""
+    """Capacity that a placement may use. Each value includes the preceding values."""
 
     NOW = 0  # only capacity that is free now
     LEAVING = 1  # also the capacity that stopping pods will free
@@ -25,7 +25,7 @@ class Horizon(IntEnum):
 def pick_slot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> Slot | None:
-    """Return the best slot for one replica, or None. Ties go to the first node by name."""
+    """Return the best slot for one replica, or None. Ties are resolved by node name."""
     if part.avoid_mask is not None:
         kind = bytes(not avoid_mask for avoid_mask in part.avoid_mask)
         preferred = _pick(board, part, horizon, within, kind)
@@ -39,9 +39,9 @@ def equal_slots(
 ) -> Iterator[Slot]:
     """Yield the best slot for each of `count` equal replicas.
 
-    The caller must use each slot before the next one is computed. Only the chosen node changes in
-    between. With packing, it remains the best node while it has room. With spreading, the other
-    nodes keep their order.
+    The caller must use each slot before the next one is computed. Only the selected node changes between two
+    slots. With packing, the selected node remains the best node while it has room. With spreading, the order
+    of all other nodes is unchanged.
     """
     nodes, strategy = board.nodes, board.pool.node_strategy
     spread = board.pool.device_strategy is Strategy.SPREAD
@@ -199,7 +199,7 @@ def _candidates(
     whole = part.milli == MILLI and not part.request.gpu_memory_mib
     if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
         return _tightest_first(nodes, part.request.devices) if whole else _shared_first(nodes, part)
-    # Most nodes are usually full. Skip full nodes to avoid sorting them.
+    # Skip full nodes before sorting, because most nodes are usually full.
     least = part.request.devices if whole else 0
     open_nodes = [
         i

@@ -58,7 +58,7 @@ def eviction_records(
 
 
 def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
-    """Return the pods of the victims, except those that this cycle placed."""
+    """Return the victims' pods, except pods that this cycle placed."""
     pods = [pod for victim in victims for _, pod in victim.pods]
     return tuple((pod.role, pod.index) for pod in pods if not selection.board.is_newly_placed(pod))
 

@@ -142,7 +142,7 @@ def _totals_by_queue(selection: VictimSelection) -> dict[QueueAccount, _QueueTot
 def _project_totals(selection: VictimSelection, account: QueueAccount) -> _QueueTotals:
     """Return the reclaimable amounts of a project.
 
-    They are cached, because the remaining preemptible allocation stays reclaimable until a gang is
+    The amounts are cached, because the remaining preemptible allocation stays reclaimable until a gang is
     added.
     """
     policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})

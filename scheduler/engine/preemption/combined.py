@@ -80,7 +80,7 @@ def _could_fit(board: Board, arrangement: Arrangement) -> bool:
 
 
 def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
-    """Return by how much evictions have taken victim queues below their quotas in total.
+    """Return the total amount by which evictions have reduced victim queues below their quotas.
 
     For a queue that was already below its quota, only its new losses count.
     """

@@ -70,7 +70,10 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
 
 
 def _items(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
-    """Return the replicas to place. Pods that must stay come first, then the others, largest first."""
+    """Return the replicas to place.
+
+    Pods that must stay come first. All other replicas follow, largest first.
+    """
     board, preemptor = selection.board, selection.policy.gang
     items = [_Item(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)]
     items += [

@@ -23,7 +23,7 @@ class Outcome:
     moved: list[Moved] = field(default_factory=list)
 
     def stops_running_pods(self, board: Board) -> bool:
-        """Return whether any evicted pod is running. If so, the preemptor must wait for it to stop."""
+        """Return whether any evicted pod is running, so that the preemptor must wait until it has stopped."""
         return not all(board.is_newly_placed(pod) for victim in self.evicted for _, pod in victim.pods)
 
     def exceeds_limits(self) -> bool:
@@ -46,7 +46,7 @@ def resolve_outcome(
     outcome = Outcome()
     restorer = Restorer(selection)
     stopped: set[Gang] = set()
-    # Restore the costliest victims first. They then stay unless their eviction is necessary.
+    # Restore the costliest victims first, so that they are evicted only if necessary.
     for gang, pods, victims in group_victims(selection):
         mark = board.mark()
         # Extra replicas cannot stay if their gang stops.

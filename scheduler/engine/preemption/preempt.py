@@ -25,15 +25,15 @@ ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] 
     Shrink: (Consolidate, Reclaim, Preempt),
     Reclaim: (Preempt,),
 }
-# Maximum number of proposals per preemptor and policy. This is not a time limit, so every machine makes the
-# same decision.
+# Maximum number of proposals per preemptor and policy. A time limit would make decisions depend on the
+# machine's speed.
 MAX_PROPOSALS = 24
 
 Result = tuple[VictimSelection, Outcome]
 
 
 class Acceptance(NamedTuple):
-    """Accepted evictions and moves, with the allocations before them."""
+    """Accepted evictions and moves, with the allocations before these changes."""
 
     selection: VictimSelection
     outcome: Outcome
@@ -74,9 +74,10 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _all_refused(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Refuse all groups without trying moves and return True if the policy can help none of them.
+    """If the policy can help no group, refuse all groups without trying moves. Return whether they were
+    refused.
 
-    As long as no gang is placed, all groups see the same board and their order does not matter.
+    The order of groups does not matter, because the board does not change until a gang is placed.
     """
     refusals: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
@@ -167,7 +168,7 @@ def _try_arrangements(
 
 
 def _accept(trial: Trial, acceptance: Acceptance) -> None:
-    """Accept evictions and moves that are applied to the board."""
+    """Accept the evictions and moves that the trial has applied to the board."""
     selection, outcome, before, over_bounds_before = acceptance
     trial.delayed = over_bounds_before and outcome.stops_running_pods(trial.board)
     records, kind = eviction_records(selection, outcome, before), selection.policy.kind

@@ -113,8 +113,8 @@ def _propose_by_node(
 ) -> bool:
     """Place the arrangement, clearing the cheapest node for each replica that does not fit.
 
-    Until a node is cleared, all proposals for this arrangement see the same board, so they share
-    node costs through `offer_cache`.
+    Proposals for the same arrangement share node costs through `offer_cache`, because the board does not
+    change until a node is cleared.
     """
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
@@ -344,7 +344,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
     """Select victims in the given order until `goal` are selected. Return False if there are too few.
 
-    Call this only if a selection does not change the order of the remaining victims.
+    Call this function only if a selection does not change the order of the remaining victims.
     """
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)

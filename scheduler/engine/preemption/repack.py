@@ -16,7 +16,7 @@ Entry = tuple[Gang, BoardRole, int | None]  # the pod's index; None for replicas
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
     """Place the arrangement where repacking all victims leaves room for it.
 
-    Placing the preemptor first might take the only room for a larger gang.
+    Placing the preemptor first might use the only room for a larger gang.
     """
     if len(selection.selected) > MAX_PODS or any(need.scopes for need in arrangement):
         return False

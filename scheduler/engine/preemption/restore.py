@@ -46,7 +46,7 @@ class Restorer:
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore pods on their old nodes if possible, then place the others."""
+        """Restore pods on their old nodes if possible, then place the remaining pods."""
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []

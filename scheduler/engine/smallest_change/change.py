@@ -78,7 +78,7 @@ Named = TypeVar("Named", Node, Pool, Queue, Workload)
 
 
 def apply_change(snapshot: Snapshot, name: str, change: Change) -> Snapshot:
-    """Return the changed snapshot. The pending workload `name` may start in it."""
+    """Return the changed snapshot. In the changed snapshot, the pending workload `name` may start."""
     match change.kind:
         case ChangeKind.WORKLOAD_ENDED | ChangeKind.DEPENDENCY_ENDED:
             return _without_workload(snapshot, change.subject)

@@ -107,7 +107,7 @@ def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
 
 
 def higher_priority(case: PendingCase) -> Iterator[Ladder]:
-    """Propose priorities just above those of the project's other workloads.
+    """Propose priorities just above the priorities of the project's other workloads.
 
     A preemptible workload stays below the priorities that are non-preemptible by default.
     """

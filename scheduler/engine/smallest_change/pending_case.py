@@ -165,7 +165,7 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the workload's case, or None if the workload has pods or reservations or will get them.
+    """Return the workload's case, or None if the workload has pods or reservations, or the plan assigns them.
 
     If the workload lists several pools, the case is for the pool named in the plan's refusal.
     """
@@ -177,7 +177,7 @@ def pending_case(
 
 
 def _is_reserved(refusal: Refusal) -> bool:
-    """Return whether the workload waits for nothing but its reserved capacity."""
+    """Return whether the workload only waits for its reserved capacity."""
     return any(
         blocker.reason is Reason.WAITING_FOR_VICTIMS or "booting" in blocker.numbers
         for blocker in refusal.blockers

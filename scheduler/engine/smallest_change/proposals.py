@@ -13,7 +13,7 @@ PARTS = 8  # an amount changes by at most an eighth of itself per rung
 
 Size = tuple[int, Fraction | int, str, str]
 Proposal = tuple[Size, Change]
-Ladder = Sequence[Proposal]  # smallest change first; if one starts the workload, larger ones should too
+Ladder = Sequence[Proposal]  # smallest change first; larger changes start the workload if a smaller one does
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
@@ -57,7 +57,7 @@ def raising_ladder(
 def step_size(amount: int, resource: str) -> int:
     """Return the step: whole units for counts and devices, else at most an eighth of the amount.
 
-    Steps of memory are powers of two; other steps are 1, 2 or 5 times a power of ten.
+    Steps of memory are powers of two. Other steps are 1, 2 or 5 times a power of ten.
     """
     if resource in ("replicas", "devices"):
         return max(1, amount // MAX_RUNGS)

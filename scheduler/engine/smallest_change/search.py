@@ -98,7 +98,7 @@ def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
 def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
 
-    A plan contains the blockers of one pool only. The engine therefore also decides as if the workload
+    A plan contains only the blockers of one pool. The engine therefore also decides as if the workload
     allowed no other pool.
     """
     first = pending_case(snapshot, runs.plan(snapshot), runs.layout, name)

@@ -112,7 +112,7 @@ def _amount_phrase(change: Change) -> str:
 
 
 def _format_memory(mib: int) -> str:
-    """Return GiB if that takes at most three decimals, else MiB."""
+    """Format an amount in GiB if at most three decimals are needed, else in MiB."""
     if mib >= MIB_PER_GIB and mib % (MIB_PER_GIB // 8) == 0:
         return f"{format_number(mib / MIB_PER_GIB)} GiB"
     return f"{mib} MiB"

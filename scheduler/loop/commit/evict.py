@@ -65,7 +65,7 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
 
 def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_moved: bool) -> None:
-    """Stop a workload and requeue it. Moves and the end of a fair-share turn cause no backoff."""
+    """Stop and requeue a workload. Moves and the end of a fair-share turn cause no backoff."""
     columns: dict[str, Any] = {"backoff_until": None}  # a backoff from scaling up does not delay a restart
     if decided.kind in PREEMPTION_KINDS and not is_moved:
         columns["preemptions"] = workload.preemptions + 1
@@ -88,7 +88,7 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 def _eviction_message(decided: Decided, context: CommitContext) -> str:
     """Return the message for the victim's project.
 
-    It reveals only the size of another project's preemptor.
+    The message reveals only the size of another project's preemptor.
     """
     purpose = ""
     if decided.preemptor is not None:

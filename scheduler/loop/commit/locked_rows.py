@@ -88,8 +88,8 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 class LockedRows:
     """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
-    The locked quotas are those of the workloads' queues. A quota edit that was committed before
-    this lock is detected. A later edit waits until this commit has finished.
+    The quotas of the workloads' queues are locked. A quota edit that was committed before this lock is
+    detected. A later edit waits until this commit has finished.
     """
 
     workloads: Mapping[str, Workload]
@@ -165,7 +165,9 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
 
 
 def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
-    """Count the allocations of an accepted bundle, so that later bundles are checked against them."""
+    """Count the allocations of an accepted bundle, so that later bundles are checked against these
+    allocations.
+    """
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
@@ -257,7 +259,10 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _used_ranks(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the replica ranks of active runs that get more pods. A replacement pod inherits its rank."""
+    """Return the replica ranks of active runs to which the steps add pods.
+
+    A replacement pod inherits its rank.
+    """
     active = (Phase.STARTING, Phase.RUNNING)
     placed = {step.workload for step in steps if isinstance(step, Place) and not step.reserved}
     ids = [workloads[name].pk for name in placed & workloads.keys() if workloads[name].phase in active]

@@ -20,9 +20,10 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Set `column` of pods that have no value yet. A pod keeps its value; a replacement pod gets a new one.
+    """Set `column` of pods that have no value yet. A stored value never changes. A replacement pod is
+    assigned a new value.
 
-    `find` returns None if nothing is available yet.
+    `find` returns None if no value is available yet.
     """
     assert_no_transaction()
     pending = [pod for pod in pods if getattr(pod, column) is None]

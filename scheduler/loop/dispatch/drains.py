@@ -1,6 +1,6 @@
 """Evict pods from draining nodes after the drain timeout.
 
-The engine avoids draining nodes but evicts no pods from them. All evictions of kind `drain` come from this
+The engine avoids draining nodes, but does not evict their pods. All evictions of kind `drain` come from this
 module. Non-preemptible workloads are evicted only from nodes that are about to be interrupted.
 """
 

@@ -110,7 +110,7 @@ class Gang:
     spec: ParsedSpec
 
     def mark_stopping(self) -> bool:
-        """Mark live pods as stopping, in memory. Return whether there are any."""
+        """Mark live pods as stopping, in memory. Return whether the gang has live pods."""
         live = [pod for pod in self.pods if pod.state in (PodState.STARTING, PodState.RUNNING)]
         for pod in live:
             pod.state = PodState.STOPPING
@@ -118,7 +118,7 @@ class Gang:
 
 
 def apply_gang_verdicts(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> None:
-    """Evaluate the gangs of locked workloads, and change the phases of those with a verdict."""
+    """Evaluate the gangs of locked workloads, and change the phases of gangs with a verdict."""
     gangs = load_gangs(workloads, specs)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     for _ in range(MAX_TRANSITIONS):
@@ -148,7 +148,7 @@ def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
 
 
 def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
-    """Stop workloads' live pods. Each pod gets its workload's reason. Return the number of pods."""
+    """Stop workloads' live pods. Each pod's reason is that of its workload. Return the number of pods."""
     live = Pod.objects.filter(workload__in=workloads, state__in=(PodState.STARTING, PodState.RUNNING))
     reason = Workload.objects.filter(pk=OuterRef("workload_id")).values("reason")
     return live.update(state=PodState.STOPPING, stop_reason=Subquery(reason), since=now)

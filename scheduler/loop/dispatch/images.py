@@ -37,7 +37,7 @@ Credentials = dict[tuple[int, int], str | UnusableSecret]  # auth.json, or the e
 
 @dataclass(frozen=True, slots=True)
 class ReadyImage:
-    """Image by digest, with the auth.json for pulling it."""
+    """Image by digest, with the auth.json for pulling the image."""
 
     reference: str = ""
     auth: str = field(default="", repr=False)
@@ -103,9 +103,9 @@ class LookupResult:
 
 
 def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext) -> RunImages:
-    """Return the images of the pods' runs. Record finished lookups, and start those that are due.
+    """Return the images of the pods' runs. Record finished lookups, and start due lookups.
 
-    A workload whose image cannot be resolved is stopped. It fails unless a retry rule restarts it.
+    A workload whose image cannot be resolved is stopped. The workload fails unless a retry rule restarts it.
     """
     assert_no_transaction()
     runs = _runs_with_images(pods, context)

@@ -1,6 +1,6 @@
 """Clean up after deleted workloads: delete logs directly, and workspaces through the task queue.
 
-A workspace may hold millions of files, too many to delete in the loop. A crash between a deletion and the
+A workspace may contain millions of files, too many to delete in the loop. A crash between a deletion and the
 update of its row is harmless: deleting twice is safe, and a lost job is queued again.
 """
 
@@ -22,8 +22,8 @@ from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
-MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round continues with the rest
-BATCH_SIZE = 20  # number of rows between two pauses; the loop handles wake-ups in a pause
+MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round processes further rows
+BATCH_SIZE = 20  # number of rows between two pauses in which the loop handles wake-ups
 RETRY_INTERVAL = timedelta(
     minutes=15
 )  # retry interval for lost jobs, longer than the task queue's own retries

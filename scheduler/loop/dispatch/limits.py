@@ -106,7 +106,10 @@ class IdleTracker:
 
 
 class DueLimits(NamedTuple):
-    """For each limit, whether any workload exceeds it. For idle timeouts, whether any workload has one."""
+    """Whether any workload exceeds each limit.
+
+    For idle timeouts, whether any workload has an idle timeout.
+    """
 
     start: bool
     runtime: bool
@@ -144,7 +147,10 @@ class OverdueWorkload:
 
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
-    """Return the workloads that did not start in time. An image pull that makes progress gets more time."""
+    """Return the workloads that did not start in time.
+
+    The timeout is extended for image pulls that make progress.
+    """
     pks = [
         pk
         for pk in STARTING(now - START_TIMEOUT)

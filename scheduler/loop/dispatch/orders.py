@@ -33,9 +33,8 @@ def build_pod_order(
 ) -> PodOrder:
     """Return the order that starts a pod.
 
-    `gang` lists the run's pods; its rendezvous address must be set. Pods of idle roles run as
-    plain processes on their node, even if the workload has an image, unless the runtime requires
-    images.
+    `gang` lists the run's pods. The run's rendezvous address must be set. Pods of idle roles run as plain
+    processes on their node, even if the workload has an image, unless the runtime requires images.
     """
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
@@ -162,7 +161,7 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader)
 def _pod_secrets(pod: Pod) -> dict[str, str]:
     """Return the secrets that the pod and Berth use to authenticate to each other.
 
-    They are derived and never stored.
+    These secrets are derived and never stored.
     """
     values = {"BERTH_GANG_SECRET": secrets.for_gang(str(pod.workload_id), pod.run), **port_secret(pod)}
     if getattr(pod.workload, "session", None) is not None:

@@ -100,7 +100,8 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
-    # Pods that failed to start must not delay the others, so they are retried last, in turn.
+    # Pods that failed to start must not delay the others, so they are retried last, least recently tried
+    # first.
     failed = {pod.pk: context.sent.failed.get(pod.pk, NEVER) for pod in due_pods}
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
@@ -174,7 +175,7 @@ def _store_failures(
 ) -> None:
     """Store the start failure of each pod.
 
-    It is shown on the pod's page and in the workload's final message.
+    The failure is shown on the pod's page and in the workload's final message.
     """
     if not pods:
         return

@@ -36,10 +36,10 @@ def handle_refusals(
     starting: Sequence[Pod], accepted: Collection[uuid.UUID], refused: Mapping[uuid.UUID, str], now: datetime,
     context: SchedulerContext,
 ) -> None:  # fmt: skip
-    """Record refused pods, and release the pods of workloads whose starts have been refused for too long.
+    """Record refused pods. Release the pods of workloads whose starts have been refused for too long.
 
-    `refused` contains the messages by pod. `starting` contains all starting pods. A refused pod
-    stays refused until it is `accepted`, because the next attempt may take longer than a tick.
+    `refused` contains the messages by pod. `starting` contains all starting pods. A refused pod stays refused
+    until it is `accepted`, because the next attempt may take longer than a tick.
     """
     _record_refusals(starting, accepted, refused.keys(), now, context.sent)
     messages = {pod.workload_id: refused[pod.pk] for pod in reversed(starting) if pod.pk in refused}
@@ -94,7 +94,7 @@ def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: 
 def _scale_down(
     gangs: Iterable[Gang], refusals: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop refused replicas of locked workloads that meet their minimum without them.
+    """Stop refused replicas of locked workloads that meet their minimum without these replicas.
 
     Return the workloads.
     """

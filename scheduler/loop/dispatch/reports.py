@@ -141,7 +141,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
 def _record_separately(
     changes: Sequence[PodChange], affected: Collection[uuid.UUID], now: datetime, context: SchedulerContext
 ) -> tuple[list[str], list[str]]:
-    """Record the changes after the database has rejected some, skipping rejected ones.
+    """Record the changes after the database has rejected some of them, skipping rejected changes.
 
     Return a note for each rejected change, and for each gang that could not be evaluated.
     """

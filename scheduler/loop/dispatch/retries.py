@@ -18,7 +18,7 @@ MAX_AVOIDED = 1000  # above this number, the oldest entries are dropped
 
 
 def retry_facts(workload: Workload, parsed: ParsedSpec) -> RetryFacts:
-    """Return the workload's retry rules and its restarts so far."""
+    """Return the workload's retry rules and its previous restarts."""
     spec = parsed.spec
     if spec is None:
         return RetryFacts()

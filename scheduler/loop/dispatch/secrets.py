@@ -1,4 +1,4 @@
-"""Read the secrets of starting pods, and record which runs receive which version."""
+"""Read the secrets of starting pods, and record the versions that each run receives."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from scheduler.loop.context import SchedulerContext
 
 @dataclass(slots=True)
 class SecretReader:
-    """Reader of secrets for pods that start together. It reads the secrets of each owner only once."""
+    """Reader of secrets for pods that start together. The secrets of each owner are read only once."""
 
     _personal: dict[int | None, Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)

@@ -25,7 +25,7 @@ OUTPUTS_KEPT = timedelta(days=1)  # maximum time that files of ended pods are ke
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 # Skip rows that ended more recently, because they may be newer than the runtime's report.
 MIN_ENDED_AGE = timedelta(seconds=60)
-BATCH_SIZE = 1000  # number of pods whose rows are read at once
+BATCH_SIZE = 1000  # number of pods whose rows are read in one query
 ROWS = compiled_once(
     lambda keys: Pod.objects.filter(pk__any=keys).values_list(
         "pk", "node__pool_id", "state", "ended_at", "files_until"

@@ -1,7 +1,7 @@
 """Decide the next state of a gang from the states of its pods, without side effects.
 
-A gang is running once enough of its replicas run, completes when all of them have succeeded, and fails when
-one of them fails. The loss of a machine is not a failure of its replicas. Idle roles have no command of their
+A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
+one replica fails. The loss of a machine is not a failure of its replicas. Idle roles have no command of their
 own and are stopped once all other replicas have succeeded.
 """
 

@@ -19,7 +19,7 @@ CANCELLABLE = (Phase.PENDING, Phase.RESERVED)  # phases in which unreachable dep
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies by workload ID, and placeholders for those that are not in the snapshot.
+    """Unmet dependencies by workload ID, and placeholders for workloads that are not in the snapshot.
 
     Suspended placeholders represent arrays and workloads that cannot end without intervention, because they
     are suspended or were never submitted. `never_met` contains the pending workloads with a dependency that
@@ -37,7 +37,7 @@ NO_DEPENDENCIES = Dependencies({}, ())
 def waits_for_others(row: WorkloadRow, spec: WorkloadSpec) -> bool:
     """Return whether the workload has dependencies that still apply.
 
-    They no longer apply once it has started.
+    Dependencies no longer apply once the workload has started.
     """
     return bool(spec.after) and row.run == 0
 

@@ -59,7 +59,7 @@ class ServedProjects:
     """The project of each node that cannot isolate pods. Such a node serves one project at a time.
 
     A node serves the project whose workspaces it stores, and workspaces are deleted with their workloads. The
-    nodes of local pools share one machine, so they serve the same project.
+    nodes of local pools share one machine and therefore serve the same project.
     """
 
     def __init__(self, nodes: Iterable[NodeWithReport], local_pools: Collection[int]) -> None:

@@ -75,7 +75,7 @@ class LiveWorkloads:
     def observe(self, around: ObservationValues) -> None:
         """Read the changed rows and rebuild the affected workloads."""
         changed, before = self._mirror.read(), self._shared
-        self._shared = None  # if this observation fails, the next one rebuilds everything
+        self._shared = None  # after a failure, the next observation rebuilds everything
         rows, pods, pods_before = self._mirror.rows, self._group_pods(around.nodes), self._pods
         due = changed | self._unsettled | {pk for pk, own in pods.items() if pods_before.get(pk) != own}
         due |= pods_before.keys() - pods.keys()
@@ -161,7 +161,7 @@ class LiveWorkloads:
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload, unless nothing that its entry depends on has changed."""
+        """Convert a workload if any value on which its entry depends has changed."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (
@@ -204,5 +204,5 @@ def _refusals(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -
 
 
 def _is_plain(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:
-    """Return whether a workload has neither dependencies nor pools that it may use only later."""
+    """Return whether a workload has neither dependencies nor pools with a delay."""
     return spec is None or (not waits_for_others(row, spec) and spec.burst_after is None)

@@ -1,10 +1,10 @@
 """Copy of the live workloads' rows that is updated by reading only the rows that have changed.
 
-A trigger sets a workload's `changed_in` to the ID of the current transaction whenever it changes anything
-that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still open. The
-next read selects the rows with `changed_in` at or after this horizon. No change is missed, because a change
-that was invisible to the last read was written by a transaction that was open at that time or began later.
-Some rows are read twice, which is harmless.
+A trigger sets a workload's `changed_in` to the ID of the current transaction whenever the transaction changes
+a value that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still open.
+The next read selects the rows with `changed_in` at or after this horizon. No change is missed, because a
+change that was invisible to the last read was written by a transaction that was open at that time or began
+later. Some rows are read twice, which is harmless.
 
 Everything is read again in five cases: on the first read, in a transaction (which may see rows that are
 rolled back), on a new connection, after an hour without a read, and after the database server was restarted
@@ -63,7 +63,7 @@ MOMENT = """
            pg_postmaster_start_time() AS server
       FROM pg_current_snapshot() AS seen
 """
-MAX_AGE_SECONDS = 3600.0  # everything is read again after this time; deletions are recorded for a day
+MAX_AGE_SECONDS = 3600.0  # all rows are read again after this time; deletions are recorded for a day
 # Both statements return at least one row, which contains the time of the read.
 READ_ALL = f"""
     SELECT moment.horizon, moment.server, false, true, {COLUMNS}
@@ -82,18 +82,21 @@ READ_CHANGES = f"""
 
 @dataclass(slots=True)
 class WorkloadMirror:
-    """Rows of the live workloads as of the last read, by ID. An unchanged row keeps the same object."""
+    """Rows of the live workloads as of the last read, by ID.
+
+    Unchanged rows are represented by the same object.
+    """
 
     rows: dict[uuid.UUID, WorkloadRow] = field(default_factory=dict)
-    _horizon: int | None = None  # None if everything must be read again
+    _horizon: int | None = None  # None if all rows must be read again
     _server: datetime | None = None  # start time of the database server
-    # connection of the last read; after a crash, a new connection may see reused transaction IDs
+    # connection of the last read; after a crash, a new connection may reuse transaction IDs
     _connection: object = None
     _read_at: float = 0.0  # monotonic time of the last read
 
     def read(self) -> set[uuid.UUID]:
-        """Update the rows. Return the IDs of those that were added, changed or removed."""
-        horizon, self._horizon = self._horizon, None  # after an error, read everything again
+        """Update the rows. Return the IDs of added, changed and removed rows."""
+        horizon, self._horizon = self._horizon, None  # after an error, read all rows again
         age, self._read_at = time.monotonic() - self._read_at, time.monotonic()
         if (
             horizon is None

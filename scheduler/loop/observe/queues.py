@@ -1,7 +1,7 @@
 """Convert departments, projects, quotas and usage to engine queues.
 
-The engine knows only queues. If a department and a project have the same name, the department's queue gets a
-suffix that no valid name can contain.
+In the engine, departments and projects are both queues. If a department and a project have the same name, a
+suffix that no valid name can contain is added to the department's queue.
 """
 
 from collections import defaultdict
@@ -176,7 +176,7 @@ def _entitlements(
 
 
 def build_entitlement(row: Quota | None, rank: int, usage: Decayed, group: str = "") -> Entitlement:
-    """Return the entitlement in one pool. A quota without its own rank gets the owner's `rank`.
+    """Return the entitlement in one pool. The owner's `rank` applies if the quota has none.
 
     `group` is the name of the quota's group, or empty.
     """

@@ -31,7 +31,7 @@ class RowQuery(Generic[Row]):
 
 @dataclass(slots=True)
 class VersionedRows(Generic[Row]):
-    """Rows of the last read, by version. An unchanged row keeps the same object."""
+    """Rows of the last read, by version. Unchanged rows are represented by the same object."""
 
     query: RowQuery[Row]
     _rows: dict[str, Row] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class VersionedRows(Generic[Row]):
                 rows[version] = cached[version]
             elif (
                 version[:ID_LENGTH] in fresh
-            ):  # a missing row has been deleted; a fresh row may have a newer version
+            ):  # a missing row has been deleted; a re-read row may have a newer version
                 newer, row = fresh[version[:ID_LENGTH]]
                 rows[newer] = row
         self._rows = rows

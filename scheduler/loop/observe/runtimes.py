@@ -1,4 +1,4 @@
-"""Expected runtimes of each project's workloads, estimated from recently completed ones."""
+"""Expected runtimes of each project's workloads, estimated from recently completed workloads."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from django.db import connection
 
 from scheduler.engine.expected_runtime import LAST_RUNS, expected_runtime
 
-REFRESH_AFTER = timedelta(minutes=5)  # expected runtimes change slowly and take time to read
+REFRESH_AFTER = timedelta(minutes=5)  # expected runtimes change slowly, and reading them takes time
 
 LAST_RUNTIMES = """
 SELECT project.id, array_agg(last.seconds)

@@ -34,7 +34,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
     """Report the allocated and queued load of each pool. Return the number of pools to resize."""
     by_name = {demand.pool: demand for demand in demands}
     capacity = _capacity_by_pool()
-    allocated = _allocated_by_pool() if view.workloads else {}  # only live workloads hold resources
+    allocated = _allocated_by_pool() if view.workloads else {}  # only live workloads use resources
     reserved = _reserved_by_pool() if view.workloads else {}
     changed = 0
     for name, pool in sorted(view.pools.items()):
@@ -63,10 +63,10 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
 
 
 def fill_slots(load: Load, pool: NodePool) -> tuple[int, str]:
-    """Return the number of slots that a load fills, in thousandths, and the resource that fills them.
+    """Return the number of slots that a load fills, in thousandths, and the scarcest resource.
 
     A node has one slot per GPU, or one slot if it has no GPUs. A load that uses half of a node's memory, and
-    less than half of everything else, fills half of the node's slots.
+    a smaller part of its other resources, fills half of the node's slots.
     """
     cpu = pool.cpu_milli * pool.cpu_load_limit // MILLI
     node = Load(pool.gpus_per_node * MILLI, cpu, pool.memory_mib, pool.max_pods)
@@ -96,7 +96,7 @@ def report_empty_drains(now: datetime) -> int:
 
 @dataclass(slots=True)
 class ReservedLoad:
-    """Reservations of a pool: the load on booting nodes, the nodes themselves, and whether any exist."""
+    """Reservations of a pool: the load on booting nodes, these nodes, and whether any reservation exists."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)

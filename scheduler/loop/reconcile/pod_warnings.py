@@ -21,7 +21,7 @@ KIND = "pod_warning"
 
 @dataclass(frozen=True, slots=True)
 class PodWarning:
-    """Latest warning about a pod, and the number of warnings so far."""
+    """Latest warning about a pod, and the total number of warnings."""
 
     pod: PodRow
     number: int

@@ -25,7 +25,7 @@ from scheduler.models import Cycle
 
 log = logging.getLogger(__name__)
 
-SEARCH_INTERVAL = timedelta(seconds=30)  # per pool, because a search takes as long as several decisions
+SEARCH_INTERVAL = timedelta(seconds=30)  # interval per pool; a search takes as long as several decisions
 SEARCH_COST_FACTOR = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"
 
@@ -36,7 +36,7 @@ class _ReleaseOutdated(Exception):
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Releaser of unneeded nodes. It records when each pool was last searched."""
+    """Releaser of unneeded nodes. The releaser records when each pool was last searched."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 

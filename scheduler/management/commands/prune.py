@@ -1,4 +1,4 @@
-"""Delete history older than a given day."""
+"""Delete history before a specified day."""
 
 from argparse import ArgumentParser
 from datetime import UTC, date, datetime

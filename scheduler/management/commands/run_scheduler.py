@@ -25,7 +25,7 @@ from scheduler.reports.utilization.watch import UtilizationWatcher
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # system checks import every web page; `make check` runs them instead
+    requires_system_checks = []  # system checks import every web page, so only `make check` runs them
     help = "Run the scheduler. Any number of processes may run. One of them leads and the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -44,8 +44,8 @@ def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
 class EvictionMatrix:
     """Eviction matrix of the projects with the most lost work.
 
-    Each row holds a victim project and one cell per preemptor project; a cell without evictions is None.
-    `omitted` counts the pairs that are left out because other projects lost more work.
+    Each row contains a victim project and one cell per preemptor project. A cell without evictions is None.
+    `omitted` is the number of pairs that are not shown because other projects lost more work.
     """
 
     victims: tuple[str, ...]

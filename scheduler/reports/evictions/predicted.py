@@ -32,7 +32,7 @@ class PredictedEvictions:
 
 
 def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
-    """Return the table of predicted evictions, given as their JSON objects."""
+    """Return the table of predicted evictions. `documents` contains them as JSON objects."""
     rows = [_row(document) for document in documents]
     alternatives = (
         line.removeprefix(ALTERNATIVE_PREFIX)

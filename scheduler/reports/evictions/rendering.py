@@ -50,7 +50,7 @@ class EvictionParty:
 class RenderedEviction:
     """Eviction as rendered for one user.
 
-    `explanation` holds the sentences that follow the summary.
+    `explanation` contains the sentences after the summary.
     """
 
     row: Eviction
@@ -76,7 +76,7 @@ class RenderedEviction:
 def render(
     reader: Viewer, rows: Iterable[Eviction], existing_ids: Collection[UUID] = ()
 ) -> list[RenderedEviction]:
-    """Render evictions for one user. `existing_ids` holds the IDs of workloads that still exist."""
+    """Render evictions for one user. `existing_ids` contains the IDs of workloads that still exist."""
     return [_render_row(reader, row, existing_ids) for row in rows]
 
 
@@ -190,7 +190,7 @@ def _explanation_sentences(
 def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
     """Return whether the description of a queue should mention a resource.
 
-    If GPUs were freed or moved, only GPUs are mentioned; otherwise, every resource that changed.
+    If GPUs were freed or moved, only GPUs are mentioned. Otherwise, every changed resource is mentioned.
     """
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
     about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")

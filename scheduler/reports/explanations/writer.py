@@ -21,9 +21,9 @@ from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-# Maximum number of updates per cycle for workloads whose pending reasons have not changed.
-# Half of the updates are for the first workloads in the queue. The others take turns.
-# Each of the others is updated within MAX_TURNS cycles, even if that takes more updates.
+# Maximum number of updates per cycle for workloads whose pending reasons have not changed. Half of the
+# updates are for the first workloads in the queue. All other workloads take turns. Each of them is updated
+# within MAX_TURNS cycles, even if more updates are needed.
 MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 
@@ -80,10 +80,10 @@ class Change(NamedTuple):
 
 
 class ExplanationWriter:
-    """Writer that remembers the stored explanations and writes only changes, in batches.
+    """Writer that tracks the stored explanations and writes only changes, in batches.
 
-    Most changes affect only numbers, such as the queue position. Each cycle writes these only for the first
-    workloads in the queue and for some of the others, which take turns.
+    Most changes affect only numbers, such as the queue position. In each cycle, such changes are written for
+    the first workloads in the queue and for some other workloads, which take turns.
     """
 
     def __init__(self) -> None:

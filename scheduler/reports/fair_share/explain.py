@@ -125,7 +125,7 @@ class _ShareExplanation:
         return f" in rank {round_.rank}" if len(ranks) > 1 else ""
 
     def _explain_remainder(self, round_: Round) -> str:
-        """Explain which queues get the units left after rounding down."""
+        """Explain which queues receive the units that remain after rounding down."""
         mine = self._own_offer(round_)
         result = self._format_amount(mine.granted) if mine.granted else "none"
         remainder = self._format_amount(mine.offered) if mine.offered else "0"

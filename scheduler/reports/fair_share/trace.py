@@ -54,7 +54,7 @@ class ShareTrace:
 def share_trace(
     *, actor: Actor, owner: Tenant, pool: NodePool, now: datetime | None = None
 ) -> list[ShareTrace]:
-    """Return a queue's traces, preceded by those of its department if the user may see it.
+    """Return a queue's traces. If the user may see the department, its traces come first.
 
     Raises NotFound if `owner` is a department whose own numbers the user may not see.
     """

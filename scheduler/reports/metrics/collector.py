@@ -22,7 +22,7 @@ from scheduler.reports.metrics.storage import LogReading, write_metrics
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 2**20  # maximum bytes read from one log at a time; a larger backlog is skipped
+READ_BYTES = 2**20  # maximum bytes read from one log at a time; larger backlogs are skipped
 ROUND_BYTES = 16 * 2**20  # maximum bytes per round over all logs
 ROUND_SAMPLES = 300_000  # maximum values per round, because values take longer to process than other output
 PODS_PER_TRANSACTION = 50

@@ -21,7 +21,7 @@ SeriesByKey = dict[tuple[uuid.UUID, str], Series]
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """New reports in a pod's log, and the position after them."""
+    """New reports in a pod's log, and the position after the last report."""
 
     pod_id: uuid.UUID
     workload_id: uuid.UUID
@@ -68,7 +68,7 @@ def _merge(readings: Sequence[LogReading]) -> SeriesByKey:
 
 
 def _write_series(changed: Mapping[tuple[uuid.UUID, str], Series], now: datetime) -> None:
-    """Write the summaries of the series, and their points only if there are new ones."""
+    """Write the summaries of the series. Write their points only if there are new points."""
     rows = [(series.has_new_points, _to_row(key, series, now)) for key, series in sorted(changed.items())]
     for has_new_points in (True, False):
         Metric.objects.bulk_create(

@@ -18,10 +18,10 @@ BOUNDS: Mapping[str, str] = {
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason for one line of a list, such as
-    "2 GPUs requested; vision: 12 allocated, fair share 11".
+    """Return the first pending reason for one line of a list, such as "2 GPUs requested; vision: 12
+    allocated, fair share 11".
 
-    Other texts than those about a queue's bounds are the workload's message.
+    For reasons that do not concern a queue's bounds, the text is the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}

@@ -8,7 +8,7 @@ from projects.models import Quota
 from scheduler.loop.queries import QUOTAS
 from scheduler.models import QueueStatus
 
-Owner = tuple[int | None, int | None]  # department ID or project ID; the other is None
+Owner = tuple[int | None, int | None]  # (department ID, project ID), one of which is None
 Key = tuple[int, Owner]  # pool ID and owner
 Bound = tuple[int | None, int | None, int | None]
 AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # allocated amounts by group and owner
@@ -82,7 +82,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
     """Return each queue's allocation in the remaining pools of these pools' quota groups, by group and owner.
 
-    The amounts are those of the last cycle. If no pool is in a group, no query is made.
+    The amounts are from the last cycle. If no pool is in a group, no query is made.
     """
     groups = {pool.quota_group_id for pool in pools} - {None}
     rows = QueueStatus.objects.none()

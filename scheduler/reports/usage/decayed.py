@@ -33,7 +33,7 @@ class Rates:
 
 
 def integrate(value: float, rate: float, seconds: float, half_life: float | None) -> float:
-    """Return `value` after `seconds` at a constant `rate`. Without a half-life, nothing decays."""
+    """Return `value` after `seconds` at a constant `rate`. Without a half-life, the value does not decay."""
     if half_life is None:
         return value + rate * seconds
     left = 2.0 ** (-seconds / half_life)

@@ -22,7 +22,7 @@ NAME_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """GPU-hours whose utilization was measured, and the part of them in which the GPUs were busy."""
+    """Number of measured GPU-hours, and the part of these hours in which the GPUs were busy."""
 
     measured: float
     busy: float
@@ -39,7 +39,7 @@ class GpuUse:
 def gpu_use(actor: Actor, request: UsageRequest, by: Dimension) -> Mapping[str, GpuUse]:
     """Return the measured use of GPUs by name, for the projects that the user may see.
 
-    Names without measurements are missing.
+    Names without measurements are omitted.
     """
     chosen = Q(step=HOUR, at__gte=floor_to_hour(request.since), at__lt=request.until)
     for dimension, name in request.only.items():

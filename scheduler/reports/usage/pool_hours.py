@@ -44,7 +44,7 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
 
 
 def _gpus_per_node(pools: Sequence[NodePool], first: datetime) -> dict[int, float]:
-    """Return the average number of GPUs per node since `first`, by pool. Nodes of a pool may differ."""
+    """Return the average number of GPUs per node since `first`, by pool. Node sizes in a pool may differ."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=first), pool__in=pools)
     return dict(nodes.values_list("pool_id").annotate(average=Avg("gpus")).order_by("pool_id"))
 

@@ -1,7 +1,7 @@
 """Usage reports by department, project, user and pool, in steps from an hour to a month.
 
-Released allocations are stored as `UsageHour`; active ones are counted up to now. Usage is
-therefore never sampled, missed or counted twice.
+Released allocations are stored as `UsageHour`. Active allocations are counted up to now. Usage is therefore
+never sampled, missed or counted twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class UsageRequest:
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     only: Mapping[Dimension, str] = field(default_factory=dict)  # names that must match exactly
-    # names; a row must match at least one of them
+    # a row must match at least one of these names
     any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ class UsageRequest:
 class UsageRow:
     """Usage in the period that begins at `at`.
 
-    `cost` is None if the price is unknown for any part of it.
+    `cost` is None if the price is unknown for any part of the usage.
     """
 
     at: datetime | None

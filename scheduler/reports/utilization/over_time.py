@@ -43,7 +43,7 @@ class Point:
 class UtilizationHour:
     """GPU-hours of one hour. The current hour is incomplete.
 
-    `measured` is the part of `allocated` whose utilization was measured; `used` is the busy part of
+    `measured` is the part of `allocated` whose utilization was measured. `used` is the busy part of
     `measured`.
     """
 

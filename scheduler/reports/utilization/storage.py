@@ -1,6 +1,6 @@
-"""Write measurements and delete old ones.
+"""Write measurements and delete old measurements.
 
-All tables are written in one transaction, so a crash never leaves a measurement half written.
+All tables are written in one transaction, so a crash never leaves partly written measurements.
 """
 
 import json

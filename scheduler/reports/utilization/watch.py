@@ -1,6 +1,6 @@
 """Thread that measures utilization periodically.
 
-It runs in the leader process, which sees the pods on its machine.
+The thread runs in the leader process, because that process has access to the pods on its machine.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Predictions that store nothing: dry runs and quota previews."""
+"""Predictions that are not stored: dry runs and quota previews."""

@@ -28,8 +28,8 @@ NO_PODS = PodsOverQuota()
 class GroupImpact(PlanChanges):
     """Effects of a change of a group's pools. `tag` is the version of the group.
 
-    `quotas` lists the queues whose quota in a pool would change, and `over_quota` the running workloads
-    with pods that would be over quota and are within quota now.
+    `quotas` lists the queues whose quota in a pool would change, and `over_quota` lists the running workloads
+    with pods that are now within quota and would be over quota.
     """
 
     tag: str

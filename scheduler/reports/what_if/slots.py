@@ -10,7 +10,7 @@ from projects.models import Project
 
 MAX_DRY_RUNS = 3  # maximum per project, because one dry run may keep a core busy for seconds
 RETRY_AFTER = 2  # seconds after which a client may retry
-LOCK_CLASS = 0x62647279  # first key of the advisory locks; the second key combines project and slot
+LOCK_CLASS = 0x62647279  # first key of the advisory locks; project and slot form the second key
 
 
 @contextmanager

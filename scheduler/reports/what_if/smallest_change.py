@@ -107,7 +107,7 @@ _results = _ResultCache()
 
 
 def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether nothing but the time has changed.
+    """Return whether only the time has changed.
 
     The comparison is fast, because unchanged workloads are usually the same objects.
     """

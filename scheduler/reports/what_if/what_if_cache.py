@@ -1,7 +1,6 @@
 """Cache of observations and layouts, shared by the dry runs of this process.
 
-The cache does not change results. It only avoids reading unchanged rows again and rebuilding
-layouts.
+The cache does not change results. The cache only avoids reading unchanged rows again and rebuilding layouts.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ _shared_lock = Lock()
 def shared_cache() -> Iterator[WhatIfCache]:
     """Yield the cache to one caller at a time.
 
-    A caller that cannot get the shared cache in time gets an empty cache instead.
+    A caller that cannot acquire the shared cache in time receives an empty cache.
     """
     if not _shared_lock.acquire(timeout=MAX_WAIT_SECONDS):
         yield WhatIfCache()

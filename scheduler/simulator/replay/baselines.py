@@ -99,7 +99,10 @@ class FifoPolicy:
         self.queue = still_queued
 
     def _assign(self, workload: Workload) -> list[Assignment] | None:
-        """Place each replica on the fullest node with room for it. Return None if the gang does not fit."""
+        """Place each replica on the fullest node that has room for it.
+
+        Return None if the gang does not fit.
+        """
         assignments: list[Assignment] = []
         for role in leaf_roles(workload.tree):
             for _ in range(role.min):

@@ -43,7 +43,7 @@ class ReplayRun:
         self.trace, self.records = trace, records
         self.min_cycle_seconds = min_cycle_seconds  # minimum time between two cycles
         self.next_cycle = trace.cluster.now
-        self.needs_cycle = False  # whether anything happened since the last cycle
+        self.needs_cycle = False  # whether the state has changed since the last cycle
         self.layout: Layout | None = None  # layout passed to the next cycle
         self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), UsageMeter(trace.cluster)
         self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
@@ -57,7 +57,7 @@ class ReplayRun:
         self.plan = Plan()
 
     def play(self) -> Iterator[Progress]:
-        """Run until all workloads have ended or nothing more can happen."""
+        """Run until all workloads have ended or the state can no longer change."""
         while (at := self._next_event()) is not None:
             self._advance_to(at)
             self._admit_arrivals()
@@ -144,7 +144,7 @@ class ReplayRun:
         )
 
     def _record_changes(self) -> None:
-        """Record changed workloads, and remove those that have ended."""
+        """Record changed workloads, and remove ended workloads."""
         world = self.world
         for name in sorted(world.changed_workloads):
             workload = world.workloads[name]

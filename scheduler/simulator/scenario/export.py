@@ -25,7 +25,7 @@ from scheduler.simulator.scenario.export_nodes import node_document, pool_docume
 from scheduler.simulator.scenario.schema import FORMAT
 
 Document = dict[str, Any]
-ANY_IMAGE = "localhost/image:latest"  # the engine knows only that the workload has an image
+ANY_IMAGE = "localhost/image:latest"  # the engine only records whether a workload has an image
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:

@@ -1,4 +1,4 @@
-"""Map of devices and the workloads on them. It names only workloads that the user may see."""
+"""Map of devices and the workloads on each device. The map names only workloads that the user may see."""
 
 from collections import defaultdict
 from collections.abc import Iterable

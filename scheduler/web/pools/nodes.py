@@ -79,7 +79,7 @@ def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, i
 @signed_in
 @require_GET
 def contents(request: Request, name: str) -> HttpResponse:
-    """Show a node's GPUs with the pods on them, and the pods that the user may see."""
+    """Show a node's GPUs with the pods on each GPU, and the pods that the user may see."""
     node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
     allocations = Allocation.objects.filter(node=node, released_at__isnull=True)
     visible = allocations.filter(pod__workload__project__in=visible_projects(request.actor))

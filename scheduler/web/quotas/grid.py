@@ -21,7 +21,7 @@ from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacit
 from scheduler.web.quotas.places import group_members, places_to_show
 
 PAGE_SIZE = 60  # rows per page
-MAX_POOLS = 6  # with more pools, the user selects which ones to show
+MAX_POOLS = 6  # with more pools, the user selects the pools to show
 DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_default)
 
 

@@ -82,7 +82,7 @@ class Row:
 class Table:
     """Rows of the grid in order.
 
-    `rows_with_cells` fills in the cells of a range of rows. `tenants` counts the rows before filtering.
+    `rows_with_cells` adds the cells to a range of rows. `tenants` is the number of rows before filtering.
     """
 
     pools: Sequence[PoolOrGroup]

@@ -1,4 +1,4 @@
-"""Page that lists quota changes and lets users preview and revert them."""
+"""Page on which users list, preview and revert quota changes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
 
 
 def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange]:
-    """Return the changes with their visible quotas and the number of hidden ones."""
+    """Return the changes with their visible quotas and the number of hidden quotas."""
     changes, seen = list(rows), VisibleScope(actor)
     reverted = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")

@@ -227,7 +227,8 @@ def _owner_key(project: int | None, department: int | None) -> Key:
 def _set_scale(tops: list[QuotaLine]) -> None:
     """Set one scale for all projects and one for all departments, so that bars are comparable.
 
-    Quotas, fair shares and allocations set the scale, so that one long queue does not flatten every bar.
+    Quotas, fair shares and allocations set the scale, so that one long queue does not shorten every other
+    bar.
     """
     for row in (tops, [child for top in tops for child in top.children]):
         ends = [max(line.gpus or 0, line.share or 0, line.allocated) for line in row]

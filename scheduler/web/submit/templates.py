@@ -211,7 +211,7 @@ def _save_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Yield each template with whether the user may use it and change it.
+    """Yield (template, whether the user may use it, whether the user may change it).
 
     Permission to operate a project is checked only once per project.
     """

@@ -40,7 +40,7 @@ from scheduler.web.usage.query import SPANS, UsageQuery, parse_usage_query
 
 MAX_NAMED_LAYERS = 8
 BUDGETS_PER_PAGE = 25
-MAX_ROWS = 100  # rows on the page; the CSV file contains all rows
+MAX_ROWS = 100  # maximum rows on the page; the CSV file contains all rows
 LABEL_FORMATS = {Step.HOUR: "%d %b %H:00", Step.DAY: "%d %b", Step.WEEK: "week of %d %b", Step.MONTH: "%b %Y"}
 
 
@@ -52,7 +52,7 @@ class UsageLine:
     hue: str
     used: UsageRow
     bar: Bar
-    use: GpuUse | None  # None if nothing was measured
+    use: GpuUse | None  # None if no utilization was measured
     workloads_url: str
 
 
@@ -220,7 +220,7 @@ def _starts(question: UsageQuery) -> list[datetime]:
 
 
 def _next_start(at: datetime, step: Step) -> datetime:
-    """Return the start of the next step. Days follow daylight saving time; hours do not."""
+    """Return the start of the next step. Days take daylight saving changes into account. Hours do not."""
     if step is Step.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is Step.MONTH:

@@ -112,7 +112,7 @@ def _chart(
     key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: PointValue,
     allocation: PointValue, now: int | None, of: int | None,
 ) -> Chart | None:  # fmt: skip
-    """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
+    """Return a chart, or None if there are no measurements. Gaps in the measurements are left blank."""
     if all(used(point) is None for point in points):
         return None
     times, values, line = list[float](), list[int](), list[int | None]()

@@ -73,7 +73,7 @@ class StripFigure:
 
 
 def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
-    """Return the figures above the log of a running workload, or none if nothing is measured."""
+    """Return the figures above the log of a running workload, or no figures if there are no measurements."""
     pods = summary.summarize_pods(summary.running_allocations().filter(pod__workload=workload), now)
     use = summary.sum_utilization(pod.use for pod in pods)
     if not use.measured:
@@ -101,7 +101,10 @@ def _memory(mib: int | None) -> str:
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Return the node's total utilization. Any user may see it, because it contains no workload names."""
+    """Return the node's total utilization.
+
+    Any user may see the total, because it contains no workload names.
+    """
     pods = summary.summarize_pods(summary.running_allocations().filter(node=node), now)
     use = summary.sum_utilization(pod.use for pod in pods)
     return {

@@ -1,4 +1,4 @@
-"""Charts of the metrics that a workload reports, compared with those of another workload."""
+"""Charts of the metrics that a workload reports, compared with another workload's metrics."""
 
 import uuid
 from dataclasses import dataclass

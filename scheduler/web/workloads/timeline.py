@@ -18,7 +18,7 @@ from scheduler.reports.explanations.pending_history import (
 )
 
 MAX_EVENTS = 100
-MAX_LISTED_REASONS = 4  # maximum; a pending period with more reasons shows one total per reason
+MAX_LISTED_REASONS = 4  # maximum number of listed reasons; longer pending periods show one total per reason
 SAME_TRANSACTION = timedelta(seconds=30)  # an eviction and its event share a transaction
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 TITLES_BY_REASON = {
@@ -144,7 +144,7 @@ def _eviction_entry(eviction: RenderedEviction) -> Entry:
 
 
 def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
-    """Add to each change of state how long the workload had been pending or running before it."""
+    """Add to each state change the time for which the workload had been pending or running."""
     complete: list[Entry] = []
     since: Entry | None = None
     for entry in entries:

@@ -51,7 +51,7 @@ def main(path: str) -> int:
             agent.server_close()
             _run_new_code(ray, path)
     finally:
-        # Do not report pods that end from here on, because this shutdown ends them.
+        # Do not report pods that end after this point, because this shutdown ends them.
         agent.closing = True
         agent.shutdown()
         agent.server_close()

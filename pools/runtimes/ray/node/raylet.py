@@ -34,7 +34,7 @@ _HEALTH_CHECKS = {
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_raylet_start_wait_time_s": "120",
-    # A node ends after 20 s without its head; Ray's default is 60 s.
+    # A node ends after 20 s without its head (Ray's default: 60 s).
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
@@ -132,7 +132,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def end(self, *, spares_pods: bool = True) -> None:
-        """Stop Ray and all its processes. With `spares_pods=False`, stop the pods as well."""
+        """Stop Ray and all its processes. With `spares_pods=False`, also stop the pods."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -189,7 +189,7 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return Ray's settings and the few inherited variables that Ray needs. Pods get their own variables."""
+    """Return Ray's settings and the few inherited variables that Ray needs. Pods have their own variables."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {

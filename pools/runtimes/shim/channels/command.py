@@ -1,6 +1,6 @@
 """Command or program that a channel runs in the pod: on a terminal, or with three pipes.
 
-It has the pod's namespaces, control groups, user, variables and working directory.
+The command has the pod's namespaces, control groups, user, variables and working directory.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Command:
             return
 
     def read(self, fd: int, limit: int) -> bytes:
-        """Return available output, or nothing. At its end, an output is removed from `outputs`."""
+        """Return available output, or nothing. An output that has ended is removed from `outputs`."""
         try:
             data = os.read(fd, limit)
         except BlockingIOError:

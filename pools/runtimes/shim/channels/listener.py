@@ -1,8 +1,8 @@
 """Accept a pod's channels, and clean up after them.
 
 The shim forks a relay for each connection to the socket in the pod's directory, which only Berth can reach.
-The environment of processes that a channel started contains the channel's mark. The shim kills them once the
-relay has ended for any reason.
+The environment of processes that a channel started contains the channel's mark. The shim kills these
+processes once the relay has ended for any reason.
 """
 
 from __future__ import annotations

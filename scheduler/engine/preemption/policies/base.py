@@ -82,13 +82,13 @@ class PreemptionPolicy:
         return False
 
     def lift_share_cap(self) -> None:
-        """Allow the department to exceed its share again, after a retry within it."""
+        """Allow the department to exceed its share again, after a retry within the share."""
 
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that the next cycle would protect.
 
-        These victims have a minimum runtime and start in this cycle. Their start could be withdrawn, but
-        other victims may exist. A call that returns True also protects these victims from then on.
+        These victims have a minimum runtime and start in this cycle. Although their start could be withdrawn,
+        other victims are preferable. A call that returns True also protects these victims from then on.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -97,7 +97,8 @@ class PreemptionPolicy:
         return changed
 
     def queue_key(self, account: QueueAccount) -> Key:
-        """Return the sort key of a victim queue. The smallest key goes first.
+        """Return the sort key of a victim queue. Victims of the queue with the smallest key are evicted
+        first.
 
         The key changes with every selected victim.
         """

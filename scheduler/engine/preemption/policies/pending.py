@@ -228,7 +228,7 @@ class Reclaim(PreemptionPolicy):
         return worst
 
     def _equal_victims_stage(self, victim: Victim, count: int) -> Key:
-        """Return the worst stage for `count` victims that equal this one."""
+        """Return the worst stage for `count` victims that equal this victim."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account
@@ -272,7 +272,7 @@ class Reclaim(PreemptionPolicy):
         return 1 if any(allocated[kind] > account.quota[kind] for kind in self.kinds) else 2
 
     def may_evict(self) -> bool:
-        """Return whether the preemptor is within its quota or fair share, or may take a turn."""
+        """Return whether the preemptor is within its quota or fair share, or is entitled to a turn."""
         return self.deserved or (
             self.turns.is_active and any(map(self.may_evict_from_queue, self.board.by_project))
         )

@@ -15,7 +15,7 @@ from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
-# Stage of the victim queue, cost of clearing the node (regardless of queues), the node, and its victims.
+# Stage of the victim queue, cost of clearing the node (regardless of queues), node, and victims.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
 Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # offers by name of the victim queue
 
@@ -252,7 +252,7 @@ def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
 
 
 def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
-    """Remove unneeded victims, starting with the last. Return the remaining ones."""
+    """Remove unneeded victims, starting with the last. Return the remaining victims."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:

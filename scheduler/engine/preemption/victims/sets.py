@@ -1,7 +1,7 @@
 """Enumerate sets of victims that free enough in total, cheapest first.
 
-If other workloads can move, workloads of one queue and size are interchangeable, so only their number is
-enumerated. Otherwise, they must also run on the same nodes to be interchangeable.
+Interchangeable workloads are enumerated by number only. Workloads of one queue and size are interchangeable
+if other workloads can move, or else if they run on the same nodes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ MAX_GROUPS = 32
 def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
     """Select the victims, smallest first, because a queue must exceed its threshold before its last eviction.
 
-    A gang's size excludes its extra replicas, because they could be evicted before it.
+    A gang's size excludes its extra replicas, because extra replicas could be evicted first.
     """
     return all(selection.select(victim) for victim in sorted(victims, key=_size_key))
 
@@ -49,8 +49,8 @@ def sufficient_sets(
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield (amount below quota, victims) pairs whose victims free enough resources in total, cheapest first.
 
-    At most `max_priced` victims are priced, summed over all sets. If `may_move` is False, it
-    matters which nodes the victims run on.
+    At most `max_priced` victims are priced, summed over all sets. If `may_move` is False, the victims' nodes
+    are taken into account.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)

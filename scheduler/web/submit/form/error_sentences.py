@@ -1,4 +1,4 @@
-"""Validation problems as sentences for people who fill in a form."""
+"""Validation problems as sentences for users of a form."""
 
 import re
 from dataclasses import dataclass

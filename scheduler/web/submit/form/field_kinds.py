@@ -120,7 +120,7 @@ def _parse_text(text: str, _: Any) -> Any:
 
 
 def _parse_amount(text: str, _: Any) -> Any:
-    """Return a plain number as a number. Return any other text unchanged; it is validated later."""
+    """Return a plain number as a number. Return any other text unchanged for later validation."""
     text = text.strip()
     if INTEGER.fullmatch(text):
         return int(text)

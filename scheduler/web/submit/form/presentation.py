@@ -43,7 +43,7 @@ class ShownField:
     def hint(self) -> str:
         if self.is_text_only:
             return TEXT_ONLY_HINT
-        if self.is_read_only or self.errors:  # an error says what is allowed
+        if self.is_read_only or self.errors:  # the error message states the allowed values
             return ""
         return "One argument per line" if self.words else self.form_field.hint
 
@@ -58,7 +58,7 @@ class ShownField:
 
     @property
     def choices(self) -> Choices:
-        """Choices, plus the document's value if it is not one of them."""
+        """Choices, including the document's value even if it is not a regular choice."""
         values = [value for value, _ in self.form_field.choices]
         here = self.chosen if self.form_field.many else [self.value]
         return (*self.form_field.choices, *((one, one) for one in here if one not in values))
@@ -124,7 +124,7 @@ def prepare_form(
     *,
     read_only: Container[str] = (),
 ) -> ShownForm:
-    """Return the form as the page shows it.
+    """Return the form in the format that the page renders.
 
     `read_only` contains the paths of fields that cannot be changed.
     """
