@@ -124,7 +124,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 def find_visible_projects(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
-    """Return the IDs of the projects that each user can see, by user ID. Uses one SQL query."""
+    """Return the IDs of the projects that each user can see, by user ID. The function runs one SQL query."""
     active = {user.pk: user for user in users if user.is_active}
     if not active:
         return {}
@@ -148,7 +148,7 @@ def _grants_view(membership: Membership, project: Project) -> bool:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments that the user can see as a whole, not only through some of their projects."""
+    """Return the departments that the user can see as a whole, not just some of their projects."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(

@@ -38,7 +38,7 @@ class Actor:
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
     token_expires_at: datetime | None = None  # expiry of the token in use, if any
-    token_id: int | None = None  # ID of the token in use; None for a session
+    token_id: int | None = None  # ID of the token in use, or None for a session
     session_key: str = ""  # key of the browser session in use
     # All roles of the user, loaded with the request's token. If None, roles are loaded when needed.
     roles: tuple[GrantedRole, ...] | None = None

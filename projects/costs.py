@@ -1,4 +1,4 @@
-"""Cost of workloads so far, at the prices of the pools in which they ran.
+"""Accrued cost of workloads, at the prices of the pools in which they ran.
 
 The cost is computed from the allocations of all runs, exactly as in usage reports: the price at the beginning
 of an hour applies to the whole hour.
@@ -44,7 +44,7 @@ GPU_TIME = """
 
 
 def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
-    """Return the cost of each workload so far, to four decimals.
+    """Return the accrued cost of each workload, to four decimals.
 
     Workloads that used no GPUs or ran at an unknown price are omitted.
     """
@@ -68,7 +68,7 @@ def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid
 
 
 def workload_cost(workload: uuid.UUID, now: datetime) -> Decimal | None:
-    """Return the cost of one workload so far, or None if it used no GPUs or the price is unknown."""
+    """Return the accrued cost of one workload, or None if it used no GPUs or the price is unknown."""
     return workload_costs([workload], now).get(workload)
 
 

@@ -20,7 +20,7 @@ PARTS = {
 
 @cache
 def build_worker_program() -> bytes:
-    """Return a zip archive with the worker program. It contains no secrets.
+    """Return a zip archive with the worker program. The archive contains no secrets.
 
     Python imports from the archive, so a worker always has the same version as its server.
     """

@@ -15,7 +15,7 @@ from projects.services.sessions.workers import authenticate_pod
 
 
 class BearerTokenAuthentication(BaseAuthentication):
-    """Authenticate by API token; failed attempts are rate-limited by address."""
+    """Authenticate by API token. Failed attempts are rate-limited by address."""
 
     def authenticate(self, request: Request) -> tuple[User, Actor] | None:
         header = request.headers.get("Authorization")
@@ -41,7 +41,7 @@ class BearerTokenAuthentication(BaseAuthentication):
 
 
 class BrowserSessionAuthentication(SessionAuthentication):
-    """Authenticate by browser session; changes require a CSRF token."""
+    """Authenticate by browser session. Changes require a CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[User, Actor] | None:
         signed_in = super().authenticate(request)

@@ -1,4 +1,4 @@
-"""Look up the objects named in a request, limited to those that the user may see."""
+"""Look up the objects named in a request, limited to objects that the user may see."""
 
 from typing import NoReturn
 

@@ -42,7 +42,7 @@ class MetricPointResponse(ResponseModel):
 class MetricResponse(ResponseModel):
     """Reported values.
 
-    `last`, `lowest` and `highest` are exact; the points are a sample of the reported values.
+    `last`, `lowest` and `highest` are exact. The points are a sample of the reported values.
     """
 
     name: str

@@ -66,7 +66,7 @@ class S3Store:
                         yield entry["Key"].removeprefix(self._prefix)
 
     def delete_drafts(self, *, before: datetime) -> None:
-        """Do nothing: S3 has no half-written objects."""
+        """Do nothing, because S3 has no partly written objects."""
 
     @contextmanager
     def _failures(self, done: str) -> Iterator[None]:

@@ -1,1 +1,4 @@
-"""Long-lived connections of users. They end soon after a user loses permission to read from them."""
+"""Long-lived connections of users.
+
+A connection ends soon after its user loses the permission to read from it.
+"""

@@ -47,7 +47,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         await self.close(code)
 
     async def prepare(self) -> None:
-        """Prepare the socket. This is called once, before the socket is accepted."""
+        """Prepare the socket. This method is called once, before the socket is accepted."""
 
     async def send_messages(self) -> None:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""End streamed HTTP responses soon after the user loses permission to read them."""
+"""End streamed HTTP responses soon after the user loses the permission to read them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -59,7 +59,8 @@ async def watch_stream(
 ) -> AsyncIterator[bytes]:
     """Yield the parts until the credential becomes invalid or the user loses one of the `roles`.
 
-    The stream is then cancelled, so that the client sees a broken connection rather than a complete response.
+    The stream is then cancelled, so that the client receives a broken connection instead of a complete
+    response.
     """
     watched_connection = WATCHER.open(credential, user)
     ended = asyncio.create_task(_wait_for_end(watched_connection, roles))

@@ -1,8 +1,8 @@
 """Detect open connections of this process that are no longer permitted.
 
-While connections are open, one thread queries the database twice a second. It detects ended sessions and
-tokens, deactivated accounts, changed passwords and changed roles, regardless of the cause. A connection whose
-state has changed receives a signal and then checks its own permission.
+While connections are open, one thread queries the database twice a second. The thread detects ended sessions
+and tokens, deactivated accounts, changed passwords and changed roles, regardless of the cause. A connection
+whose state has changed receives a signal and then checks its own permission.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ UNCHECKED = object()
 
 
 class Connection:
-    """One open socket or stream, in the event loop that serves it."""
+    """One open socket or stream, with the event loop that serves it."""
 
     def __init__(self, credential: Credential, user: int | None) -> None:
         self.credential = credential
@@ -114,7 +114,7 @@ class ConnectionWatcher:
             return
         try:
             states = load_states(watched.credential for watched in opened)
-        # While the database is down, nothing can be revoked either.
+        # While the database is down, permissions cannot be revoked either.
         except (OperationalError, InterfaceError) as error:
             log.info("could not check open connections: %s", error)
             return

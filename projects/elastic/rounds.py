@@ -34,7 +34,7 @@ EMPTY_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class ServiceLoop(LeaderLoop):
-    """Leader loop over services. `ports` returns the dependencies of a pass for a given fence."""
+    """Leader loop over services. `ports` returns the dependencies of a pass for a fence."""
 
     name: ClassVar[str] = NAME
 

@@ -1,4 +1,4 @@
-"""Copy weights from initial inference engines to added ones.
+"""Copy weights from initial inference engines to added engines.
 
 While weights are being copied, a mark in the service's row prevents trainers from changing the weights. While
 a trainer changes the weights, no weights are copied. If a process dies during a copy, the next leader clears
@@ -40,7 +40,7 @@ def update_version(view: View, fence: Fence) -> None:
 
 
 def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
-    """Copy weights to the next inference engine that needs them. Return whether an engine needed them."""
+    """Copy weights to the next outdated inference engine. Return whether there was an outdated engine."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:

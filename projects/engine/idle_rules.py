@@ -37,7 +37,7 @@ class IdleFacts:
 
 
 def next_step(facts: IdleFacts, now: datetime) -> IdleStep | None:
-    """Return the next step, or None if nothing is due.
+    """Return the next step, or None if no step is due.
 
     If a GPU is not measured, a warning is neither withdrawn nor followed by a suspension.
     """

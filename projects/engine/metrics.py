@@ -18,7 +18,7 @@ _MARK = b"berth-report "  # prefix that `berth.report` prints
 
 
 class Sample(NamedTuple):
-    """Reported value. It may be infinite or NaN."""
+    """Reported value, which may be infinite or NaN."""
 
     name: str
     step: int
@@ -32,9 +32,9 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Series:
-    """Values of one metric. At most POINTS_MAX of them are stored.
+    """Values of one metric. At most POINTS_MAX points are stored.
 
-    `points` are sorted by step. Each point is the first one in a range of `stride` steps. If there are too
+    `points` are sorted by step. Each point is the first report in a range of `stride` steps. If there are too
     many points, the stride doubles. `last` is the latest report. `lowest` and `highest` are exact.
     """
 

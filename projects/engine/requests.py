@@ -50,8 +50,8 @@ class RequestFacts:
 class RequestMove:
     """Next status of a scale request.
 
-    `give_up` lists inference engines that timed out. In a scale-out, they fail. In a scale-in, they continue
-    to serve.
+    `give_up` lists inference engines that timed out. In a scale-out, these engines fail. In a scale-in, they
+    continue to serve.
     """
 
     to: str = ""

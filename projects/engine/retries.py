@@ -25,7 +25,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RetryFacts:
-    """Retry rules of a workload and its restarts so far.
+    """Retry rules and previous restarts of a workload.
 
     `counts` is the number of restarts by kind of failure. `memory` is the memory of each role in MiB.
     """

@@ -55,7 +55,7 @@ class Budget(models.Model):
 
 
 class BudgetWarning(models.Model):
-    """Budget threshold that was reached in a month. One notification is sent for it."""
+    """Budget threshold that was reached in a month. One notification is sent for each threshold."""
 
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="warnings")
     month = models.DateField(help_text="First day of the month.")

@@ -9,7 +9,7 @@ from projects.models.workloads import Workload
 class RunImage(models.Model):
     """Container image of one run of a workload, by digest once the registry has resolved the tag.
 
-    All pods of the run use this digest, including those that start later.
+    All pods of the run use this digest, including pods that start later.
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="images")

@@ -26,7 +26,7 @@ class RunOutcome(models.TextChoices):
 
 
 class Schedule(models.Model):
-    """Workload document or template, and the times at which it is submitted for its owner."""
+    """Workload document or template that is submitted for its owner at the times of a cron expression."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="schedules")
     name = models.CharField(max_length=63, validators=[NAME])
@@ -75,7 +75,7 @@ class Schedule(models.Model):
 class ScheduleRun(models.Model):
     """Due time of a schedule and its outcome.
 
-    Each due time has a single row, so that it is submitted only once.
+    Each due time has a single row, so that its run is submitted only once.
     """
 
     schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, related_name="runs")

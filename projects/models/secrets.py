@@ -11,7 +11,10 @@ from projects.models.workloads import Workload
 
 
 class ProjectSecret(Secret):
-    """Secret that the project's pods may use. It overrides the pool's secret of the same name."""
+    """Secret that the project's pods may use.
+
+    A project's secret overrides the pool's secret of the same name.
+    """
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="secrets")
 
@@ -43,7 +46,7 @@ class UserSecret(Secret):
 class SecretUse(models.Model):
     """Version of a secret that the pods of a run received, recorded before the first pod starts.
 
-    The secret is identified by its owner and name, so that the record outlives it.
+    The secret is identified by its owner and name, so that the record outlives the secret.
     """
 
     class Owner(models.TextChoices):

@@ -72,9 +72,9 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """Function call to run once, on `node` if set, otherwise on the next node in turn.
+    """Function call to run once, on `node` if set, otherwise on the next node in round-robin order.
 
-    A broadcast itself is never leased. It has one child call per worker.
+    A broadcast itself is never leased. A broadcast has one child call per worker.
     """
 
     class State(models.TextChoices):
@@ -84,8 +84,8 @@ class Call(models.Model):
 
     class Outcome(models.TextChoices):
         VALUE = "value"
-        ERROR = "error"  # the function raised; `result` is the exception
-        FAILED = "failed"  # the function could not be run; `error` is the reason
+        ERROR = "error"  # the function raised an error, which is stored in `result`
+        FAILED = "failed"  # the function could not be run for the reason in `error`
         CANCELLED = "cancelled"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls")

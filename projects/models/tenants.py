@@ -105,7 +105,7 @@ def counts_in(pools: Iterable[NodePool]) -> Q:
 class Quota(FastRows):
     """Quota, limit and weight of a department or project in a node pool or a quota group, per resource.
 
-    Amounts are in milli-GPU, milli-CPU and MiB; null means unlimited. Without a `rank`, the owner's rank
+    Amounts are in milli-GPU, milli-CPU and MiB. Null means unlimited. Without a `rank`, the owner's rank
     applies.
     """
 

@@ -96,7 +96,7 @@ def stored_size(project: Project) -> int:
 def register_tree(
     *, actor: Actor, project: Project, files: Sequence[CodeFile], now: datetime | None = None
 ) -> RegisteredTree:
-    """Store the tree if the project has all chunks of its files, otherwise return the missing ones.
+    """Store the tree if the project has all chunks of its files, otherwise return the missing chunks.
 
     Raises Forbidden, NotFound, Invalid for paths that leave the tree and trees that are too large, or
     Conflict if the project has stored too much.
@@ -182,7 +182,7 @@ def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def verify_tree(tree: CodeTree) -> None:
-    """Read the whole tree. Raises Conflict if a chunk is missing or damaged, or StoreFailure."""
+    """Verify all chunks of the tree. Raises Conflict if a chunk is missing or damaged, or StoreFailure."""
     try:
         check_chunks(open_store(), tree.files, _chunk_keys(tree, tree.files))
     except (MissingChunk, DamagedChunk) as failure:

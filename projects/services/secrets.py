@@ -93,7 +93,7 @@ def require_submitter_of_personal_secrets(
 ) -> None:
     """Raise Forbidden if one of the documents uses personal secrets and the user did not submit it.
 
-    Otherwise a project admin could replace the command, and so read another person's secrets.
+    Otherwise, a project admin could replace the command to read another user's secrets.
     """
     if actor.user is not None and actor.user.pk == submitter_id:
         return

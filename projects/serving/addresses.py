@@ -1,4 +1,4 @@
-"""Normalize inference engine addresses, and reject those that Berth must not call.
+"""Normalize inference engine addresses, and reject addresses that Berth must not call.
 
 Users choose the URLs of engines. A URL must not make Berth send requests to itself, to its own machine or to
 a cloud metadata service. A host name is resolved for each call, and only the checked address is called.
@@ -91,7 +91,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     """Return the IP addresses to which the host resolves. Raises ForbiddenAddress or OSError.
 
-    All of them must be allowed, because Berth cannot choose which one the connection uses.
+    All addresses must be allowed, because Berth cannot choose the address that the connection uses.
     """
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port(parts)

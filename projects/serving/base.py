@@ -1,6 +1,6 @@
 """Interfaces of inference engines and routers.
 
-Every call uses the network. It may be slow, may raise ServingError, and must not be made while a
+Every call uses the network. A call may be slow, may raise ServingError, and must not be made while a
 transaction is open. Addresses are base URLs that `projects.serving.addresses` has normalized.
 """
 
@@ -51,7 +51,7 @@ def differing_parameters(one: Identity, other: Identity) -> tuple[str, ...]:
 
 
 class EngineAdapter(Protocol):
-    """Stateless client for one kind of inference engine. Each call takes the engine's address."""
+    """Stateless client for one kind of inference engine. Each call receives the engine's address."""
 
     @property
     def kind(self) -> str: ...
@@ -104,7 +104,9 @@ class EngineAdapter(Protocol):
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of running and queued requests, or None if the engine does not report it."""
+        """Return the number of running and queued requests, or None if the engine does not report this
+        number.
+        """
         ...
 
     def abort(self, engine: str) -> None:

@@ -1,7 +1,7 @@
 """Transfer weights between inference engines while both serve.
 
-The caller must prevent changes to the seed's weights during the transfer. If the weights change or
-anything fails, the engine keeps serving and reporting its previous version.
+The caller must prevent changes to the seed's weights during the transfer. If the weights change or an error
+occurs, the engine continues to serve and to report its previous version.
 """
 
 import logging

@@ -20,7 +20,7 @@ SET_BY_PROXY = frozenset({
     b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
     b"x-real-ip", b"expect",
 })  # fmt: skip
-# Headers that affect a whole site or other hosts, so a pod may not send them.
+# Headers that affect a whole site or other hosts, so pods may not send these headers.
 SITE_WIDE = frozenset({
     b"alt-svc", b"clear-site-data", b"expect-ct", b"nel", b"public-key-pins", b"report-to",
     b"reporting-endpoints", b"strict-transport-security",
@@ -53,7 +53,7 @@ def request_headers_for_pod(
 
 
 def handshake_headers_for_pod(headers: Headers) -> list[tuple[str, str]]:
-    """Return the headers of a WebSocket handshake, except for those that the client library sets."""
+    """Return the headers of a WebSocket handshake, except headers that the client library sets."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
             if name not in HANDSHAKE]  # fmt: skip
 

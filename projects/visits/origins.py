@@ -40,7 +40,7 @@ class Origins:
 
 
 def parse_origins(text: str) -> Origins | None:
-    """Parse BERTH_APPS_ORIGIN; return None if it is empty. Raises ValueError."""
+    """Parse BERTH_APPS_ORIGIN. Return None if the text is empty. Raises ValueError."""
     if not text:
         return None
     parts = urlsplit(text.rstrip("/"))

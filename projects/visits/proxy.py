@@ -46,7 +46,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 class PortProxy:
     """ASGI application that proxies requests for port hosts to pods.
 
-    `reserved_cookies` are never sent to pods or set by them. `own_ports` are Berth's ports on this
+    `reserved_cookies` are never sent to pods, and pods cannot set them. `own_ports` are Berth's ports on this
     machine.
     """
 

@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 BODILESS_STATUSES = (204, 304)
-# Long polling may send nothing for minutes. A browser that reads nothing for a minute counts as disconnected.
+# Long polling may send no data for minutes. A browser that reads no data for a minute counts as disconnected.
 TIMEOUTS = {"connect": 5.0, "read": 900.0, "write": 60.0, "pool": 5.0}
 
 

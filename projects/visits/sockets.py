@@ -51,7 +51,7 @@ class DirectConnection(connect):
 async def _connect(scope: Scope, address: PortAddress, headers: Headers) -> ClientConnection:
     query = scope.get("query_string", b"").decode("latin-1")
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-    # The pod sees the browser's host name, but the connection goes to the pod's address.
+    # The pod receives the browser's host name, but the connection goes to the pod's address.
     url = f"ws://{find_header(headers, b'host')}{path}{'?' + query if query else ''}"
     try:
         return await DirectConnection(

@@ -35,7 +35,8 @@ class Target:
 def find_target(client: "Client", reference: str) -> Target:
     """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] selects.
 
-    Live objects take precedence over ended ones; among several, the latest submission wins. Raises NotFound.
+    Live objects take precedence over ended objects. Among several candidates, the latest submission is
+    returned. Raises NotFound.
     """
     from berth.client.errors import NotFound
 

@@ -17,7 +17,7 @@ KEY = "code"
 def take_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Remove the directory from each document, and return it. `--code` applies to all documents.
+    """Remove and return the directory of each document. `--code` applies to all documents.
 
     The key `code` of a document that was printed by the server names code that is already stored.
     """

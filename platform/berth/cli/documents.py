@@ -156,7 +156,7 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a keyword or a number. Return other text unchanged; the server validates it."""
+    """Parse a keyword or a number. Return other text unchanged, because the server validates it."""
     if text in KEYWORD_VALUES:
         return KEYWORD_VALUES[text]
     try:

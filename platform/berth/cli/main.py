@@ -1,4 +1,4 @@
-"""The `berth` command. It imports the modules of its subcommands on demand."""
+"""The `berth` command. The modules of subcommands are imported on demand."""
 
 import os
 import sys
@@ -100,7 +100,7 @@ COMMANDS: Mapping[str, Target] = {
 
 
 class RootGroup(TyperGroup):
-    """Root command group. It prints errors to stderr without a traceback and sets the exit code."""
+    """Root command group. The group prints errors to stderr without a traceback and sets the exit code."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -208,7 +208,8 @@ class FittedColumn:
 def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[FittedColumn]:
     """Return the columns that fit into `terminal_width` characters.
 
-    Optional columns are omitted first, from the right. If that is not enough, the widest column is truncated.
+    Optional columns are omitted first, from the right. If the table is still too wide, the widest column is
+    truncated.
     """
     shown, brief = list(range(len(sizes))), False
 

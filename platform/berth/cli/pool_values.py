@@ -245,7 +245,7 @@ class PoolValues:
 
 @dataclass(frozen=True)
 class NewPool(PoolValues):
-    """Options of `berth pool create`, including those that preview or confirm it."""
+    """Options of `berth pool create`, including the options for previews and confirmations."""
 
     yes: Annotated[
         bool,
@@ -265,7 +265,7 @@ class NewPool(PoolValues):
 
 @dataclass(frozen=True)
 class PoolChanges(PoolValues):
-    """Options of `berth pool edit`, including those that preview or confirm drains."""
+    """Options of `berth pool edit`, including the options that preview or confirm drains."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False
     dry_run: Annotated[
@@ -353,7 +353,7 @@ def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def parse_index(text: str) -> dict[str, Any]:
-    """Parse URL or URL=numpy,scipy. A URL may contain "="; package names may not contain "/"."""
+    """Parse URL or URL=numpy,scipy. A URL may contain "=". Package names may not contain "/"."""
     url, equals, names = text.rpartition("=")
     if not equals or "/" in names or "?" in url:
         return {"url": text, "packages": []}

@@ -101,8 +101,8 @@ class CodeTree:
 def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
     """Return the files of a directory that neither Git nor .berthignore excludes.
 
-    Raises SpecError if a file cannot be sent, and, before any file is read, if they are too large or too
-    many.
+    Raises SpecError if a file cannot be sent. Files that are too large or too many are detected before any
+    file is read.
     """
     root = _check_root(Path(directory))
     tracked, checkout = _list_git(root)
@@ -146,7 +146,7 @@ def _list_git(root: Path) -> tuple[list[str] | None, Checkout]:
 
 
 def _git_files(root: Path) -> list[str]:
-    """List a checkout, with its submodules and the other repositories inside it."""
+    """List the files of a checkout, including its submodules and nested repositories."""
     listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode:
         raise _error(f"cannot be listed by git: {os.fsdecode(listed.stderr).strip()}", str(root))
@@ -165,7 +165,9 @@ def _git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Yield the paths of all files in a directory without Git, except those in .gitignore at its top."""
+    """Yield the paths of all files in a directory without Git, except files that its top-level .gitignore
+    excludes.
+    """
     ignored = _ignore_spec(root / ".gitignore")
     for directory, names, files in os.walk(root):
         inside = Path(directory).relative_to(root).as_posix()

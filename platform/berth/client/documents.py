@@ -14,7 +14,7 @@ SIZE_MAX = 10 * 2**20
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML loader that rejects duplicate keys; the default loader keeps the last value."""
+    """YAML loader that rejects duplicate keys. The default loader would keep the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -31,9 +31,9 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the source and content of each document in a file; `-` is stdin.
+    """Yield the source and content of each document in a file. `-` stands for stdin.
 
-    Raises SpecError if the file cannot be read, or contains anything other than workload documents.
+    Raises SpecError if the file cannot be read, or contains data other than workload documents.
     """
     source = "stdin" if file == STDIN else file
     try:
@@ -56,7 +56,7 @@ def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_text(file: str) -> str:
-    """Return the text of a file; `-` is stdin. Raises SpecError if it is unreadable or too large."""
+    """Return the text of a file. `-` stands for stdin. Raises SpecError if it is unreadable or too large."""
     try:
         data = sys.stdin.buffer.read(SIZE_MAX + 1) if file == STDIN else _read_bytes(Path(file))
         text = data.decode()

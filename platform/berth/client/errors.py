@@ -35,7 +35,7 @@ class SessionEnded(SessionError):
 
 
 class NotPicklable(SessionError):
-    """A function, its arguments or its result cannot be pickled; the message names the part."""
+    """A function, its arguments or its result cannot be pickled. The message names the part."""
 
 
 class CallTooLarge(SessionError):
@@ -47,11 +47,11 @@ class CallInterrupted(SessionError):
 
 
 class CallFailed(SessionError):
-    """The worker could not run the function or send its result; the message says why."""
+    """The worker could not run the function or send its result. The message states the reason."""
 
 
 class RemoteError(SessionError):
-    """The function raised an error that cannot be unpickled here; the message describes it."""
+    """The function raised an error that cannot be unpickled here. The message describes the error."""
 
 
 class RemoteTraceback(Exception):
@@ -106,7 +106,7 @@ class Conflict(Refused):
 
 
 class RateLimited(Refused):
-    """Too many requests were sent; retry after `retry_after` seconds."""
+    """Too many requests were sent. Retry after `retry_after` seconds."""
 
 
 class ServerFailed(Refused):

@@ -70,9 +70,9 @@ class Models:
         self._components, self._imported = components, imported
 
     def add(self, name: str, topic: str) -> None:
-        """Add a class after the classes that it refers to.
+        """Add a class after the classes that it references.
 
-        A class belongs to the first topic that refers to it.
+        A class belongs to the first topic that references it.
         """
         if name not in self.topics:
             for reference in self._references(self._schema(name)):

@@ -25,7 +25,7 @@ class Amounts(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Upper bounds per resource; None means unlimited."""
+    """Upper bounds per resource. None means unlimited."""
 
     gpu: int | None = None
     cpu: int | None = None

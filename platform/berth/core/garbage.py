@@ -1,10 +1,10 @@
-"""Collect garbage less often in processes that hold whole clusters in memory."""
+"""Collect garbage less often in processes that keep the state of whole clusters in memory."""
 
 import gc
 
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
-# A tick of the scheduler holds up to a hundred thousand objects, which reference counting frees. With a lower
-# threshold, Python would visit these objects in every tick.
+# A tick of the scheduler allocates up to a hundred thousand objects, which reference counting frees. With a
+# lower threshold, Python would visit these objects in every tick.
 NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 2, 10
 _state = {"deferred": False}
 
@@ -13,8 +13,8 @@ def relax_garbage_collection() -> None:
     """Raise the garbage collector's thresholds in a process that makes scheduling decisions.
 
     By default, Python searches for unreachable cycles after every 700 new objects. A scheduling decision
-    creates hundreds of thousands of objects, and these searches took up to a third of its time. The price is
-    that tens of MiB of garbage are freed later.
+    creates hundreds of thousands of objects, and these searches took up to a third of its time. In return,
+    tens of MiB of garbage are freed later.
     """
     gc.set_threshold(NEW_OBJECTS, YOUNG, MIDDLE)
 

@@ -1,8 +1,8 @@
 """Compile the scheduler loop's queries to SQL only once.
 
 Django composes the SQL of a query each time it runs, and collects the converters of its columns. For a query
-with a dozen columns, that takes longer than PostgreSQL needs to answer it. PostgreSQL also plans such a query
-only once per connection.
+with a dozen columns, this takes longer than PostgreSQL takes to run the query. PostgreSQL also plans such a
+query only once per connection.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -107,7 +107,7 @@ def _compile(queryset: QuerySet[Any, Any]) -> _CompiledQuery:
 
 
 def _fastest(converter: Any, expression: Expression) -> Callable[[Any, Any, Any], Any]:
-    """Return an equivalent but faster converter if there is one, else the same converter."""
+    """Return an equivalent, faster converter if one exists, else the same converter."""
     field = getattr(converter, "__self__", None)
     is_json = isinstance(field, JSONField) and field.decoder is None and isinstance(expression, Col)
     return _parse_json if is_json else converter
@@ -185,6 +185,9 @@ def _fetch_unprepared(statement: str, parameters: Sequence[Any]) -> list[tuple[A
 
 
 def _literal(value: Any) -> str:
-    """Return SQL for a constant. Unlike a parameter, a constant lets the database use partial indexes."""
+    """Return SQL for a constant.
+
+    With a constant, unlike with a parameter, the database can use partial indexes.
+    """
     connection.ensure_connection()
     return Literal(value).as_string(connection.connection).replace("%", "%%")

@@ -1,6 +1,6 @@
 """Main loop of a process that works only while it holds a lease.
 
-Any number of processes may run this loop. One of them leads, and the others try to acquire the lease every
+Any number of processes may run this loop. One process leads, and the others try to acquire the lease every
 second. Between two rounds, a process sleeps until the next round is due, or until a database notification, a
 readable file or a call to `end` wakes the process.
 """

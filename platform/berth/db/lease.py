@@ -93,9 +93,9 @@ def fenced_transaction(held: HeldLease, *, waits_for_disk: bool = True) -> Itera
 
     A new leader waits for the commit. Raises LeadershipLost if another process holds the lease.
 
-    With `waits_for_disk=False`, the commit takes effect at once but reaches the disk up to a second later. If
-    the database crashes before that, the whole transaction is lost. Use this option only for rows that the
-    next ticks would write again.
+    With `waits_for_disk=False`, the commit takes effect immediately, but reaches the disk up to a second
+    later. If the database crashes before that, the whole transaction is lost. Use this option only for rows
+    that the next ticks would write again.
     """
     lock = LOCK_IF_HELD if waits_for_disk else LOCK_WITHOUT_WAITING
     with transaction.atomic():

@@ -13,7 +13,7 @@ Defaults = list[tuple[str, Callable[[], Any] | None, Any]]
 def new_row(model: type[M], **values: Any) -> M:
     """Return an unsaved row. Keys are column attributes, such as `project_id` instead of `project`.
 
-    Missing values get the model's defaults. Raises TypeError for an unknown key.
+    Missing values are set to the model's defaults. Raises TypeError for an unknown key.
     """
     arguments = [
         values.pop(name) if name in values else constant if default is None else default()

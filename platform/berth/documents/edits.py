@@ -1,4 +1,4 @@
-"""Change one value in YAML text and leave the rest unchanged, including comments.
+"""Change one value in YAML text. All other text is unchanged, including comments.
 
 Edits replace text between the positions of parsed nodes. The result is then parsed again, and the edit is
 rejected unless the result is exactly the intended document.

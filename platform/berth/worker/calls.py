@@ -33,7 +33,7 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
     """
     try:
         function, args, kwargs = cloudpickle.loads(payload)
-    except BaseException as error:  # unpickling may raise anything
+    except BaseException as error:  # unpickling may raise any error
         return failed_outcome("NotReadable", "the function could not be unpickled on the worker", error)
     try:
         value = decorate_all(plugins, function)(*args, **kwargs)
@@ -59,7 +59,7 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
 def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
     """Return the outcome for an error that the function raised.
 
-    If possible, it includes the pickled error.
+    If possible, the outcome includes the pickled error.
     """
     details = _details(type(error).__qualname__, _error_text(error), error)
     try:

@@ -23,7 +23,7 @@ RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 
 
 class Rejected(Exception):
-    """Raised if the server does not know this worker or rejects its request."""
+    """Raised if the worker is unknown to the server, or the server rejects a request."""
 
 
 class ServerUnreachable(Exception):
@@ -32,7 +32,7 @@ class ServerUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Response to a registration. `setup` is pickled by the client, and only workers unpickle it."""
+    """Response to a registration. `setup` is pickled by the client and unpickled only by workers."""
 
     error: str
     executor: str

@@ -22,14 +22,17 @@ _LOSS_ERRORS = {
 
 
 class SessionRay:
-    """Ray on one node of a session, from `join` to `leave`. On pools without Ray, both methods do nothing."""
+    """Ray on one node of a session, between `join` and `leave`.
+
+    Both methods do nothing on pools without Ray.
+    """
 
     def __init__(self) -> None:
         self._ray: OwnRay | None = None
 
     @property
     def is_lost(self) -> bool:
-        """Whether Ray has ended since this worker started it."""
+        """Whether Ray has ended since this worker started Ray."""
         return self._ray is not None and not self._ray.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:

@@ -76,7 +76,7 @@ class Worker:
                 signal.signal(signal.SIGTERM, self._on_signal)  # Ray installs its own handler
             plugins = merge_plugins(load_pool_plugins(registration.plugins), session_plugins)
             app.enter(plugins, self.config.instance())
-        except Exception as error:  # the client's code may raise anything
+        except Exception as error:  # the client's code may raise any error
             stopped = isinstance(error, RayUnavailable | PreparationFailed) and self._stop.is_set()
             return 0 if stopped else self._report_setup_failure(error)
         try:

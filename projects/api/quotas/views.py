@@ -72,7 +72,7 @@ class QuotaDetail(ApiView):
         raise NotImplementedError
 
     def find_quota_warnings(self, owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
-        """Return warnings about unusual values. The scheduler's views implement this."""
+        """Return warnings about unusual values. Subclasses in the scheduler's API implement this method."""
         raise NotImplementedError
 
     @operation("Get a quota", response=QuotaResponse)

@@ -40,7 +40,7 @@ class AutoscalerEnableBody(Body):
 
 
 class AutoscalerSettingsBody(Body):
-    """Autoscaler settings as JSON or YAML. Omitted keys take their defaults."""
+    """Autoscaler settings as JSON or YAML. Omitted keys have their default values."""
 
     model_config = {**Body.model_config, "extra": "allow"}
 

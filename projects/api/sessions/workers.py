@@ -139,7 +139,7 @@ class LeaveSession(WorkerView):
 
 
 def program(request: HttpRequest) -> HttpResponse:
-    """Serve the worker program of session pods. It contains no secrets."""
+    """Serve the worker program of session pods. The program contains no secrets."""
     return HttpResponse(build_worker_program(), content_type="application/zip")
 
 

@@ -145,7 +145,7 @@ class WorkloadPatch(RootModel[dict[str, Any]]):
 
 
 class DocumentChangeResponse(ResponseModel):
-    """Changed value in the document; null if it is not set."""
+    """Changed value in the document. Null means that the value is not set."""
 
     path: str = Field(description="Location of the value, such as `roles[0].gpu`.")
     before: Any
@@ -173,7 +173,7 @@ LimitSourceName = Literal["document", "request", "pool"]
 
 
 class PodLimitsResponse(ResponseModel):
-    """Pod limits; null means no limit.
+    """Limits of a pod. Null means no limit.
 
     The source is `document`, `request` (the pool sets limits to requests) or `pool` (the pool's default).
     """

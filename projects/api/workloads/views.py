@@ -110,7 +110,7 @@ class WorkloadDetail(ApiView):
 
 
 class WorkloadAction(ApiView):
-    """Base view for workload actions, which take neither query parameters nor a body."""
+    """Base view for workload actions, which accept neither query parameters nor a body."""
 
     def target(self, request: Request, workload_id: UUID) -> Workload:
         parse_body(request, NoBody)
@@ -143,7 +143,9 @@ class CancelMany(ApiView):
     @operation("Cancel several workloads", body=CancelManyBody, response=CancelManyResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        """Cancel all workloads that can be cancelled, and return the reason for each of the others."""
+        """Cancel all workloads that can be cancelled, and return the reason for each workload that cannot be
+        cancelled.
+        """
         ids = list(dict.fromkeys(parse_body(request, CancelManyBody).ids))
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}
         visible = [rows[pk] for pk in ids if pk in rows]

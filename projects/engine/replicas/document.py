@@ -1,4 +1,4 @@
-"""Parse autoscaler settings. Missing keys keep their defaults."""
+"""Parse autoscaler settings. Missing keys have their default values."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -69,7 +69,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
-    """Return the settings and all problems. Invalid fields keep their defaults."""
+    """Return the settings and all problems. Invalid fields have their default values."""
     if document is None:
         return AutoscalerConfig(), ()
     if not isinstance(document, Mapping):

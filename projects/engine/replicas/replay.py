@@ -11,7 +11,7 @@ from projects.engine.replicas.measures import Measure
 
 @dataclass(frozen=True, slots=True)
 class RecordedPoint:
-    """Metrics at one point in time. `values` are keyed like a metrics snapshot; unknown values are None."""
+    """Metrics at one point in time. `values` has the keys of a metrics snapshot. Unknown values are None."""
 
     at: float
     engines: int
@@ -21,7 +21,7 @@ class RecordedPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedScaling:
-    """Scaling decision of a replay, with the number of inference engines before it."""
+    """Scaling decision of a replay, with the number of inference engines before the decision."""
 
     at: float
     engines: int

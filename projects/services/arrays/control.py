@@ -62,7 +62,7 @@ def cancel(
 ) -> int:
     """Cancel the array's live tasks, or only those with these indexes. Return the number of cancelled tasks.
 
-    Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, nothing is changed. Raises
+    Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, no task is changed. Raises
     Invalid for an index that the array does not have.
     """
     return _stop(actor, array, CANCELLATION, indexes, dry_run, now)
@@ -79,8 +79,8 @@ def suspend(
     """Suspend the array's live tasks, or only those with these indexes. Return the number of suspended tasks.
 
     Tasks that are suspended or being cancelled stay unchanged. Other tasks of the array are released in place
-    of the suspended ones. With `dry_run`, nothing is changed. Raises Invalid for an index that the array does
-    not have.
+    of the suspended tasks. With `dry_run`, no task is changed. Raises Invalid for an index that the array
+    does not have.
     """
     return _stop(actor, array, SUSPENSION, indexes, dry_run, now)
 
@@ -96,7 +96,7 @@ def resume(
     """Resume the array's suspended tasks, or only those with these indexes. Return the number of resumed
     tasks.
 
-    Resumed tasks are released again in the order of their indexes. With `dry_run`, nothing is changed. Raises
+    Resumed tasks are released again in the order of their indexes. With `dry_run`, no task is changed. Raises
     Invalid for an index that the array does not have.
     """
     require(actor, Action.OPERATE, array)
@@ -140,7 +140,7 @@ def retry(
     """Resubmit the array's failed tasks, or the tasks with these indexes. Return the number of retried tasks.
 
     A retried task is a new workload with the next attempt number. Its document is checked like a new
-    document. With `dry_run`, nothing is stored. Raises Invalid for an index that the array does not have, and
+    document. With `dry_run`, no task is stored. Raises Invalid for an index that the array does not have, and
     Conflict if a task has not ended or a name is in use.
     """
     require(actor, Action.OPERATE, array)

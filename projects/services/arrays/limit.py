@@ -18,7 +18,7 @@ from projects.services.arrays.rows import lock_array
 def set_max_running(
     *, actor: Actor, array: WorkloadArray, max_running: int | None, now: datetime | None = None
 ) -> WorkloadArray:
-    """Set the maximum number of tasks that hold resources at the same time, or None for no maximum.
+    """Set the maximum number of tasks that use resources at the same time. None means no maximum.
 
     If the maximum is lowered, surplus pending tasks wait for earlier tasks again. Running tasks continue.
     Idempotent. Raises Conflict if the array has ended.

@@ -1,7 +1,7 @@
 """Release held tasks as earlier tasks end, and end arrays whose tasks have all ended.
 
 A task is released if both limits of its array allow it: at most PENDING_MAX released tasks may be pending,
-and at most `max_running` tasks may be pending or hold resources. Only a release raises these numbers, and a
+and at most `max_running` tasks may be pending or use resources. Only a release raises these numbers, and a
 release locks the array. The limits are therefore met even if a process stops at any point. A suspended task
 counts towards neither limit, and is held again when it is resumed. If `max_running` is lowered, surplus
 pending tasks are held again. Running tasks continue.

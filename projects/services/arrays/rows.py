@@ -1,4 +1,4 @@
-"""Lock an array, select its tasks, and audit changes to them."""
+"""Lock an array, select its tasks, and audit changes to the tasks."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Build the workloads of an array's tasks, and store them."""
+"""Build and store the workloads of an array's tasks."""
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

@@ -24,7 +24,7 @@ HIDDEN_WORKLOAD = "a workload of another project"
 
 
 class ProjectView(Protocol):
-    """Projects as seen by one request. With locks, they cannot be deleted during the transaction."""
+    """Projects as seen by one request. Locked projects cannot be deleted during the transaction."""
 
     has_locks: bool
 

@@ -32,16 +32,15 @@ class Dependent:
 
 
 def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Dependent]:
-    """Return up to SHOWN visible workloads and arrays that wait for this one, by project and name."""
+    """Return up to SHOWN visible workloads and arrays that depend on `owner`, by project and name."""
     return list(islice(_dependents(owner, selectors.workloads(actor), selectors.arrays(actor)), SHOWN))
 
 
 def refuse_if_awaited(owner: Workload | WorkloadArray) -> None:
-    """Raise Conflict if another workload still depends on this ended one and would be blocked by its
-    deletion.
+    """Raise Conflict if another workload depends on this ended workload and would be blocked by its deletion.
 
     Dependencies stay locked until the end of the transaction. A dependency applies to the newest workload or
-    array with its name, so older ones can be deleted.
+    array with its name, so older workloads and arrays can be deleted.
     """
     lock_dependencies()
     name = AwaitedName(owner.project.name, owner.name)

@@ -1,4 +1,4 @@
-"""Current statuses of a workload's dependencies, as one user may see them."""
+"""Current statuses of a workload's dependencies, redacted for one user."""
 
 import uuid
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class DependencyStatus:
     """Dependency with the current state of the awaited workload or array.
 
     `outcome` is met, waiting or never_met, or hidden for a project that the user cannot see. `id` and `phase`
-    are None for hidden workloads and while no workload has the name.
+    are None for hidden workloads, and if no workload has the name.
     """
 
     project: str

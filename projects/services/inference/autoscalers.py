@@ -40,7 +40,7 @@ def full_settings(row: Autoscaler) -> dict[str, Any]:
 
 
 def configure(*, actor: Actor, service: Service, settings: Mapping[str, Any]) -> Autoscaler:
-    """Replace all settings, including `enabled`. Missing keys get their defaults."""
+    """Replace all settings, including `enabled`. Missing keys are set to their defaults."""
     require(actor, Action.OPERATE, service.workload)
     checked = validate_settings(settings)
     with transaction.atomic():

@@ -45,7 +45,7 @@ LOCKED_SERVICE = compiled_once(
 class AcceptedRequest:
     """Accepted request.
 
-    `request` is None for a dry run; `engines` are the inference engines to be removed.
+    `request` is None for a dry run. `engines` are the inference engines to remove.
     """
 
     request: ScaleRequest | None
@@ -134,7 +134,7 @@ def scale_in(
 
 
 def cancel(*, actor: Actor, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
-    """Cancel a scale-out and roll back everything it has added. Idempotent."""
+    """Cancel a scale-out and remove all engines that it has added. Idempotent."""
     service = request.service
     require(actor, Action.OPERATE, service.workload)
     at = now or timezone.now()
@@ -172,7 +172,7 @@ def cancel_many(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> list[ScaleRequest]:
-    """Cancel open scale-out requests and return them. With `dry_run`, only return them."""
+    """Cancel open scale-out requests and return them. With `dry_run`, return them without cancelling."""
     require(actor, Action.OPERATE, service.workload)
     rows = service.requests.filter(direction="scale_out").exclude(status__in=[*scaling.FINAL, "ROLLING_BACK"])
     if status_filter:

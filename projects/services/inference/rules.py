@@ -94,7 +94,9 @@ def check_target(service: Service, parameters: ScaleParameters) -> None:
 
 
 def engines_to_remove(service: Service, parameters: ScaleParameters) -> list[InferenceEngine]:
-    """Return the engines to remove: either the newest added ones, or exactly those at the given addresses."""
+    """Return the engines to remove: either the newest added engines, or exactly the engines at these
+    addresses.
+    """
     live = list(service.engines.filter(ended_at__isnull=True).order_by("-number"))
     if parameters.num_replicas > 0:
         remaining = [engine for engine in live if engine.state not in scaling.LEAVING]

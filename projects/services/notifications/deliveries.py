@@ -1,7 +1,7 @@
 """Queue and retry notification deliveries.
 
-A delivery is stored in the transaction of the state change that it reports, and sent by the task queue. A
-delivery whose task died soon becomes due again. It may therefore arrive twice, but is never lost.
+A delivery is stored in the transaction of the state change that it reports, and sent by the task queue. If
+its task dies, a delivery soon becomes due again. A delivery may therefore arrive twice, but is never lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class PhaseChange:
 
 
 def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
-    """Queue deliveries in the transaction of the phase changes. Return the number of deliveries.
+    """Queue deliveries in the transaction that changes the phases. Return the number of deliveries.
 
     Array tasks are not reported (see `enqueue_array_ends`). The number of queries does not depend on the
     number of workloads.
@@ -224,7 +224,10 @@ def enqueue_each(pks: Iterable[int]) -> None:
 
 
 def deliver(delivery: int, now: datetime) -> bool:
-    """Attempt a delivery if it is due and no other task is attempting it. Return whether it succeeded."""
+    """Attempt a delivery if it is due and no other task is already attempting it.
+
+    Return whether it succeeded.
+    """
     due = Delivery.objects.filter(pk=delivery, state=Delivery.State.PENDING, next_attempt_at__lte=now)
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False

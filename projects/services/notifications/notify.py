@@ -1,4 +1,4 @@
-"""Find the subscribers of events and create deliveries for them."""
+"""Find the subscribers of events, and create deliveries for these subscribers."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -53,8 +53,8 @@ Recipient = tuple[str, Channel, Subscription | None]
 class Subscriptions:
     """Subscriptions that may concern a set of workloads.
 
-    `visible` maps the IDs of subscribed users to the projects that they can see. A user's subscription to
-    their own workloads counts only while the user can see the workload.
+    `visible` maps the IDs of subscribed users to the projects that they can see. A subscription to a user's
+    own workloads applies only while the user can see the workload.
     """
 
     rows: Sequence[Subscription]
@@ -196,7 +196,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
 
 
 def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
-    """Notify the schedule's owner and subscribers in the transaction that pauses it or refuses a run.
+    """Notify the schedule's owner and subscribers in the transaction that pauses it or refuses its run.
 
     Return the number of deliveries.
     """

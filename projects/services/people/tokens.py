@@ -48,8 +48,8 @@ def issue(
 ) -> tuple[ApiToken, str]:
     """Return a new token and its secret, which is never shown again.
 
-    A token issued by another token cannot exceed that token's scopes or expiry; by default, both expire at
-    the same time. A token created by sign-in ends when the user's password changes.
+    A token that is issued with another token cannot exceed that token's scopes or expiry. By default, both
+    tokens expire at the same time. A token created by sign-in ends when the user's password changes.
     """
     owner = user or actor.user
     if owner is None or (owner != actor.user and not may(actor, Action.ADMINISTER)):

@@ -65,7 +65,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftedChange:
-    """Change with the quota before and after it. `after` is unsaved, or None if the quota is removed."""
+    """Change with the quota before and after the change.
+
+    `after` is unsaved, or None if the quota is removed.
+    """
 
     change: Change
     before: Quota | None
@@ -113,14 +116,15 @@ def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
 
 
 def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines the quota versions that the draft wrote, excluding later ones."""
+    """Return a tag that combines the quota versions that the draft wrote, excluding later versions."""
     return "-".join(version_tag(item.after) for item in drafted)
 
 
 def apply_draft(
     *, actor: Actor, draft: Draft, expected: str | None = None, reverts: int | None = None
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
-    """Apply the whole draft or nothing. The returned change is None if every quota already has its values.
+    """Apply the whole draft or no change at all. The returned change is None if every quota already has its
+    values.
 
     `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """
@@ -160,7 +164,7 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
 
 
 def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
-    """Revert a change. Raises PreconditionFailed if one of its quotas has changed since.
+    """Revert a change. Raises PreconditionFailed if one of its quotas has since changed.
 
     Raises Forbidden, without details, if the user does not see every quota in the change.
     """
@@ -257,7 +261,9 @@ def version_tag(quota: Quota | None) -> str:
 
 
 def _conflict_error(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
-    """Return an error that lists the quotas changed since the draft began, and the users who changed them."""
+    """Return an error that lists the quotas changed since the draft began, and the users who made these
+    changes.
+    """
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")

@@ -18,7 +18,7 @@ def find_place(name: str) -> PoolOrGroup | None:
 def overlap_problem(
     owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
 ) -> Problem | None:
-    """Return a problem if another quota of the owner, except the removed ones, applies to the same pool."""
+    """Return a problem if another quota of the owner, except removed quotas, applies to the same pool."""
     rows = overlapping_quotas(place).filter(**owner_columns(owner))
     others = [quota.place for quota in rows if quota.place not in removed]
     return overlap(path, owner, place, others) if others else None

@@ -144,7 +144,7 @@ def _is_number(value: Any) -> bool:
 
 
 def value_problems(quota: Quota) -> list[Problem]:
-    """Return a problem for each quota amount that exceeds the limit set with it."""
+    """Return a problem for each quota amount that exceeds the limit of the same resource."""
     problems = []
     for name, column in COLUMNS.items():
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")

@@ -29,9 +29,9 @@ def set_quota(
 ) -> Quota:
     """Create or change a quota in a pool or a quota group.
 
-    `values` have the keys and units of documents (gpu, limit, weight, ...). A missing key keeps its value
-    or, for a new quota, gets its default. `expected_version` 0 means that no quota exists. Raises Invalid,
-    PreconditionFailed, NotFound or Forbidden.
+    `values` have the keys and units of documents (gpu, limit, weight, ...). The value of a missing key is
+    unchanged or, for a new quota, the default. `expected_version` 0 means that no quota exists. Raises
+    Invalid, PreconditionFailed, NotFound or Forbidden.
     """
     require_set_quota(actor, owner)
     columns = parse_columns(values)

@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 BERTH = Actor.system("schedules")
 RUNS_KEPT = 100  # number of runs kept per schedule
 SCHEDULES_PER_PASS = 1000
-PASS_SECONDS = 10.0  # a pass that takes longer leaves the remaining schedules to the next pass
+PASS_SECONDS = 10.0  # maximum duration of a pass; the next pass processes the remaining schedules
 RETRY_AFTER = timedelta(minutes=5)  # delay before a schedule that could not be processed is retried
 IS_LIVE = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
 
 
 def has_due_runs(now: datetime) -> bool:
-    """Return whether any run is due or queued for submission. Uses one cheap query."""
+    """Return whether any run is due or queued for submission. This function uses one cheap query."""
     return _due(now).exists()
 
 

@@ -71,7 +71,7 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
 
 
 def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
-    """Return the next due times; none while the schedule is paused."""
+    """Return the next due times. The list is empty while the schedule is paused."""
     if schedule.next_at is None:
         return []
     zone = ZoneInfo(schedule.time_zone)

@@ -1,6 +1,6 @@
-"""Lease session calls to workers, and requeue or end them.
+"""Lease session calls to workers, and requeue or end calls.
 
-All operations hold the lock on the session's row, so that calls end in a total order and only once.
+All operations hold the lock on the session's row. Calls therefore end only once, in a total order.
 """
 
 import uuid
@@ -68,7 +68,7 @@ def lease_pending(session: Session) -> None:
 
 
 def requeue_calls_of_lost_workers(session: Session, now: datetime) -> bool:
-    """Requeue the calls of lost workers. Return whether anything changed."""
+    """Requeue the calls of lost workers. Return whether any call was requeued."""
     if session.workload.phase in ENDED_PHASES:
         return _fail_open_calls(session)
     is_live = Q(pod__state__in=LIVE_POD_STATES, seen_at__gte=now - WORKER_TIMEOUT)

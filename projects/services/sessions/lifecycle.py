@@ -68,8 +68,8 @@ def open_session(
 ) -> Session:
     """Submit a workload whose pods run calls.
 
-    `document` holds the name, project, pools and, under `node`, the resources per node. This function sets
-    the command.
+    `document` contains the name, the project, the pools and, under `node`, the resources per node. This
+    function sets the command.
     """
     at = now or timezone.now()
     node = {**document.get("node", {}), "name": ROLE}

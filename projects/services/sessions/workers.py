@@ -114,7 +114,7 @@ def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
 
 
 def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = None) -> list[LeasedCall]:
-    """Return leased calls that the worker has not received, including those in lost responses."""
+    """Return leased calls that the worker has not received, including calls in lost responses."""
     record_alive(pod=pod, now=now)
     with transaction.atomic():
         rows = (

@@ -46,8 +46,8 @@ def submit_batch(
 ) -> list[BatchItem]:
     """Submit the documents, and return one item for each.
 
-    All workloads are stored in one transaction, so a crash stores none of them. With `atomic`, all are
-    stored, or none are and Invalid is raised with the problems of all documents.
+    All workloads are stored in one transaction, so a crash stores none of them. With `atomic`, either all
+    workloads are stored, or none are stored and Invalid is raised with the problems of all documents.
     """
     with transaction.atomic():
         view = SubmissionView(with_roles(actor), locks=True)
@@ -66,7 +66,7 @@ def submit_batch(
 def check_batch(
     *, actor: Actor, documents: Sequence[Any], atomic: bool, now: datetime | None = None
 ) -> list[BatchItem]:
-    """Check the documents like `submit_batch`, without storing anything."""
+    """Check the documents like `submit_batch`, without storing workloads."""
     view = SubmissionView(with_roles(actor))
     drafts = _reject_duplicate_names(_prepare(view, documents, now or timezone.now()))
     _reject_atomic_batch(atomic, drafts)

@@ -69,7 +69,10 @@ def resolve_pools(view: SubmissionView, spec: WorkloadSpec, at: datetime) -> lis
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Raise Invalid for a past deadline. Such a workload would evict others and then end immediately."""
+    """Raise Invalid for a past deadline.
+
+    Such a workload would evict other workloads and then end immediately.
+    """
     if spec.deadline is not None and spec.deadline <= at:
         received, allowed = (
             format_value(spec.deadline.isoformat()),
@@ -88,7 +91,7 @@ def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
-    """Raise Invalid for roles that are not idle and have neither a command nor an image with one."""
+    """Raise Invalid for roles that are not idle and have neither a command nor an image that defines one."""
     if spec.image is not None:
         return
     allowed = "a shell command, a list of arguments, or an image that has a command"

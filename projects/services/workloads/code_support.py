@@ -1,4 +1,4 @@
-"""Check that a document's code is stored in its project, and that its pools can receive it."""
+"""Check that a document's code is stored in its project, and that its pools support code."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -83,7 +83,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
 
 @dataclass
 class BulkChange:
-    """Outcome of a change to several workloads. A refused workload does not affect the others."""
+    """Outcome of a change to several workloads. A refused workload does not affect other workloads."""
 
     changed: list[Workload] = field(default_factory=list)
     refused: list[tuple[Workload, str]] = field(default_factory=list)

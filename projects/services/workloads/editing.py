@@ -81,8 +81,8 @@ def edit(
     """Apply a JSON merge patch to the document of a pending or suspended workload.
 
     The new document is checked like a submission. The edited workload is still ordered by its original
-    submission time unless it requests more than before. With `dry_run`, nothing is stored. Raises Invalid for
-    a document that a submission would refuse, Conflict if the workload cannot be edited, and
+    submission time unless it requests more than before. With `dry_run`, the edit is not stored. Raises
+    Invalid for a document that a submission would refuse, Conflict if the workload cannot be edited, and
     PreconditionFailed if it is no longer at `version`.
     """
     require(actor, Action.OPERATE, workload)

@@ -86,13 +86,13 @@ def move(
     keep_reservations: bool = False,
     **columns: Any,
 ) -> bool:
-    """Move one workload (see `Move`). Return False if it is in another phase."""
+    """Move one workload (see `Move`). Return False if the workload is in another phase."""
     moves = [Move(workload, expected, to, reason, message, data or {}, columns, keep_reservations)]
     return bool(move_all(moves, actor=actor, now=now))
 
 
 def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
-    """Move several workloads. Return the moves of those that were in an expected phase.
+    """Move several workloads. Return the moves of workloads that were in an expected phase.
 
     The number of queries does not depend on the number of workloads.
     """

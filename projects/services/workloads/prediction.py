@@ -1,6 +1,7 @@
 """Predict the effect of submitting a workload, without storing it.
 
-The scheduler makes the predictions. It depends on this package, so it registers its predictor here.
+The scheduler makes the predictions. The scheduler depends on this package, so it registers its predictor
+here.
 """
 
 from collections.abc import Mapping

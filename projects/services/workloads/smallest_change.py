@@ -1,6 +1,6 @@
 """Describe the smallest change that would start a pending workload.
 
-The scheduler finds the change. It depends on this package, so it registers its function here.
+The scheduler finds the change. The scheduler depends on this package, so it registers its function here.
 """
 
 from typing import Protocol

@@ -35,7 +35,7 @@ def _columns(model: type[Model], alias: str) -> str:
     return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 
-# These queries run for every submission. They are named after their models.
+# These queries run for every submission. Queries are named after their models.
 POOLS = f"""
     SELECT coalesce(json_agg(json_build_array({", ".join(POOL_FIELDS)}) ORDER BY name), '[]')::text
     FROM pools_nodepool
@@ -81,7 +81,7 @@ PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
 DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
 
 
-PlaceKey = tuple[int | None, int | None]  # ID of a pool or of a quota group; the other is None
+PlaceKey = tuple[int | None, int | None]  # (pool ID, quota group ID), one of which is None
 
 
 class DepartmentAllowances:
@@ -101,7 +101,7 @@ class DepartmentAllowances:
 class SubmissionView:
     """Projects, pools, quotas and nodes as seen by one request.
 
-    With `locks`, the projects cannot be deleted until the caller's transaction ends.
+    With `locks`, projects cannot be deleted until the caller's transaction ends.
     """
 
     def __init__(self, actor: Actor, *, locks: bool = False) -> None:
@@ -129,7 +129,7 @@ class SubmissionView:
             if pools is not None:
                 self.__dict__["pools"] = _pools(json.loads(pools))
         self._projects.update({name: rows.get(name) for name in missing})
-        self.__dict__.pop("_project_secrets", None)  # cached for the projects loaded so far
+        self.__dict__.pop("_project_secrets", None)  # cached for the projects that are already loaded
 
     def visible_project(self, name: str) -> Project | None:
         """Return the project with this name, or None if the user cannot see it."""
@@ -203,7 +203,7 @@ class SubmissionView:
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
-        """(owner, name) of each secret of the projects loaded so far, by kind."""
+        """(owner, name) of each secret of the loaded projects, by kind."""
         projects = [project.pk for project in self._projects.values() if project is not None]
         rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
         secrets = ProjectSecret.objects.filter(project__in=projects)

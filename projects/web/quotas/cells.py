@@ -94,8 +94,8 @@ def removes_quota(text: str) -> bool:
 def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
     """Return the values entered in one quota's cells as a document for the service.
 
-    If `equal_weights` is False, the entered weight applies only to GPUs, and CPU and memory keep their
-    weights.
+    If `equal_weights` is False, the entered weight applies only to GPUs, and the weights of CPU and memory
+    are unchanged.
     """
     values: dict[str, Any] = {}
     for name, text in inputs.items():

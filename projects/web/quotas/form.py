@@ -68,7 +68,7 @@ class QuotaForm(Form):
         data = self.cleaned_data
         weight: Any = data["weight"]
         if "weight" in self.initial and weight == self.initial["weight"] and "weights" in self.initial:
-            weight = self.initial["weights"]  # CPU and memory keep their own weights
+            weight = self.initial["weights"]  # the weights of CPU and memory are unchanged
         return {
             "gpu": data["gpu"],
             "cpu": data["cpu"],
@@ -104,7 +104,7 @@ def flatten_quota(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
-    """Return a form with the entered values where the user changed something, and stored values elsewhere."""
+    """Return a form with entered values in fields that the user changed, and stored values in all others."""
     stored_values = initial_values(quota)
     seen, inputs = form.cleaned_data.get("seen") or {}, form.cleaned_data
     merged_values = {

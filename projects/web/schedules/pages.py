@@ -1,4 +1,4 @@
-"""Pages that list schedules and show their next and last runs, and the actions on them."""
+"""Pages that list schedules, show their next and last runs, and offer actions on schedules."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

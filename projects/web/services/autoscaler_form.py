@@ -79,7 +79,7 @@ SETTINGS = (*GENERAL, *SCALE_OUT, *SCALE_IN, *INTERVALS)
 
 
 class AutoscalerForm(Form):
-    """Form with one field per setting. Settings without a field keep their values."""
+    """Form with one field per setting. Settings without a field are unchanged."""
 
     enabled = forms.BooleanField(label="Enabled", required=False)
 

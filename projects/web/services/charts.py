@@ -11,7 +11,7 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service
 
 SPAN = timedelta(hours=1)
-MAX_POINTS = 400  # maximum points per chart; the CSV file has all points
+MAX_POINTS = 400  # maximum points per chart; the CSV file is complete
 
 CSV_HEADERS = (
     "Time", "Serving engines", "Reporting engines", "Token cache usage (%)", "Queued requests",

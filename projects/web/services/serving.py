@@ -1,4 +1,4 @@
-"""Service states as text: how many inference engines serve, and why the others do not."""
+"""Service states as text: how many inference engines serve, and why the other engines do not."""
 
 from collections import Counter
 from collections.abc import Sequence

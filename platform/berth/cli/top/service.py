@@ -1,4 +1,4 @@
-"""Fetch all data about a service at once."""
+"""Fetch all data about a service concurrently."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
 
 
 class ServiceWatcher:
-    """Client for one service. It does not retry requests, because the next refresh follows soon."""
+    """Client for one service. Requests are not retried, because the next refresh follows soon."""
 
     def __init__(
         self,

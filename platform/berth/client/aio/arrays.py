@@ -27,7 +27,7 @@ class AsyncArrays(AsyncResource):
         return await self._post(ArraySubmission, "arrays", document, key=key)
 
     async def dry_run(self, document: Document) -> ArrayDryRun:
-        """Check the document, and return what would happen to the first task, without storing anything."""
+        """Check the document, and predict the outcome for the first task, without storing the array."""
         return await self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Array]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from berth.client.models.people import Identity, PasswordChange
     from berth.client.sessions.options import SessionOptions
 
-# Import each class on first use: a command needs one or two, and importing all takes longer than a request.
+# Import each class on first use, because most commands need only one or two of these slow imports.
 RESOURCES = {
     "workloads": "workloads.AsyncWorkloads",
     "code": "code.AsyncCode",
@@ -172,9 +172,9 @@ class AsyncClient:
         start_timeout: float | None = None,
         **options: Unpack["SessionOptions"],
     ) -> "AsyncSession":
-        """Create a session that runs Python functions on nodes of a pool; open it with `async with`.
+        """Create a session that runs Python functions on nodes of a pool. Open the session with `async with`.
 
-        `nodes` is a number or a (minimum, maximum) pair; `start_timeout` is in seconds. SessionOptions
+        `nodes` is a number or a (minimum, maximum) pair. `start_timeout` is in seconds. SessionOptions
         describes the other options.
         """
         from berth.client.aio.session import AsyncSession

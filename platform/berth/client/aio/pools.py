@@ -51,7 +51,7 @@ class AsyncNodePools(AsyncResource):
         return await self._send(ScaledPool, "PATCH", path, body=changes, headers={"If-Match": tag})
 
     async def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:
-        """Return the pool as `edit` would change it, without storing anything."""
+        """Return the pool as `edit` would change it, without storing the change."""
         params = {"dry_run": True}
         return await self._send(ScaledPool, "PATCH", f"node-pools/{name}", params=params, body=changes)
 
@@ -190,7 +190,7 @@ class AsyncNodes(AsyncResource):
         return await self._post(Node, f"nodes/{name}/upgrade")
 
     async def uncordon(self, name: str) -> Node:
-        """Uncordon a node; this also stops a drain."""
+        """Uncordon a node, or cancel its drain."""
         return await self._step(name, "uncordon")
 
     async def drain(self, name: str, reason: str = "") -> Node:

@@ -109,7 +109,7 @@ class AsyncServices(AsyncResource):
         return await self._get(AutoscalerSettings, _path(service, "autoscaler"))
 
     async def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """Replace all settings. Omitted settings get their defaults."""
+        """Replace all settings. Omitted settings are set to their defaults."""
         return await self._send(AutoscalerSettings, "PUT", _path(service, "autoscaler"), body=dict(settings))
 
     async def enable(self, service: str, enabled: bool) -> AutoscalerStatus:

@@ -181,7 +181,7 @@ class AsyncSession:
         await self._repeat(self._receive_batch)
 
     async def _repeat(self, step: Callable[[], Awaitable[bool]]) -> None:
-        """Repeat a step until the session ends. The step returns False if it had nothing to do."""
+        """Repeat a step until the session ends. The step returns False if there was no work."""
         outage = protocol.Outage()
         while self._background.is_running and self._calls.fatal is None:
             version = self._background.version

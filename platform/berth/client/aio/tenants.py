@@ -135,7 +135,7 @@ class AsyncQuotaGroups(AsyncResource):
         return await self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
 
     async def preview(self, name: str, pools: Sequence[str]) -> QuotaGroupImpact:
-        """Return the effects of replacing the pools of a quota group, without storing anything."""
+        """Return the effects of replacing the pools of a quota group, without storing the change."""
         path = f"quota-groups/{quote(name, safe='')}/preview"
         return await self._post(QuotaGroupImpact, path, {"pools": [*pools]})
 

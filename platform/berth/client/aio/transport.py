@@ -1,4 +1,4 @@
-"""Send requests, and retry failed ones without executing them twice."""
+"""Send requests, and retry failed requests without executing them twice."""
 
 import asyncio
 import random

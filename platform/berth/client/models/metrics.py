@@ -14,7 +14,7 @@ class MetricPoint(Model):
 
 
 class Metric(Model):
-    """Reported values.  `last`, `lowest` and `highest` are exact; the points are a sample of the reported
+    """Reported values.  `last`, `lowest` and `highest` are exact. The points are a sample of the reported
     values."""
 
     name: str

@@ -7,7 +7,7 @@ from berth.client.models.base import Model
 
 
 class Amounts(Model):
-    """GPUs, CPU cores and MiB of memory; None means unlimited."""
+    """GPUs, CPU cores and MiB of memory. None means unlimited."""
 
     gpu: float | None = None
     cpu: float | None = None
@@ -35,7 +35,7 @@ class PreviewFinding(Model):
 
 
 class PoolPreview(Model):
-    """Nodes that the provider offers to a new pool, and findings about them."""
+    """Nodes that the provider offers to a new pool, and findings about these nodes."""
 
     source: str = ""
     """The system that was examined, for example a cluster with its version and address."""

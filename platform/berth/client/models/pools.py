@@ -36,7 +36,8 @@ class FragmentationLevel(Model):
 
 
 class Fragmentation(Model):
-    """Whole free devices on ready nodes, excluding reserved ones. CPU or memory may allow fewer replicas."""
+    """Entirely free devices on ready nodes, excluding reserved devices.  CPU or memory may allow fewer
+    replicas."""
 
     nodes: int = 0
     free_gpus: int = 0
@@ -339,7 +340,7 @@ class PeriodCost(Model):
 
 
 class PoolCost(Model):
-    """Cost at the price that applied in each hour; None if no price is known."""
+    """Cost at the price that applied in each hour. None if no price is known."""
 
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None

@@ -109,7 +109,7 @@ class Wake(Model):
 
 
 class Health(HealthMixin, Model):
-    """State of the scheduler; `invariants` are checked at the time of the request."""
+    """State of the scheduler. Invariants are checked at the time of the request."""
 
     leader: Leader | None = None
     last_cycle: LastCycle | None = None

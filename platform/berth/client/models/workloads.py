@@ -18,7 +18,7 @@ class Blocker(Model):
 
 
 class PodLimits(Model):
-    """Pod limits; None means no limit.  The source is `document`, `request` (the pool sets limits to
+    """Limits of a pod. None means no limit.  The source is `document`, `request` (the pool sets limits to
     requests) or `pool` (the pool's default)."""
 
     memory_mib: int | None = None
@@ -151,7 +151,7 @@ class Batch(Model):
 
 
 class Dependency(Model):
-    """Workload or array that must end first. Its state is hidden if you cannot see its project."""
+    """Workload or array that must end first. The state is hidden if you cannot see the project."""
 
     project: str = ""
     name: str
@@ -241,7 +241,7 @@ class WorkloadDetail(Workload):
 
 
 class DocumentChange(Model):
-    """Changed value in the document; None if it is not set."""
+    """Changed value in the document. None means that the value is not set."""
 
     path: str = ""
     """Location of the value, such as `roles[0].gpu`."""

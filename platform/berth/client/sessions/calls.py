@@ -61,7 +61,7 @@ class Outgoing:
 
 
 class PendingCalls:
-    """Calls that have no outcome yet. Thread-safe; `changed` is called after every change."""
+    """Calls that have no outcome yet. Thread-safe. `changed` is called after every change."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -53,7 +53,7 @@ class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
-        # With one job, joblib would run everything in this process.
+        # With one job, joblib would run all jobs in this process.
         max_jobs = max(2, self._session.ready_nodes() * self._session.concurrency)
         if n_jobs is None:
             return 1

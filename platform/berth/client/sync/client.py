@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from berth.client.sync.usage import Budgets, Usage, Utilization
     from berth.client.sync.workloads import Workloads
 
-# Import each class on first use: a command needs one or two, and importing all takes longer than a request.
+# Import each class on first use, because most commands need only one or two of these slow imports.
 RESOURCES = {
     "workloads": "workloads.Workloads",
     "code": "code.Code",
@@ -171,9 +171,9 @@ class Client:
         start_timeout: float | None = None,
         **options: Unpack["SessionOptions"],
     ) -> "Session":
-        """Create a session that runs Python functions on nodes of a pool; open it with `with`.
+        """Create a session that runs Python functions on nodes of a pool. Open the session with `with`.
 
-        `nodes` is a number or a (minimum, maximum) pair; `start_timeout` is in seconds. SessionOptions
+        `nodes` is a number or a (minimum, maximum) pair. `start_timeout` is in seconds. SessionOptions
         describes the other options.
         """
         from berth.client.sessions.options import build_options

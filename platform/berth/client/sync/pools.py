@@ -52,7 +52,7 @@ class NodePools(Resource):
         return self._send(ScaledPool, "PATCH", path, body=changes, headers={"If-Match": tag})
 
     def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:
-        """Return the pool as `edit` would change it, without storing anything."""
+        """Return the pool as `edit` would change it, without storing the change."""
         params = {"dry_run": True}
         return self._send(ScaledPool, "PATCH", f"node-pools/{name}", params=params, body=changes)
 
@@ -189,7 +189,7 @@ class Nodes(Resource):
         return self._post(Node, f"nodes/{name}/upgrade")
 
     def uncordon(self, name: str) -> Node:
-        """Uncordon a node; this also stops a drain."""
+        """Uncordon a node, or cancel its drain."""
         return self._step(name, "uncordon")
 
     def drain(self, name: str, reason: str = "") -> Node:

@@ -44,7 +44,10 @@ class Schedules(Resource):
         time_zone: str | None = None,
         overlap: str | None = None,
     ) -> ScheduleDetail:
-        """Change the given values, and become the owner. Raises Conflict after a concurrent change."""
+        """Change the given values, and become the owner.
+
+        Raises Conflict if the schedule was changed concurrently.
+        """
         path = schedule_path(project, name)
         present, tag = self._read(path)
         changes = {"cron": cron, "time_zone": time_zone, "overlap": overlap}

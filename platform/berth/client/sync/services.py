@@ -108,7 +108,7 @@ class Services(Resource):
         return self._get(AutoscalerSettings, _path(service, "autoscaler"))
 
     def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """Replace all settings. Omitted settings get their defaults."""
+        """Replace all settings. Omitted settings are set to their defaults."""
         return self._send(AutoscalerSettings, "PUT", _path(service, "autoscaler"), body=dict(settings))
 
     def enable(self, service: str, enabled: bool) -> AutoscalerStatus:

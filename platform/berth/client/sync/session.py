@@ -182,7 +182,7 @@ class Session:
         self._repeat(self._receive_batch)
 
     def _repeat(self, step: Callable[[], bool]) -> None:
-        """Repeat a step until the session ends. The step returns False if it had nothing to do."""
+        """Repeat a step until the session ends. The step returns False if there was no work."""
         outage = protocol.Outage()
         while self._background.is_running and self._calls.fatal is None:
             version = self._background.version

@@ -136,7 +136,7 @@ class QuotaGroups(Resource):
         return self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
 
     def preview(self, name: str, pools: Sequence[str]) -> QuotaGroupImpact:
-        """Return the effects of replacing the pools of a quota group, without storing anything."""
+        """Return the effects of replacing the pools of a quota group, without storing the change."""
         path = f"quota-groups/{quote(name, safe='')}/preview"
         return self._post(QuotaGroupImpact, path, {"pools": [*pools]})
 

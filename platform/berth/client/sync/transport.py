@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/transport.py by `python -m berth.client.generate`; do not edit.
-"""Send requests, and retry failed ones without executing them twice."""
+"""Send requests, and retry failed requests without executing them twice."""
 
 import random
 import time

@@ -99,8 +99,9 @@ class Workloads(Resource):
     ) -> Edit:
         """Change keys of a pending or suspended workload's document. A value of None removes the key.
 
-        Keys of a mapping such as `labels` are changed one by one; a list is replaced. With `dry_run`, nothing
-        is stored. Raises Conflict if the workload cannot be edited, or if it has changed since `version`.
+        Keys of a mapping such as `labels` are changed one by one, whereas lists are replaced. With `dry_run`,
+        the edit is not stored. Raises Conflict if the workload cannot be edited, or if it has changed since
+        `version`.
         """
         tag = "*" if version is None else f'"{version}"'
         path, params = f"workloads/{workload_id}", {"dry_run": dry_run}
@@ -130,8 +131,8 @@ class Workloads(Resource):
     def smallest_change(self, workload_id: str) -> SmallestChange:
         """Return the smallest single change that would start a pending workload now.
 
-        The server runs the scheduler on modified copies of the cluster, which may take seconds for a large
-        one.
+        The server runs the scheduler on modified copies of the cluster's state. This may take seconds for a
+        large cluster.
         """
         path = f"workloads/{workload_id}/smallest-change"
         return self._get(SmallestChange, path)
@@ -291,7 +292,7 @@ class Workloads(Resource):
 
 
 def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
-    """Return the live workloads or arrays with this name, or the ended ones if none is live."""
+    """Return the live workloads or arrays with this name, or the ended objects if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 

@@ -42,9 +42,9 @@ Reference = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterV
 class Dependency(Document):
     """Workload or array that must end in a state before this workload may start.
 
-    `workload` is a name in the same project, or PROJECT/NAME. The name stands for the newest workload or
-    array that has it. The state `any` includes cancelled workloads. With `tasks: same`, each task of this
-    array waits only for the task with its index in the other array.
+    `workload` is a name in the same project, or PROJECT/NAME. The name refers to the newest workload or array
+    with that name. The state `any` includes cancelled workloads. With `tasks: same`, each task of this array
+    waits only for the task with its index in the other array.
     """
 
     workload: Reference

@@ -64,7 +64,7 @@ def _check_parameters(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterat
 
 
 def _largest_environment(array: ArraySpec) -> int:
-    """Return the size in bytes of the largest set of parameters of any task."""
+    """Return the size in bytes of the largest parameter set among all tasks."""
     if array.matrix is not None:
         return sum(max(_size(name, value) for value in values) for name, values in array.matrix.items())
     values = array.values or ()

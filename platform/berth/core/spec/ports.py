@@ -54,5 +54,5 @@ def check_ports(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
 
 
 def port_variable(name: str) -> str:
-    """Return the name of the environment variable that holds the port number."""
+    """Return the name of the environment variable that contains the port number."""
     return "BERTH_PORT_" + name.upper().replace("-", "_")

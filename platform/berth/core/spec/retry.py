@@ -27,7 +27,7 @@ ALLOWED = f"an exit code from 1 to {EXIT_CODE_MAX}, a signal such as SIGKILL, or
 
 
 def parse_failure(value: object) -> int | str:
-    """Parse an exit code, a signal or a reason. Signals get their full names."""
+    """Parse an exit code, a signal or a reason. Signal names are expanded, for example to SIGKILL."""
     if isinstance(value, int) and not isinstance(value, bool):
         if 1 <= value <= EXIT_CODE_MAX:
             return value

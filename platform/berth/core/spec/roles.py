@@ -71,7 +71,7 @@ class ScaleWith(Document):
 class SecretUse(Document):
     """Secret that pods receive as a variable (`env`) or a file.
 
-    It belongs to the project or the pool, or to the submitter if `personal` is true. Files are in the
+    The secret belongs to the project or the pool, or to the submitter if `personal` is true. Files are in the
     directory BERTH_SECRETS_DIR.
     """
 

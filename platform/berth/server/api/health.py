@@ -14,7 +14,7 @@ _migrated = False
 def healthz(request: HttpRequest) -> JsonResponse:
     """Report that the process responds.
 
-    This does not query the database, because a slow database must not cause a restart.
+    The endpoint does not query the database, because a slow database must not cause a restart.
     """
     return JsonResponse({"status": "ok"})
 

@@ -60,7 +60,7 @@ def each(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
 def _filter_after(order: Order, at: Sequence[Any]) -> Q:
     """Return a filter for the rows after `at` in lexicographic order.
 
-    The bound on the first column lets PostgreSQL use an index.
+    With the bound on the first column, PostgreSQL can use an index.
     """
     step = "lt" if order.is_descending else "gt"
     condition = Q(**{f"{order.columns[0]}__{step}e": at[0]})

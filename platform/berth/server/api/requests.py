@@ -28,7 +28,7 @@ class Body(BaseModel):
     def explicit_values(self) -> dict[str, Any]:
         """Return the values of the keys that the request contains.
 
-        A missing key leaves a value unchanged, whereas null clears it.
+        A missing key leaves the stored value unchanged, whereas null clears the value.
         """
         return {name: getattr(self, name) for name in self.model_fields_set}
 

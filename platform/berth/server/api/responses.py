@@ -42,7 +42,7 @@ class ResponseModel(BaseModel):
 
 
 class Amounts(ResponseModel):
-    """GPUs, CPU cores and MiB of memory; null means unlimited."""
+    """GPUs, CPU cores and MiB of memory. Null means unlimited."""
 
     gpu: float | None
     cpu: float | None
@@ -72,7 +72,10 @@ class ProblemResponse(BaseModel):
 
 
 class JsonRenderer(BaseRenderer):
-    """JSON renderer for models, UTC times and UUIDs. It is several times faster than the standard library."""
+    """JSON renderer for models, UTC times and UUIDs.
+
+    The renderer is several times faster than the standard library.
+    """
 
     media_type = "application/json"
     format = "json"

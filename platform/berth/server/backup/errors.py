@@ -2,7 +2,7 @@
 
 
 class BackupError(Exception):
-    """Raised if a backup or restore failed without changing anything.
+    """Raised if a backup or restore failed without making changes.
 
     The message states the cause and a remedy.
     """

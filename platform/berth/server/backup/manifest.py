@@ -1,4 +1,4 @@
-"""Manifest of a backup. It is read before all other contents."""
+"""Manifest of a backup. The manifest is read before all other contents."""
 
 import hashlib
 import hmac
@@ -60,5 +60,5 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
 
 
 def secret_fingerprint(secret: str) -> str:
-    """Return a fingerprint that identifies the secret without revealing it."""
+    """Return a fingerprint that identifies the secret without revealing the secret."""
     return hmac.new(secret.encode(), b"berth backup", hashlib.sha256).hexdigest()[:16]

@@ -32,7 +32,7 @@ class Database:
     def environment(self) -> dict[str, str]:
         """Return the environment for PostgreSQL's programs.
 
-        It contains the password, which would be visible in a command line.
+        The environment contains the password, which would be visible in a command line.
         """
         variables = {
             variable.decode(): self.options[word]

@@ -52,7 +52,7 @@ class RestoreResult:
 
 
 def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
-    """Restore the backup. If this raises BackupError, nothing has changed."""
+    """Restore the backup. If BackupError is raised, the database is unchanged."""
     with archive.open_archive(source) as backup, _ensure_stopped():
         missing = missing_keys(home())
         with open_database() as database:

@@ -1,4 +1,4 @@
-"""Take a consistent backup while Berth is running."""
+"""Create a consistent backup while Berth is running."""
 
 import subprocess
 import tempfile

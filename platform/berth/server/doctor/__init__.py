@@ -8,5 +8,5 @@ __all__ = ["Check", "Status", "examine"]
 
 
 def examine() -> list[Check]:
-    """Test everything that a server with local pools, or a node, requires of this machine."""
+    """Test all requirements of a server with local pools, or of a node, on this machine."""
     return [*server_checks(), *node_checks()]

@@ -14,7 +14,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check. `finding` is a sentence. `remedy` says how to fix the problem, or is empty."""
+    """Result of one check.
+
+    `finding` is a sentence. `remedy` describes how to fix the problem, or is empty.
+    """
 
     name: str
     status: Status
@@ -26,6 +29,6 @@ class Check:
 
 
 def split_remedy(obstacle: str) -> tuple[str, str]:
-    """Split the message about an obstacle into its first sentence and the rest, which is the remedy."""
+    """Split the message about an obstacle into its first sentence and the remedy that follows."""
     first, _, rest = obstacle.partition(". ")
     return f"{first.rstrip('.')}.", rest

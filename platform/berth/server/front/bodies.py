@@ -100,7 +100,10 @@ class _Body:
         self._started = asyncio.get_running_loop().time()
 
     async def admit(self, size: int) -> None:
-        """Check the declared length, or the length received so far. Raises _Rejection if it is too large."""
+        """Check the declared length, or the length received up to now.
+
+        Raises _Rejection if the body is too large.
+        """
         if size > self._size_max:
             raise _Rejection(
                 TooLarge(f"The body exceeds {self._size_max} bytes, the maximum at this address.")

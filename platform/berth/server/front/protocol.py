@@ -100,7 +100,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # drop trailers, which nothing reads
+        if self._in_head:  # drop trailers, because they are not used
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -58,7 +58,7 @@ def pool_database_connections(size: int) -> None:
     """Share up to `size` database connections among this process's threads.
 
     Call this before any thread connects. A web process serves requests on many threads. With a size of 0,
-    each thread keeps its own connection.
+    each thread has its own connection.
     """
     if size:
         database = connections.settings[DEFAULT_DB_ALIAS]

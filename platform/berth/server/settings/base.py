@@ -105,7 +105,7 @@ DATABASES["default"].setdefault("OPTIONS", {})
 DATABASES["default"]["CONN_MAX_AGE"] = 300
 # The queries in berth.db.prepared are prepared when a connection runs them for the second time.
 DATABASES["default"]["OPTIONS"]["prepare_threshold"] = 1
-# Detect connections that PostgreSQL has closed before a request uses them.
+# Check before each request whether PostgreSQL has closed the connection.
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 # Number of connections shared by the threads of a web process. With 0, each thread has its own.
 BERTH_DATABASE_POOL = env.int("BERTH_DATABASE_POOL", default=8)

@@ -67,7 +67,7 @@ BERTH_OIDC_CLIENT_SECRET = env.str("BERTH_OIDC_CLIENT_SECRET", default="")
 BERTH_OIDC_SCOPES = env.str("BERTH_OIDC_SCOPES", default="openid profile email")
 BERTH_OIDC_NAME = env.str("BERTH_OIDC_NAME", default="single sign-on")
 BERTH_OIDC_USERNAME = env.str("BERTH_OIDC_USERNAME", default="preferred_username")
-# Create an account at the first sign-in. It has no role until an admin grants one.
+# Create an account at the first sign-in. The account has no role until an admin grants one.
 BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
 
 # Utilization of allocated GPUs

@@ -85,7 +85,7 @@ def is_tracing_enabled() -> bool:
 
 
 def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: Any) -> Span:
-    """Return a span for a `with` statement. If `headers` are given, the span continues their trace."""
+    """Return a span for a `with` statement. If `headers` contain a trace, the span continues that trace."""
     tracer = _tracer_if_enabled()
     if tracer is None:
         return NO_SPAN

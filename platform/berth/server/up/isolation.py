@@ -18,8 +18,8 @@ def choose_isolation(home: Path, demo: bool) -> str:
     """Return a notice for the terminal about how pods are isolated.
 
     Without enclosures, a node serves only one project. A demo has several projects, which all belong to the
-    person who runs it. Unless the variable is set, a demo therefore turns isolation off, and the notice says
-    so. Raises StartupError if the variable is invalid.
+    user who runs the demo. Unless the variable is set, a demo therefore turns isolation off, and the notice
+    says so. Raises StartupError if the variable is invalid.
     """
     try:
         isolation = LocalRuntime(home / "run").isolation
@@ -35,7 +35,7 @@ def choose_isolation(home: Path, demo: bool) -> str:
 def _ignore_limits(isolation: Isolation) -> str:
     """Allow the demo's pods to start although this machine cannot enforce limits.
 
-    Return a notice about it.
+    Return a notice about missing limits.
     """
     if {MEMORY, CPU} <= set(isolation.limits):
         return ""

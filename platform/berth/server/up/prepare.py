@@ -1,6 +1,6 @@
 """Migrate the database and create the first admin.
 
-This runs in a separate process, so that the supervisor never loads Django.
+This module runs in a separate process, so that the supervisor never loads Django.
 """
 
 import argparse

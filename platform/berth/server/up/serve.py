@@ -34,7 +34,7 @@ def main() -> None:
 
 def serve(listening: socket.socket) -> None:
     """Serve HTTP and WebSockets on a socket that the supervisor opened and other processes may share."""
-    # asyncio accepts as many connections at once as the backlog allows, so the backlog is small.
+    # asyncio accepts up to the backlog's number of connections in one step, so the backlog is small.
     SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
 
 
@@ -49,7 +49,7 @@ class SharedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            # Asyncio has set the backlog to the number accepted at once.
+            # Asyncio has set the backlog to the number of connections accepted in one step.
             listening.listen(WAITING_CONNECTIONS)
 
     async def main_loop(self) -> None:

@@ -1,4 +1,4 @@
-"""Keep a set of processes running until a stop is requested, then stop all of them."""
+"""Keep a set of processes running until a stop is requested, then stop all processes."""
 
 import os
 import signal

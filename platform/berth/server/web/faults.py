@@ -34,7 +34,7 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
 
 
 def _renamed(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field for the longest prefix of the path that is a key of `fields`, and the rest of the
+    """Return the form field for the longest prefix of the path that is a key of `fields`, and the remaining
     path.
     """
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):

@@ -23,7 +23,7 @@ EXAMPLES: tuple[tuple[type[forms.Field], str], ...] = (
 class Section:
     """Section of a long form, with the names of its fields.
 
-    A collapsed section opens if one of its fields has an error. `shown_for` is a field and a value: the
+    A collapsed section opens if one of its fields has an error. `shown_for` is a (field, value) pair. The
     section is visible only while the field has this value.
     """
 
@@ -47,7 +47,7 @@ class ShownSection:
 
 
 class Form(forms.Form):
-    """Form that replaces Django's general error messages with specific ones."""
+    """Form that replaces Django's general error messages with specific messages."""
 
     def sections(self) -> Sequence[Section]:
         """Return the form's sections, or nothing if its fields form a single list."""

@@ -48,7 +48,7 @@ DOCS = "/api/v1/docs"
 class ActingUser:
     """Middleware that sets `actor`, `require` and `begun` on the request.
 
-    `require` checks permissions for apps that do not know about roles. `begun` is the time, in seconds since
+    `require` checks permissions for apps that do not depend on roles. `begun` is the time, in seconds since
     1970, from which the page listens for changes. REST views determine the acting user from the token.
     """
 

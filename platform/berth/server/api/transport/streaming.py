@@ -22,7 +22,7 @@ def stream_response(
 ) -> StreamingHttpResponse:
     """Stream lines. The lines may be read from the database while they are sent.
 
-    Under ASGI, this does not block the event loop.
+    Under ASGI, reading does not block the event loop.
     """
     is_async = isinstance(request._request, ASGIRequest)
     parts = _chunks(lines) if is_async else lines
@@ -32,7 +32,7 @@ def stream_response(
 def stream_bytes(
     request: HttpRequest | Request, parts: Iterator[bytes], content_type: str, **headers: str
 ) -> StreamingHttpResponse:
-    """Stream parts that take time to read. Under ASGI, this does not block the event loop.
+    """Stream parts that take time to read. Under ASGI, reading does not block the event loop.
 
     An error ends the connection, so that the client does not mistake the response for a complete one.
     """

@@ -52,7 +52,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def end(request: HttpRequest) -> HttpResponse:
-    """Handle the redirect from the provider: exchange the code for an ID token, and validate it."""
+    """Handle the redirect from the provider: exchange the code for an ID token, and validate the token."""
     next_url = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
     try:
         token = provider().authorize_access_token(request)
@@ -112,7 +112,7 @@ def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
 
 
 def _redirect_url(request: HttpRequest) -> str:
-    """Return the redirect URL. It is based on the server's public URL, if one is configured."""
+    """Return the redirect URL. The URL is based on the server's public URL, if one is configured."""
     path = reverse("sso-end")
     public: str = settings.BERTH_PUBLIC_URL
     return f"{public}{path}" if public else request.build_absolute_uri(path)

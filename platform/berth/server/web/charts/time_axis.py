@@ -14,7 +14,7 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label at a position given in percent of the axis."""
+    """Label at a position in percent of the axis."""
 
     position: float
     text: str

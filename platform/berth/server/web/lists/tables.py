@@ -46,7 +46,7 @@ class Column(Generic[R]):
 class Listing(Generic[R]):
     """One page of a list.
 
-    `sorts` are the sortable keys, `next` and `previous` are cursors, and `all_rows` holds all rows for the
+    `sorts` are the sortable keys, `next` and `previous` are cursors, and `all_rows` contains all rows for the
     CSV file.
     """
 
@@ -79,7 +79,7 @@ def list_rows(
 ) -> Listing[R]:  # fmt: skip
     """List rows that are all in memory, with search and sorting in every column.
 
-    If `default` is empty, the rows keep their order until the user sorts them.
+    If `default` is empty, the rows are shown in the received order until the user sorts them.
     """
     all_rows, state = list(rows), table_state(request.GET, name)
     columns_by_key = {column.key: column for column in columns}
@@ -131,8 +131,8 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Return the matching rows as a tree.
 
-    Each match is a pair: a top-level row, and either the same row or a row below it. The top-level rows keep
-    their order, and the rows below each of them keep the order of the list.
+    Each match is a pair: a top-level row, and either the same row or a row below it. The order of top-level
+    rows is unchanged. The rows below each top-level row are in the list's order.
     """
     all_rows = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in all_rows}

@@ -320,7 +320,7 @@ def column_head(context: Context, pool: Any, name: str, field: Any) -> dict[str,
 
 @register.filter
 def is_healthy(workload: Any) -> bool:
-    """Return whether a workload runs with all of its pods, so that its message adds nothing to its state."""
+    """Return whether a workload runs with all of its pods, so that its message can be omitted."""
     return workload.phase == "running" and bool(ALL_RUNNING.fullmatch(workload.message))
 
 
