@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -58,6 +59,16 @@ class _TokenFile(httpx.Auth):
         yield request
 
 
+@dataclass(frozen=True, slots=True)
+class SocketTarget:
+    """Address of a WebSocket of the API server, with credentials, and the TLS context and proxy if needed."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    tls: ssl.SSLContext | None
+    proxy: str | None
+
+
 class Api:
     """Client for one cluster. Raises Invalid if part of the kubeconfig cannot be used, and names that part.
 
@@ -67,6 +78,7 @@ class Api:
 
     def __init__(self, connection: Connection) -> None:
         self.server = connection.server
+        self._connection = connection
         self._rejection = _rejection_message(connection)
         # the server's time minus this machine's time, measured during the last call
         self.clock_offset = timedelta(0)
@@ -78,7 +90,7 @@ class Api:
         with _invalid("users.token", "ASCII characters"):
             if connection.token:
                 headers["Authorization"] = f"Bearer {connection.token.encode('ascii').decode()}"
-        tls = _tls_context(connection)
+        tls = self._tls = _tls_context(connection)
         with _invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
             self._http = httpx.Client(
                 base_url=base_url, headers=headers, timeout=TIMEOUT, trust_env=False,
@@ -155,6 +167,16 @@ class Api:
                 response.read()
                 self._raise_for_status(response)
             yield from response.iter_bytes()
+
+    def socket_target(self, path: str) -> SocketTarget:
+        """Return how to open a WebSocket at this path. Raises Unreachable if the token cannot be read."""
+        token, file = self._connection.token, self._connection.token_file
+        with _transport_errors(self.server):
+            token = file.read_text().strip() if file else token
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = "ws" + self.server.rstrip("/").removeprefix("http") + path
+        tls = self._tls if isinstance(self._tls, ssl.SSLContext) else None
+        return SocketTarget(url, headers, tls, self._connection.proxy or None)
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
         """Return all objects of a collection, fetched page by page, and the version to watch from."""

@@ -13,6 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.cluster import PoolAccess, UnusableCluster
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import namespace_name
@@ -272,7 +273,12 @@ class KubernetesRuntime:
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        raise ChannelRefused("pools that run in a Kubernetes cluster have no shells. Use `kubectl exec`")
+        """Open a channel through the exec calls of the cluster."""
+        if self.get_reports([pod_id])[pod_id].state is not PodState.RUNNING:
+            raise ChannelRefused("it is not running")
+        entry = self.ledger.find(pod_id)
+        assert entry is not None
+        return CHANNELS.open(self._entry_access(entry).cluster.api, _path(entry, pod_id))
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         """Raise FilesGone, because a container's files are deleted when it ends."""

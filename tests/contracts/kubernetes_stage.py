@@ -101,6 +101,7 @@ class FakeKubernetesStage(KubernetesStage):
 class RealKubernetesStage(KubernetesStage):
     """Pods are shells that read commands from a pipe in their workspace, which is on this machine."""
 
+    has_channels = True
     SHELL = 'busybox mkfifo "do-$NAME"; while :; do . "$BERTH_WORKSPACE/do-$NAME"; done'
 
     def __init__(self, root: Path, connection: Connection) -> None:
@@ -110,7 +111,7 @@ class RealKubernetesStage(KubernetesStage):
         super().__init__(root, connection, kubernetes_settings(settings), "node-1")
 
     def long(self, pod_id: str) -> PodOrder:
-        return self.order(pod_id, "sh", "-c", self.SHELL, env={"NAME": pod_id})
+        return self.order(pod_id, "sh", "-c", self.SHELL, env={"NAME": pod_id, "RANK": "0"})
 
     def stubborn(self, pod_id: str) -> PodOrder:
         return self.order(pod_id, "sh", "-c", f"trap '' TERM; {self.SHELL}", env={"NAME": pod_id})

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from pools.kubernetes.preview.examine import examine
 from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW
 from pools.providers.base import Shape
+from pools.runtimes.base import ChannelRefused
 from tests.contracts.kubernetes_stage import fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 
@@ -34,6 +36,8 @@ def test_role_grants_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
         stage.access["prod"].cluster.mirror.nodes()
         examine(stage.access["prod"], Shape(1000, 1024), {})
         stage.runtime.read_log("p-1", 0, 100)
+        with pytest.raises(ChannelRefused, match="simulated pods run no commands"):
+            stage.runtime.open_channel("p-1")
         stage.runtime.stop("p-1", 5)
         ended(stage.runtime, "p-1")
         stage.runtime.forget("p-1")

@@ -49,6 +49,8 @@ PERMISSIONS = (
     Permission("create", "pods", "start pods"),
     Permission("delete", "pods", "stop pods"),
     Permission("get", "pods/log", "read logs"),
+    Permission("create", "pods/exec", "run commands in pods", is_required=False),
+    Permission("get", "pods/exec", "open connections to commands in pods", is_required=False),
     Permission(
         "list", "resourcequotas", "see quotas of the cluster before they refuse pods", is_required=False
     ),

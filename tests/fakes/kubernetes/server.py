@@ -54,6 +54,8 @@ class _Handler(BaseHTTPRequestHandler):
             verb = "watch" if query.get("watch") else "list"
         call = verb, f"{resource}/{part}" if part else resource
         self.cluster.calls.add(call)
+        if call == ("get", "pods/exec"):  # newer clusters check both verbs
+            self.cluster.calls.add(("create", "pods/exec"))
         try:
             if refusal := self.cluster.refusals.get(call):
                 raise refusal
@@ -73,6 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._watch(kind, int(query["resourceVersion"]), float(query.get("timeoutSeconds", 60)))
             case "get", "pods/log":
                 self._log(namespace, name, query)
+            case "get", "pods/exec":
+                raise Refusal(404, "NotFound", "simulated pods run no commands")
             case "get", kind:
                 self._send(200, store.find(kind, namespace, name))
             case "create", "selfsubjectaccessreviews":

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from pools.kubernetes.mirror import Mirror
-from pools.runtimes.base import PodCause, PodState, RuntimeFailure, StartRefused, VolumeMount
+from pools.runtimes.base import (
+    ChannelRefused,
+    PodCause,
+    PodState,
+    RuntimeFailure,
+    StartRefused,
+    VolumeMount,
+)
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, running
 from tests.fakes.kubernetes.store import Refusal
@@ -145,3 +152,11 @@ def test_foreign_namespaces_and_pods_are_not_touched(stage: FakeKubernetesStage)
     with pytest.raises(RuntimeFailure, match="has a pod p-1 that Berth did not create"):
         stage.runtime.start(stage.long("p-1"))
     assert stage.cluster.pod("p-1")["metadata"]["uid"] == "u"
+
+
+def test_missing_permission_to_run_commands_names_the_role(stage: FakeKubernetesStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage.cluster.forbid("get", "pods/exec")
+    with pytest.raises(ChannelRefused, match=r"may not use pods/exec. Apply deploy/kubernetes/role\.yaml"):
+        stage.runtime.open_channel("p-1")

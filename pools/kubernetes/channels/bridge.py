@@ -1,0 +1,273 @@
+"""Connect the frames of a channel with exec calls in a pod of a cluster."""
+
+import asyncio
+import json
+import secrets
+import socket
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+from pools.kubernetes.api import Api
+from pools.kubernetes.channels import scripts
+from pools.kubernetes.channels.session import Session, start_session
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.shim.channels.frames import (
+    CHUNK,
+    CREDIT,
+    END,
+    FROM_CLIENT,
+    INPUT,
+    OUTPUT,
+    RESIZE,
+    START,
+    STATUS,
+    WINDOW,
+    BrokenFrames,
+    FrameReader,
+    decode_credit,
+    encode_credit,
+    encode_frame,
+)
+
+START_SECONDS = 30.0  # time for the client to send its request
+GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the processes of the channel
+SIZE_MAX = 10_000  # rows or columns
+END_OF_INPUT = b"\x04"  # what a terminal sends at the end of the input
+NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end commands with their connection"
+
+
+class Bridge:
+    """One channel. Its buffers are bounded by the window of the protocol."""
+
+    def __init__(self, api: Api, pod: str) -> None:
+        self._api, self._pod, self._mark = api, pod, secrets.token_hex(8)
+        self._started = asyncio.Event()
+        self._request: dict[str, Any] = {}
+        self._size = (24, 80)
+        self._input: deque[bytes] = deque()
+        self._input_ended = False
+        self._unacknowledged = 0  # bytes of input that were sent, and that the pod has not accepted
+        self._has_progress = asyncio.Event()
+        self._has_input = asyncio.Event()
+        self._window = WINDOW  # bytes of output that the client still accepts
+        self._has_window = asyncio.Event()
+        self._has_window.set()
+        self._command: Session | None = None
+        self._guard_output: Any = None
+
+    async def open(self) -> None:
+        """Start the guard. Raises ChannelRefused or RuntimeFailure."""
+        self._guard = await start_session(
+            self._api, self._pod, scripts.guard(self._mark), has_input=True, has_output=True
+        )
+        self._guard_output = self._guard.output()
+        try:
+            is_ready = await self._wait_for_guard(scripts.READY)
+        except TimeoutError:
+            await self._guard.close()
+            raise RuntimeFailure("the node does not start the command") from None
+        if not is_ready:
+            await self._guard.close()
+            raise ChannelRefused(NO_SHELL)
+
+    async def serve(self, connection: socket.socket) -> None:
+        """Serve the channel until the command or the connection ends."""
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=connection)
+        receiver = asyncio.create_task(self._receive(reader))
+        try:
+            command = asyncio.create_task(self._run(writer))
+            await asyncio.wait({receiver, command}, return_when=asyncio.FIRST_COMPLETED)
+            command.cancel()
+            status = None
+            with suppress(asyncio.CancelledError):
+                status = await command
+            if await self._end_processes() and status is not None:
+                writer.write(encode_frame(STATUS, json.dumps(status).encode()))
+                await writer.drain()
+        except OSError:  # the client has gone
+            pass
+        finally:
+            await cancel(receiver)
+            writer.close()
+
+    async def _run(self, writer: asyncio.StreamWriter) -> dict[str, object] | None:
+        """Run the command, and return its status, or None if the connection to the cluster was lost."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._started.wait()
+            command, terminal = _parse_request(self._request)
+            if terminal is not None:
+                self._size = terminal_size(terminal)
+        except TimeoutError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            return {"error": f"The request is not valid: {error}"}
+        try:
+            return await self._run_command(writer, command, terminal)
+        except (ChannelRefused, RuntimeFailure) as error:
+            return {"error": f"The command could not be started: {error}."}
+
+    async def _run_command(
+        self, writer: asyncio.StreamWriter, command: list[str], terminal: dict[str, object] | None
+    ) -> dict[str, object] | None:
+        if terminal is None:
+            script = scripts.in_pipes(self._mark, command)
+        else:
+            terminal_type = str(terminal.get("type") or "xterm-256color")
+            script = scripts.on_terminal(self._mark, command, terminal_type, *self._size)
+        has_terminal = terminal is not None
+        session = self._command = await start_session(
+            self._api, self._pod, script,
+            has_input=has_terminal, has_output=True, has_terminal=has_terminal,
+        )  # fmt: skip
+        if has_terminal:
+            await session.resize(*self._size)
+        sender = asyncio.create_task(self._send_input(writer, session if has_terminal else None))
+        try:
+            async for kind, data in session.output():
+                await self._forward(writer, kind, data)
+        finally:
+            await cancel(sender)
+            await session.close()
+        return _read_status(session.status)
+
+    async def _forward(self, writer: asyncio.StreamWriter, kind: int, data: bytes) -> None:
+        """Send output within the window of the client."""
+        while data:
+            await self._has_window.wait()
+            part = data[: min(CHUNK, self._window)]
+            data = data[len(part) :]
+            self._window -= len(part)
+            if not self._window:
+                self._has_window.clear()
+            writer.write(encode_frame(kind, part))
+            await writer.drain()
+
+    async def _send_input(self, writer: asyncio.StreamWriter, terminal: Session | None) -> None:
+        if terminal is not None:
+            await self._send_all(writer, terminal, None)
+            await terminal.send_input(END_OF_INPUT)
+            return
+        copier = await start_session(
+            self._api, self._pod, scripts.copy_input(self._mark), has_input=True, has_output=True
+        )
+        echo = asyncio.create_task(self._acknowledge(writer, copier))
+        try:
+            await self._send_all(writer, copier, echo)
+            while self._unacknowledged and not echo.done():
+                self._has_progress.clear()
+                await self._has_progress.wait()
+        finally:
+            await cancel(echo)
+            await copier.close()
+
+    async def _send_all(
+        self, writer: asyncio.StreamWriter, target: Session, echo: asyncio.Task[None] | None
+    ) -> None:
+        """Send input until its end. Without an echo, the command accepts what has been sent."""
+        while self._input or not self._input_ended:
+            await self._has_input.wait()
+            self._has_input.clear()
+            while self._input:
+                data = self._input.popleft()
+                self._unacknowledged += len(data)
+                await target.send_input(data)
+                if echo is None or echo.done():
+                    self._accept(writer, len(data))
+
+    async def _acknowledge(self, writer: asyncio.StreamWriter, copier: Session) -> None:
+        async for kind, data in copier.output():
+            if kind == OUTPUT:
+                self._accept(writer, len(data))
+        self._accept(writer, self._unacknowledged)  # the command has closed its input
+
+    def _accept(self, writer: asyncio.StreamWriter, count: int) -> None:
+        self._unacknowledged -= count
+        if count:
+            writer.write(encode_credit(count))
+        self._has_progress.set()
+
+    async def _receive(self, reader: asyncio.StreamReader) -> None:
+        """Process the client's frames until its connection ends."""
+        frames = FrameReader(FROM_CLIENT)
+        with suppress(OSError, BrokenFrames, ValueError, TypeError):
+            while data := await reader.read(CHUNK):
+                for kind, payload in frames.feed(data):
+                    await self._process(kind, payload)
+
+    async def _process(self, kind: int, payload: bytes) -> None:
+        if kind == START and not self._started.is_set():
+            self._request = json.loads(payload)
+            self._started.set()
+        elif kind == INPUT:
+            self._input.append(payload)
+            if self._unacknowledged + sum(map(len, self._input)) > WINDOW:
+                raise BrokenFrames("more input than the window allows")
+            self._has_input.set()
+        elif kind == CREDIT:
+            self._window = min(self._window + decode_credit(payload), WINDOW)
+            self._has_window.set()
+        elif kind == RESIZE:
+            self._size = terminal_size(json.loads(payload))
+            if self._command is not None:
+                await self._command.resize(*self._size)
+        elif kind == END:
+            self._input_ended = True
+            self._has_input.set()
+
+    async def _end_processes(self) -> bool:
+        """Kill what is left of the channel. Return False if the pod or the connection has ended."""
+        await self._guard.send_input(b"end\n")
+        try:
+            return await self._wait_for_guard(scripts.DONE)
+        except TimeoutError:
+            return False
+        finally:
+            await self._guard.close()
+
+    async def _wait_for_guard(self, word: bytes) -> bool:
+        """Return whether the guard prints this word. Raises TimeoutError."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            async for kind, data in self._guard_output:
+                if kind == 1 and word in data:
+                    return True
+        return False
+
+
+async def cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError, OSError, ChannelRefused, RuntimeFailure):
+        await task
+
+
+def terminal_size(size: dict[str, object]) -> tuple[int, int]:
+    """Return the rows and columns. Raises ValueError."""
+    rows, columns = (int(str(size.get(name, default))) for name, default in (("rows", 24), ("columns", 80)))
+    if not (0 < rows <= SIZE_MAX and 0 < columns <= SIZE_MAX):
+        raise ValueError(f"a terminal has 1 to {SIZE_MAX} rows and columns")
+    return rows, columns
+
+
+def _parse_request(request: dict[str, Any]) -> tuple[list[str], dict[str, object] | None]:
+    command = [str(argument) for argument in request["command"]]
+    terminal = request.get("terminal")
+    if not command or not command[0] or any("\0" in argument for argument in command):
+        raise ValueError("the command must not be empty or contain NUL")
+    if terminal is not None and not isinstance(terminal, dict):
+        raise TypeError("the terminal must be an object or null")
+    return command, terminal
+
+
+def _read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
+    """Return the exit code, or the error of a command that could not be started."""
+    if status is None:
+        return None
+    if status.get("status") == "Success":
+        return {"exit_code": 0}
+    causes = (status.get("details") or {}).get("causes") or ()
+    code = next((cause["message"] for cause in causes if cause.get("reason") == "ExitCode"), "")
+    if str(code).isdecimal():
+        return {"exit_code": int(code)}
+    return {"error": str(status.get("message") or "the cluster reports no reason")}

@@ -1,0 +1,95 @@
+"""Shell scripts that run in a pod beside the command of a channel.
+
+Kubernetes does not end a command when its connection closes. Every process of a channel therefore has the
+channel's mark in its environment, and a guard in the same container kills them. The guard's input ends when
+its connection breaks for any reason, also if Berth's process is killed.
+"""
+
+from collections.abc import Sequence
+
+READY, DONE = b"ready", b"done"
+
+# `read` and `case` are built into the shell, which skips the NUL characters between variables.
+_SIGNAL = """
+signal() {
+  sent=1
+  for entry in /proc/[0-9]*; do
+    [ "$entry" = "/proc/$$" ] && continue
+    while IFS= read -r line || [ -n "$line" ]; do
+      case $line in *"BERTH_CHANNEL=$mark"*) kill -"$1" "${entry#/proc/}" && sent=0; break ;; esac
+    done 2> /dev/null < "$entry/environ"
+  done
+  return $sent
+}
+end_others() {
+  signal HUP || return
+  count=0
+  while [ $count -lt 10 ] && signal 0; do sleep 0.1; count=$((count + 1)); done
+  count=0
+  while [ $count -lt 100 ] && signal KILL; do count=$((count + 1)); done
+}
+"""
+_GUARD = f"""
+{_SIGNAL}
+trap '' HUP INT TERM PIPE
+mark=$1
+pipe=$BERTH_POD_DIR/.channel-$mark
+umask 077
+mkfifo "$pipe" || exit 1
+echo ready
+read -r line
+end_others
+rm -f "$pipe"
+echo done
+"""
+# Starts a shell whose initial environment has the mark.
+_MARKED = 'export BERTH_CHANNEL="$1"; shift; exec sh -c "$@"'
+# Kubernetes reports the end of a command when no process has its output open.
+_RUN = f"""
+{_SIGNAL}
+mark=$BERTH_CHANNEL
+command -v -- "$1" > /dev/null || {{ echo "$1: No such file or directory" >&2; exit 127; }}
+trap : INT QUIT
+"$@"
+code=$?
+end_others
+exit $code
+"""
+_TERMINAL = f"""
+export TERM="$1"
+stty rows "$2" cols "$3" 2> /dev/null
+shift 3
+{_RUN}
+"""
+_PIPES = f"""
+exec < "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"
+{_RUN}
+"""
+_INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
+
+
+def guard(mark: str) -> list[str]:
+    """Return the guard. It prints READY, and DONE when it has killed the processes of the channel."""
+    return ["sh", "-c", _GUARD, "sh", mark]
+
+
+def on_terminal(mark: str, command: Sequence[str], type_: str, rows: int, columns: int) -> list[str]:
+    return _marked(mark, _TERMINAL, type_, str(rows), str(columns), *command)
+
+
+def in_pipes(mark: str, command: Sequence[str]) -> list[str]:
+    """Return a command that reads the input from the channel's named pipe."""
+    return _marked(mark, _PIPES, *command)
+
+
+def copy_input(mark: str) -> list[str]:
+    """Return the process that copies its input to the command, and prints it as an acknowledgement.
+
+    Before Kubernetes 1.30, input ends only with its connection, so it needs a connection of its own. The end
+    discards input that the process has not read.
+    """
+    return _marked(mark, _INPUT)
+
+
+def _marked(mark: str, script: str, *arguments: str) -> list[str]:
+    return ["sh", "-c", _MARKED, "sh", mark, script, "sh", *arguments]

@@ -1,0 +1,98 @@
+"""One exec call of the Kubernetes API over a WebSocket (`v4.channel.k8s.io`)."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlencode
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.typing import Subprotocol
+
+from pools.kubernetes.api import Api, Unreachable
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.shim.channels.frames import INPUT, RESIZE
+
+PROTOCOL = Subprotocol("v4.channel.k8s.io")
+STATUS = 3
+CONNECT_SECONDS = 20.0
+MESSAGE_MAX = 2**20
+FORBIDDEN = (
+    "Berth's account in the cluster may not use pods/exec. Apply deploy/kubernetes/role.yaml of this version "
+    "(verbs create and get)"
+)
+
+
+class Session:
+    """Running command of one exec call. `status` is its end, once the cluster has reported it."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self.status: dict[str, Any] | None = None
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield output with 1 for output and 2 for errors. While the caller does not read, the pod waits."""
+        with suppress(ConnectionClosed):
+            async for message in self._socket:
+                data = message if isinstance(message, bytes) else message.encode()
+                if data[:1] == bytes((STATUS,)):
+                    self.status = json.loads(data[1:])
+                elif len(data) > 1:
+                    yield data[0], data[1:]
+
+    async def send_input(self, data: bytes) -> None:
+        with suppress(ConnectionClosed):
+            await self._socket.send(bytes((INPUT,)) + data)
+
+    async def resize(self, rows: int, columns: int) -> None:
+        with suppress(ConnectionClosed):
+            await self._socket.send(
+                bytes((RESIZE,)) + json.dumps({"Width": columns, "Height": rows}).encode()
+            )
+
+    async def close(self) -> None:
+        """Close the connection, which ends the input of the command."""
+        await self._socket.close()
+
+
+async def start_session(
+    api: Api,
+    pod: str,
+    command: Sequence[str],
+    *,
+    has_input: bool,
+    has_output: bool,
+    has_terminal: bool = False,
+) -> Session:
+    """Run a command in the pod at this path. Raises ChannelRefused or RuntimeFailure."""
+    query = [("command", part) for part in command]
+    query += [("stdin", str(has_input).lower()), ("stdout", str(has_output).lower())]
+    query += [("stderr", str(has_output and not has_terminal).lower()), ("tty", str(has_terminal).lower())]
+    try:
+        target = api.socket_target(f"{pod}/exec?{urlencode(query)}")
+        socket = await connect(
+            target.url, additional_headers=target.headers, ssl=target.tls, proxy=target.proxy,
+            subprotocols=[PROTOCOL], compression=None, max_size=MESSAGE_MAX, open_timeout=CONNECT_SECONDS,
+            ping_interval=None, close_timeout=5.0, user_agent_header="berth",
+        )  # fmt: skip
+    except Unreachable as error:
+        raise RuntimeFailure(str(error)) from None
+    except InvalidStatus as error:
+        raise _refusal(api, error) from None
+    except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
+        raise RuntimeFailure(f"{api.server} is not responding: {error or type(error).__name__}") from None
+    return Session(socket)
+
+
+def _refusal(api: Api, error: InvalidStatus) -> Exception:
+    status = error.response.status_code
+    try:
+        message = str(json.loads(error.response.body)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"status {status}"
+    if status == 403:
+        return ChannelRefused(FORBIDDEN)
+    if status in (400, 404):
+        return ChannelRefused(f"the cluster refuses it: {message}")
+    return RuntimeFailure(f"{api.server} refuses the call: {message}")
