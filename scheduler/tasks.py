@@ -16,7 +16,7 @@ from projects.models import Leftover, WorkloadDeletion
 from projects.services.notifications import deliveries
 from projects.services.people import tokens
 from projects.services.sessions import calls
-from projects.services.workloads import ports
+from projects.services.workloads import channels, ports
 from scheduler.loop.snapshots import drop_expired_cycles
 from scheduler.reports.usage.budgets import record_budget_warnings
 from scheduler.reports.utilization.storage import delete_old_measurements
@@ -36,7 +36,10 @@ def clear_workspace(leftover: int) -> bool:
 
 
 def delete_expired() -> dict[str, int]:
-    """Delete expired rows and files. Return counts by kind. See docs/operations.md for retention."""
+    """Delete expired rows and files, and record the end of interrupted channels. Return counts by kind.
+
+    docs/operations.md describes the retention.
+    """
     now = timezone.now()
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
     call_command("clearsessions")
@@ -48,6 +51,7 @@ def delete_expired() -> dict[str, int]:
         "local environments": len(local_environments().clear(digests_in_use())),
         "environments": environments.delete_unused(before=now - DAY),
         "stored responses": _delete_expired_responses(),
+        "interrupted channels": channels.close_abandoned(now),
         "port links": ports.delete_links(before=now),
         "calls": calls.delete_calls_of_ended_sessions(before=now - HOUR),
         "measurements": delete_old_measurements(

@@ -2418,6 +2418,48 @@ class Migration(InitialMigration):
             },
         ),
         migrations.CreateModel(
+            name="OpenChannel",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "noun",
+                    models.CharField(help_text="Name of the channel's use in the audit log.", max_length=20),
+                ),
+                ("details", models.JSONField(help_text="Details in the audit log.")),
+                ("opened_at", models.DateTimeField()),
+                (
+                    "seen_at",
+                    models.DateTimeField(
+                        help_text="Time at which a web process last recorded that it is open."
+                    ),
+                ),
+                (
+                    "pod",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="channels",
+                        to="projects.pod",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["id"],
+            },
+        ),
+        migrations.CreateModel(
             name="PortLink",
             fields=[
                 (

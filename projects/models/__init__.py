@@ -3,6 +3,7 @@
 from projects.models.arrays import ArrayState, WorkloadArray
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetWarning
+from projects.models.channels import OpenChannel
 from projects.models.code import CodeChunk, CodeTree
 from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
@@ -51,6 +52,7 @@ __all__ = [
     "Metric",
     "MetricsPoint",
     "MetricsReader",
+    "OpenChannel",
     "OutputState",
     "Phase",
     "Pod",

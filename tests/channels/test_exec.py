@@ -3,10 +3,12 @@
 import json
 import time
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
 from django.test import Client as Browser
+from django.utils import timezone
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as websocket
 from websockets.typing import Origin
@@ -15,8 +17,10 @@ from berth.client.channels import OUTPUT, STATUS, command_request, encode_start
 from berth.client.errors import Conflict, Forbidden, NotFound, NotSignedIn, Unreachable
 from pools.runtimes.shim.channels import frames
 from projects.connections.watch import WATCHER
-from projects.models import ApiToken, Membership, Workload
+from projects.models import ApiToken, Membership, OpenChannel, Workload
 from projects.services.people import tokens
+from projects.services.workloads.channels import USES, record_closed, record_opened, record_seen
+from scheduler.tasks import delete_expired
 from tests.channels.conftest import Site
 from tests.contracts.pods import poll_until
 
@@ -159,3 +163,21 @@ def test_connection_ends_if_the_channel_cannot_be_opened(site: Site, monkeypatch
     with site.client(site.cast.dave) as client, pytest.raises(Unreachable):
         client.workloads.exec(site.workload_id, ["true"])
     poll_until(lambda: not WATCHER.count(site.cast.dave.user.pk))
+
+
+def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(site: Site) -> None:
+    opened_at = timezone.now() - timedelta(minutes=20)
+    abandoned = record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
+    record_seen(abandoned, opened_at + timedelta(minutes=10))
+    with site.client(site.cast.dave) as client:
+        with client.workloads.open_channel(site.workload_id, ["sleep", "3600"]):
+            poll_until(OpenChannel.objects.count, lambda count: count == 2)
+            assert delete_expired()["interrupted channels"] == 1
+            assert site.audit()[-1][1:] == (
+                "close shell", {"pod": "worker-0", "run": 1, "seconds": 600, "exit_code": None}
+            )  # fmt: skip
+            assert OpenChannel.objects.count() == 1, "the other command still runs"
+            assert delete_expired()["interrupted channels"] == 0
+        poll_until(lambda: not OpenChannel.objects.exists())
+    record_closed(actor=site.cast.dave, channel=abandoned, at=timezone.now(), exit_code=0)
+    assert [row[1] for row in site.audit()].count("close shell") == 2, "each end is recorded once"

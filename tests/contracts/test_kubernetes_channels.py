@@ -137,6 +137,10 @@ def test_commands_exchange_input_and_output_within_the_window(stage: RealKuberne
     assert flood.read(), "the flood continues"
     flood.connection.close()
 
+    copy = open_client(stage)
+    copy.send(START, b'{"copy_from": "/etc"}')
+    assert copy.status()["status"] == 409
+
     shell = open_client(stage)
     shell.start("sh", terminal={"rows": 24, "columns": 80, "type": "xterm"})
     shell.send(INPUT, b"echo type-$TERM; busybox tty; busybox stty size\n")

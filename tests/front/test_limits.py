@@ -9,9 +9,15 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from django.conf import settings
 from django.db import connection
+from django.test import Client as Browser
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from berth.server.api.parsers import BODY_MAX
+from berth.server.front.protocol import MESSAGE_MAX
 from projects.services.people import tokens
 from tests.cast import make_cast
 from tests.conftest import env_of_children
@@ -172,3 +178,20 @@ def test_request_after_the_database_closed_all_connections_succeeds(
             cursor.execute(CLOSE_OTHERS)
             assert cursor.fetchone()[0] > 0
     assert whoami_status() == 200
+
+
+def test_long_websocket_message_closes_the_connection(address: str, transactional_db: None) -> None:
+    browser = Browser()
+    browser.force_login(make_cast().dave.user)
+    name = settings.SESSION_COOKIE_NAME
+    headers = {"Cookie": f"{name}={browser.cookies[name].value}"}
+    url = f"{address.replace('http', 'ws')}/ws/live"
+    with connect(url, origin=Origin(address), additional_headers=headers) as live:
+        live.send(b"x" * MESSAGE_MAX)
+        assert live.ping().wait(PATIENCE)
+        with pytest.raises(ConnectionClosed) as closed:
+            live.send(b"x" * (MESSAGE_MAX + 1))
+            while True:
+                live.recv(timeout=PATIENCE)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1009

@@ -33,6 +33,11 @@ from pools.runtimes.shim.channels.frames import (
 START_SECONDS = 30.0  # time for the client to send its request
 GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the processes of the channel
 SIZE_MAX = 10_000  # rows or columns
+CONFLICT, INVALID = 409, 422  # HTTP statuses
+ONLY_COMMANDS = (
+    "Pods on Kubernetes only run commands. To copy a file, use `berth exec -i NAME -- tee FILE` or "
+    "`berth exec NAME -- cat FILE`."
+)
 END_OF_INPUT = b"\x04"  # what a terminal sends at the end of the input
 NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end commands with their connection"
 
@@ -97,13 +102,15 @@ class Bridge:
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._started.wait()
+            if "command" not in self._request:
+                return {"error": ONLY_COMMANDS, "status": CONFLICT}
             command, terminal = _parse_request(self._request)
             if terminal is not None:
                 self._size = terminal_size(terminal)
         except TimeoutError:
             return None
         except (ValueError, KeyError, TypeError) as error:
-            return {"error": f"The request is not valid: {error}"}
+            return {"error": f"The request is not valid: {error}.", "status": INVALID}
         try:
             return await self._run_command(writer, command, terminal)
         except (ChannelRefused, RuntimeFailure) as error:

@@ -6,15 +6,17 @@ The entries name the kind of channel, the pod and the duration, but never the co
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 
 from berth.core.errors import Conflict, Malformed
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import Phase, Pod, Workload
+from projects.models import OpenChannel, Phase, Pod, Workload
 from projects.services import audit
+
+ABANDONED_AFTER = timedelta(minutes=5)  # web processes record about once a minute that a channel is open
 
 
 def require_channel(actor: Actor, workload: Workload) -> None:
@@ -52,21 +54,39 @@ def find_use(request: bytes) -> ChannelUse:
     return USES[keys.pop()]
 
 
-def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse) -> None:
+def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> OpenChannel:
+    assert actor.user is not None
+    details = {"pod": f"{pod.role}-{pod.index}", "run": pod.run, **use.details}
     with transaction.atomic():
-        after = _describe(pod, use)
-        audit.write_entry(actor, f"open {use.noun}", pod.workload, after=after, project=pod.workload.project)
+        channel = OpenChannel.objects.create(
+            pod=pod, user=actor.user, noun=use.noun, details=details, opened_at=at, seen_at=at
+        )
+        audit.write_entry(
+            actor, f"open {use.noun}", pod.workload, after=details, project=pod.workload.project
+        )
+    return channel
 
 
-def record_closed(
-    *, actor: Actor, pod: Pod, use: ChannelUse, opened_at: datetime, closed_at: datetime,
-    exit_code: int | None,
-) -> None:  # fmt: skip
-    seconds = max(round((closed_at - opened_at).total_seconds()), 0)
-    after = {**_describe(pod, use), "seconds": seconds, "exit_code": exit_code}
+def record_seen(channel: OpenChannel, at: datetime) -> None:
+    """Record that the connection is still open."""
+    OpenChannel.objects.filter(pk=channel.pk).update(seen_at=at)
+
+
+def record_closed(*, actor: Actor, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
+    """Record the end of a channel, unless `close_abandoned` has already recorded it."""
+    workload = channel.pod.workload
+    seconds = max(round((at - channel.opened_at).total_seconds()), 0)
+    after = {**channel.details, "seconds": seconds, "exit_code": exit_code}
     with transaction.atomic():
-        audit.write_entry(actor, f"close {use.noun}", pod.workload, after=after, project=pod.workload.project)
+        if OpenChannel.objects.filter(pk=channel.pk).delete()[0]:
+            audit.write_entry(actor, f"close {channel.noun}", workload, after=after, project=workload.project)
 
 
-def _describe(pod: Pod, use: ChannelUse) -> dict[str, object]:
-    return {"pod": f"{pod.role}-{pod.index}", "run": pod.run, **use.details}
+def close_abandoned(at: datetime) -> int:
+    """Record the end of channels whose web process was killed. Return their number."""
+    unseen = OpenChannel.objects.filter(seen_at__lt=at - ABANDONED_AFTER)
+    channels = list(unseen.select_related("user", "pod__workload__project"))
+    for channel in channels:
+        actor = Actor.for_user(channel.user)
+        record_closed(actor=actor, channel=channel, at=channel.seen_at, exit_code=None)
+    return len(channels)

@@ -30,8 +30,15 @@ from pools.runtimes.shim.channels.frames import (
 from projects.actor import Actor
 from projects.connections.credentials import Credential
 from projects.connections.sockets import SIGNED_OUT, TOO_MANY_CONNECTIONS, SignedInConsumer
+from projects.models import OpenChannel
 from projects.services.people import tokens
-from projects.services.workloads.channels import ChannelUse, find_use, record_closed, record_opened
+from projects.services.workloads.channels import (
+    ChannelUse,
+    find_use,
+    record_closed,
+    record_opened,
+    record_seen,
+)
 from projects.visits.headers import Headers, find_header
 from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 
@@ -62,6 +69,7 @@ class ChannelConsumer(SignedInConsumer):
         self.exit_code: int | None = None
         self.reason = ""
         self.actor: Actor | None = None
+        self.channel: OpenChannel | None = None
         scheme, _, secret = find_header(self.scope["headers"], b"authorization").partition(" ")
         if scheme.lower() != "bearer":
             if not _is_own_page(self.scope["headers"]):
@@ -81,6 +89,12 @@ class ChannelConsumer(SignedInConsumer):
             self.reason = error.detail
             return REFUSED + error.status
         return 0
+
+    async def check(self) -> int:
+        code = await super().check()
+        if not code and self.channel is not None:
+            await database_sync_to_async(record_seen)(self.channel, timezone.now())
+        return code
 
     async def refuse(self, code: int) -> None:
         reason = self.reason or MESSAGES.get(code, "The connection was refused.")
@@ -157,17 +171,18 @@ class ChannelConsumer(SignedInConsumer):
     async def _serve_request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, actor: Actor, use: ChannelUse
     ) -> None:
-        opened_at = timezone.now()
         try:
-            await database_sync_to_async(record_opened)(actor=actor, pod=self.pod.pod, use=use)
+            self.channel = await database_sync_to_async(record_opened)(
+                actor=actor, pod=self.pod.pod, use=use, at=timezone.now()
+            )
             self.opened.set()
             await self._forward(reader)
         finally:
             writer.close()
-            await database_sync_to_async(record_closed)(
-                actor=actor, pod=self.pod.pod, use=use, opened_at=opened_at, closed_at=timezone.now(),
-                exit_code=self.exit_code,
-            )  # fmt: skip
+            if self.channel is not None:
+                await database_sync_to_async(record_closed)(
+                    actor=actor, channel=self.channel, at=timezone.now(), exit_code=self.exit_code
+                )
 
     async def _forward(self, reader: asyncio.StreamReader) -> None:
         frames, is_complete = FrameReader(FROM_POD), False

@@ -7,6 +7,7 @@ connections from a client. This module limits all three.
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -15,6 +16,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 HEAD_SECONDS = 10.0
 HEAD_MAX = 64 * 1024  # maximum bytes of the request line and headers
 LINGER_SECONDS = 2.0  # time for the client to read an error response before the connection is reset
+MESSAGE_MAX = 256 * 1024  # bytes of a WebSocket message to Berth itself; pods receive longer ones
 OVERHEAD = 8  # maximum bytes of chunk headers and trailers per byte of a chunked body
 
 
@@ -38,12 +40,16 @@ class ConnectionCounter:
 
 
 def protocol_classes(
-    counter: ConnectionCounter,
+    counter: ConnectionCounter, is_pod: Callable[[str], bool] = lambda host: False
 ) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
-    """Return a server's HTTP and WebSocket protocol classes, which share `counter`."""
+    """Return a server's HTTP and WebSocket protocol classes, which share `counter`.
+
+    `is_pod` returns whether a Host header names a port of a pod.
+    """
 
     class Http(BoundedHttp):
         connection_counter = counter
+        names_pod = staticmethod(is_pod)
 
     class WebSockets(CountedWebSockets):
         connection_counter = counter
@@ -55,6 +61,7 @@ class BoundedHttp(HttpToolsProtocol):
     """HTTP protocol that limits request heads and the number of connections per address."""
 
     connection_counter: ConnectionCounter
+    names_pod: Callable[[str], bool]
     _address: str | None = None
     _head_timer: asyncio.TimerHandle | None = None
     _head_size = 0
@@ -78,6 +85,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._leave()  # from now on, the WebSocket protocol counts this connection
+        host = next((value for name, value in self.scope["headers"] if name == b"host"), b"")
+        if not self.names_pod(host.decode("latin-1")):
+            self.config = copy(self.config)
+            self.config.ws_max_size = MESSAGE_MAX
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:

@@ -31,13 +31,14 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
     any process on this machine, including tenants' pods, can send these headers.
     """
-    importlib.import_module("berth.server.asgi")  # also loads the settings
+    ports = importlib.import_module("berth.server.asgi").hosts  # also loads the settings
     set_process_name("web")
     gc.set_threshold(NEW_OBJECTS)
     pool_database_connections(settings.BERTH_DATABASE_POOL)
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
     http, websockets = protocol_classes(
-        ConnectionCounter(settings.BERTH_CONNECTIONS_PER_ADDRESS, network_matcher(proxies))
+        ConnectionCounter(settings.BERTH_CONNECTIONS_PER_ADDRESS, network_matcher(proxies)),
+        lambda host: ports is not None and ports.parse_host(host) is not None,
     )
     return uvicorn.Config(
         application,
