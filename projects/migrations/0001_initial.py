@@ -11,16 +11,16 @@ from django.db import migrations, models
 
 from berth.db.initial_migration import InitialMigration
 
-# The scheduler reads workloads by `changed_in`, see scheduler/loop/observe/mirror.py. An update of other columns
-# leaves it as it is.
+# The scheduler reads workloads and pods by `changed_in`, see scheduler/loop/observe/mirror.py. An update of other
+# columns leaves it as it is.
 NOTE_CHANGES = """
-CREATE FUNCTION projects_workload_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION projects_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.changed_in = pg_current_xact_id()::text::bigint;
     RETURN NEW;
 END $$;
 CREATE TRIGGER projects_workload_inserted BEFORE INSERT ON projects_workload
-    FOR EACH ROW EXECUTE FUNCTION projects_workload_note_change();
+    FOR EACH ROW EXECUTE FUNCTION projects_note_change();
 CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
     FOR EACH ROW WHEN (
         (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.pending_since, OLD.next_phase, OLD.run,
@@ -32,7 +32,7 @@ CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
          NEW.pools, NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.requeued_at, NEW.edits, NEW.started_at,
          NEW.last_checkpoint_at, NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions,
          NEW.restarts, NEW.start_refusal, NEW.avoided_nodes, NEW.held, NEW.changed_in)
-    ) EXECUTE FUNCTION projects_workload_note_change();
+    ) EXECUTE FUNCTION projects_note_change();
 
 CREATE FUNCTION projects_workload_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -46,13 +46,38 @@ BEGIN
 END $$;
 CREATE TRIGGER projects_workload_deleted AFTER DELETE ON projects_workload REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION projects_workload_note_deletion();
+
+CREATE TRIGGER projects_pod_inserted BEFORE INSERT ON projects_pod
+    FOR EACH ROW EXECUTE FUNCTION projects_note_change();
+CREATE TRIGGER projects_pod_updated BEFORE UPDATE ON projects_pod
+    FOR EACH ROW WHEN (
+        (OLD.id, OLD.workload_id, OLD.role, OLD.index, OLD.run, OLD.node_id, OLD.state, OLD.since,
+         OLD.created_at, OLD.started_at, OLD.warnings, OLD.changed_in)
+        IS DISTINCT FROM
+        (NEW.id, NEW.workload_id, NEW.role, NEW.index, NEW.run, NEW.node_id, NEW.state, NEW.since,
+         NEW.created_at, NEW.started_at, NEW.warnings, NEW.changed_in)
+    ) EXECUTE FUNCTION projects_note_change();
+
+CREATE FUNCTION projects_pod_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM gone WHERE ended_at IS NULL OR ended_at > now() - interval '1 day') THEN
+        INSERT INTO projects_workloaddeletion (deleted_in) VALUES (pg_current_xact_id()::text::bigint);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER projects_pod_deleted AFTER DELETE ON projects_pod REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION projects_pod_note_deletion();
 """
 FORGET_CHANGES = """
+DROP TRIGGER projects_pod_deleted ON projects_pod;
+DROP FUNCTION projects_pod_note_deletion();
+DROP TRIGGER projects_pod_updated ON projects_pod;
+DROP TRIGGER projects_pod_inserted ON projects_pod;
 DROP TRIGGER projects_workload_deleted ON projects_workload;
 DROP FUNCTION projects_workload_note_deletion();
 DROP TRIGGER projects_workload_updated ON projects_workload;
 DROP TRIGGER projects_workload_inserted ON projects_workload;
-DROP FUNCTION projects_workload_note_change();
+DROP FUNCTION projects_note_change();
 """
 # Indexes of live rows keep an entry for each row that has ended until it is vacuumed, and the scheduler reads
 # them in every tick. By default, a table with a million rows is vacuumed after 200,000 changes.
@@ -997,6 +1022,14 @@ class Migration(InitialMigration):
                     ),
                 ),
                 (
+                    "changed_in",
+                    models.BigIntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
+                    ),
+                ),
+                (
                     "node",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="pods", to="pools.node"
@@ -1014,6 +1047,7 @@ class Migration(InitialMigration):
             options={
                 "ordering": ["workload", "run", "role", "index"],
                 "indexes": [
+                    models.Index(fields=["changed_in"], name="pod_changed_in"),
                     models.Index(
                         condition=models.Q(("state__in", ("starting", "running", "stopping"))),
                         fields=["node"],

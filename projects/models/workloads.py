@@ -249,7 +249,7 @@ class Workload(FastRows):
 
 
 class WorkloadDeletion(models.Model):
-    """Record of a transaction that deleted live workloads, stored by a trigger."""
+    """Record of a transaction that deleted live workloads or pods, stored by a trigger."""
 
     deleted_in = models.BigIntegerField(editable=False)
     deleted_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -339,10 +339,16 @@ class Pod(FastRows):
     files_until = models.DateTimeField(
         null=True, blank=True, help_text="Time until which the node keeps the failed pod's files."
     )
+    changed_in = models.BigIntegerField(
+        default=0,
+        editable=False,
+        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
+    )
 
     class Meta:
         ordering = ["workload", "run", "role", "index"]
         indexes = [
+            models.Index(fields=["changed_in"], name="pod_changed_in"),
             models.Index(fields=["node"], name="pod_on_node_live", condition=Q(state__in=LIVE_POD_STATES)),
             models.Index(fields=["state"], name="pod_live", condition=Q(state__in=LIVE_POD_STATES)),
         ]

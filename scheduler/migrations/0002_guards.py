@@ -1,6 +1,8 @@
 """Triggers that prevent overallocated devices and nodes, and changes to the eviction history.
 
 The triggers lock the node's row, so that two writers cannot both allocate the last free resources.
+
+The last trigger marks a pod as changed if its devices change, see scheduler/loop/observe/mirror.py.
 """
 
 from django.db import migrations
@@ -65,8 +67,18 @@ END $$;
 CREATE TRIGGER scheduler_allocation_fits
     AFTER INSERT OR UPDATE OF node_id, cpu_milli, memory_mib, released_at ON scheduler_allocation
     FOR EACH ROW EXECUTE FUNCTION scheduler_allocation_fits();
+
+CREATE FUNCTION scheduler_allocation_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE projects_pod SET changed_in = pg_current_xact_id()::text::bigint WHERE id = NEW.pod_id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER scheduler_allocation_changed AFTER UPDATE OF devices, gpu_milli ON scheduler_allocation
+    FOR EACH ROW EXECUTE FUNCTION scheduler_allocation_note_change();
 """
 ALLOW = """
+DROP TRIGGER scheduler_allocation_changed ON scheduler_allocation;
+DROP FUNCTION scheduler_allocation_note_change();
 DROP TRIGGER scheduler_allocation_fits ON scheduler_allocation;
 DROP FUNCTION scheduler_allocation_fits();
 DROP TRIGGER scheduler_claim_fits ON scheduler_deviceclaim;

@@ -31,7 +31,7 @@ from scheduler.loop.dispatch.gangs import (
 from scheduler.loop.dispatch.kept_files import keep_files
 from scheduler.loop.dispatch.start_messages import progress_messages, store_messages
 from scheduler.loop.dispatch.verdict import IMAGE_PULL_FAILED, OUT_OF_MEMORY, WORKSPACE_FULL
-from scheduler.loop.observe.workloads import PodRow
+from scheduler.loop.observe.live_rows import PodRow
 from scheduler.loop.queries import POOLS
 from scheduler.loop.reconcile.pod_warnings import find_warnings, record_warnings
 from scheduler.reports.usage.allocation_hours import release_allocations
@@ -86,7 +86,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
 
     Some updates may be left for the next tick. Idempotent.
     """
-    pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
+    pods = [pod for pod in context.cache.workloads.read_pods() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
     nodes = {row[0]: NodeSummary._make(row) for row in node_values}
     pools = {pool.pk: pool for pool in POOLS()} if nodes else {}
@@ -99,7 +99,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
         for pod in pods
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
-    left, changes = _limit_changes(changes)
+    left, changes = _limit_changes(sorted(changes, key=lambda change: change.pod.workload_id))
     store_messages(progress_messages(pods, reports, now, context), now, context)
     to_evaluate = set(workloads_to_evaluate())
     affected = {change.pod.workload_id for change in changes} | to_evaluate

@@ -12,7 +12,7 @@ from pools.runtimes.base import PodReport
 from projects.models import Phase, PodState, Workload
 from projects.services import announce
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.observe.workloads import PodRow
+from scheduler.loop.observe.live_rows import PodRow
 
 WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about a workload
 

@@ -10,7 +10,7 @@ from projects.models import Phase
 from projects.services.dependencies import find_newest, resolve
 from projects.services.dependencies.resolution import NOT_SUBMITTED
 from scheduler.engine import model
-from scheduler.loop.observe.mirror import WorkloadRow
+from scheduler.loop.observe.live_rows import WorkloadRow
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import NOTHING_TO_RUN
 

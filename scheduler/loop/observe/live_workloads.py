@@ -8,7 +8,7 @@ has not changed keeps the same engine object, so that the engine immediately det
 
 import uuid
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -22,15 +22,13 @@ from scheduler.loop.observe.dependencies import (
     waits_for_others,
 )
 from scheduler.loop.observe.image_policies import NONE, ImagePolicies, Refusals
-from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
+from scheduler.loop.observe.live_rows import PHASES_WITH_PODS, PODS, WORKLOADS, PodRow, WorkloadRow
+from scheduler.loop.observe.mirror import Mirror
 from scheduler.loop.observe.queues import Queues
-from scheduler.loop.observe.row_versions import VersionedRows
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
 from scheduler.loop.observe.volumes import VolumeRefusals
 from scheduler.loop.observe.workloads import (
-    PODS,
     ObservedWorkload,
-    PodRow,
     WorkloadEntry,
     WorkloadNames,
     can_change_with_time,
@@ -57,15 +55,20 @@ class ObservationValues:
 class LiveWorkloads:
     """The engine objects of live workloads as of the last observation. Not thread-safe."""
 
-    pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
     # keyed by the workload's name in the engine
     observed: dict[str, ObservedWorkload] = field(default_factory=dict)
     placeholders: tuple[model.Workload, ...] = ()  # placeholders for dependencies that are not live
     never_met: frozenset[uuid.UUID] = frozenset()  # workloads with a dependency that can no longer be met
-    _mirror: WorkloadMirror = field(default_factory=WorkloadMirror)
+    _workload_rows: Mirror[WorkloadRow] = field(default_factory=lambda: Mirror(WORKLOADS))
+    _pod_rows: Mirror[PodRow] = field(default_factory=lambda: Mirror(PODS))
+    _changed_pods: set[uuid.UUID] = field(default_factory=set)  # changed since the last observation
+    # all mirrored pods by their IDs, by workload
+    _grouped_pods: dict[uuid.UUID, dict[uuid.UUID, PodRow]] = field(default_factory=dict)
+    _owners: dict[uuid.UUID, uuid.UUID] = field(default_factory=dict)  # workload of each grouped pod
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
-    _pods: Mapping[uuid.UUID, Sequence[PodRow]] = field(default_factory=dict)  # keyed by workload
+    # pods of each entry, in the order of their roles and indexes
+    _pods: dict[uuid.UUID, list[PodRow]] = field(default_factory=dict)
     _nodes: Mapping[int, str] = field(default_factory=dict)  # node names by ID
     _shared: object = None  # values that all entries depend on
     _ids: list[int] = field(default_factory=list)  # IDs of all entries, sorted
@@ -74,13 +77,12 @@ class LiveWorkloads:
 
     def observe(self, around: ObservationValues) -> None:
         """Read the changed rows and rebuild the affected workloads."""
-        changed, before = self._mirror.read(), self._shared
+        before = self._shared
         self._shared = None  # after a failure, the next observation rebuilds everything
-        rows, pods, pods_before = self._mirror.rows, self._group_pods(around.nodes), self._pods
-        due = changed | self._unsettled | {pk for pk, own in pods.items() if pods_before.get(pk) != own}
-        due |= pods_before.keys() - pods.keys()
-        if around.nodes != self._nodes:
-            due |= pods.keys()
+        changed = self._workload_rows.read()
+        self.read_pods()
+        rows = self._workload_rows.rows
+        due = changed | self._unsettled | self._group_pods(changed, around.nodes)
         shared = (
             around.queues.projects, around.queues.project_names, around.policies.settings,
             around.volumes.settings,
@@ -99,7 +101,6 @@ class LiveWorkloads:
         dependencies = self._find_dependencies(due_rows, names, parsed, around.queues)
         self.placeholders, self._unsettled = dependencies.placeholders, set()
         self.never_met = dependencies.never_met
-        self._pods, self._nodes = pods, around.nodes
         for row in due_rows:
             spec = parsed[row.pk].spec
             pending = spec if row.phase == Phase.PENDING else None
@@ -112,7 +113,7 @@ class LiveWorkloads:
                 NONE if pending is None else _refusals(row, pending, around),
                 None if waiting is None else deferred_pool(row, waiting, around.now),
             )
-            own_pods = pods.get(row.pk, ())
+            own_pods = self._pods.get(row.pk, ())
             self._convert(row, own_pods, workload_names, around)
             if not _is_plain(row, spec) or can_change_with_time(row, own_pods):
                 self._unsettled.add(row.pk)
@@ -130,16 +131,60 @@ class LiveWorkloads:
         """Return the engine's names of those workloads that are live."""
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
-    def _group_pods(self, nodes: Container[int]) -> dict[uuid.UUID, list[PodRow]]:
-        """Return, by workload, the succeeded pods of its current run and the live pods on usable nodes."""
-        by_workload: dict[uuid.UUID, list[PodRow]] = {}
-        for pod in self.pods.read():
-            row = self._mirror.rows.get(pod.workload_id)
-            if row is None:
-                continue
-            if pod.run == row.run if pod.state == PodState.SUCCEEDED else pod.node_id in nodes:
-                by_workload.setdefault(pod.workload_id, []).append(pod)
-        return by_workload
+    def read_pods(self) -> Collection[PodRow]:
+        """Return the live pods, and the succeeded pods of running workloads."""
+        self._changed_pods |= self._pod_rows.read()
+        return self._pod_rows.rows.values()
+
+    def _group_pods(self, changed: Iterable[uuid.UUID], nodes: Mapping[int, str]) -> set[uuid.UUID]:
+        """Update the pods of each workload. Return the IDs of affected workloads.
+
+        `changed` are the workloads with changed rows.
+        """
+        affected = set()
+        for pk in self._changed_pods:
+            pod, owner = self._pod_rows.rows.get(pk), self._ungroup(pk)
+            if owner is not None:
+                affected.add(owner)
+            if pod is not None:
+                affected.add(pod.workload_id)
+                self._owners[pk] = pod.workload_id
+                self._grouped_pods.setdefault(pod.workload_id, {})[pk] = pod
+        self._changed_pods.clear()
+        if nodes != self._nodes:
+            affected |= self._grouped_pods.keys()
+        self._nodes = nodes
+        for workload in affected.union(changed):
+            self._select_pods(workload)
+        return affected
+
+    def _select_pods(self, workload: uuid.UUID) -> None:
+        """Select the succeeded pods of the workload's current run, and its live pods on usable nodes."""
+        row, selected = self._workload_rows.rows.get(workload), []
+        for pod in [*self._grouped_pods.get(workload, {}).values()]:
+            if pod.state != PodState.SUCCEEDED:
+                if row is not None and pod.node_id in self._nodes:
+                    selected.append(pod)
+            elif row is None or row.phase not in PHASES_WITH_PODS:
+                self._ungroup(pod.pk)
+                del self._pod_rows.rows[pod.pk]
+            elif pod.run == row.run:
+                selected.append(pod)
+        if selected:
+            self._pods[workload] = sorted(
+                selected, key=lambda pod: (pod.role, pod.index, pod.created_at, pod.pk)
+            )
+        else:
+            self._pods.pop(workload, None)
+
+    def _ungroup(self, pod: uuid.UUID) -> uuid.UUID | None:
+        """Remove a pod from its group. Return its workload."""
+        workload = self._owners.pop(pod, None)
+        if workload is not None:
+            del self._grouped_pods[workload][pod]
+            if not self._grouped_pods[workload]:
+                del self._grouped_pods[workload]
+        return workload
 
     def _find_dependencies(
         self,
@@ -161,7 +206,7 @@ class LiveWorkloads:
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload if any value on which its entry depends has changed."""
+        """Convert a workload, unless nothing that its entry depends on has changed."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (
@@ -204,5 +249,5 @@ def _refusals(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -
 
 
 def _is_plain(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:
-    """Return whether a workload has neither dependencies nor pools with a delay."""
+    """Return whether a workload has neither dependencies nor pools that it may use only later."""
     return spec is None or (not waits_for_others(row, spec) and spec.burst_after is None)

@@ -1,93 +1,91 @@
-"""Copy of the live workloads' rows that is updated by reading only the rows that have changed.
+"""Copies of live rows that are updated by reading only the rows that have changed.
 
-A trigger sets a workload's `changed_in` to the ID of the current transaction whenever the transaction changes
-a value that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still open.
+A trigger sets a row's `changed_in` to the ID of the current transaction whenever the transaction changes a
+value that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still open.
 The next read selects the rows with `changed_in` at or after this horizon. No change is missed, because a
 change that was invisible to the last read was written by a transaction that was open at that time or began
 later. Some rows are read twice, which is harmless.
 
 Everything is read again in five cases: on the first read, in a transaction (which may see rows that are
 rolled back), on a new connection, after an hour without a read, and after the database server was restarted
-or replaced. The same applies if a workload was deleted that was live or had ended recently, because no row is
-left to show the change.
+or replaced. The same applies if a workload or pod was deleted that was live or had ended recently, because no
+row is left to show the change.
 """
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Generic, Protocol, TypeVar
 
 from django.db import connection
 
-from projects.models.workloads import OBSERVED_PHASES
-
-
-class WorkloadRow(NamedTuple):
-    """Columns of a workload that a decision needs.
-
-    The trigger on `projects_workload` lists the same columns.
-    """
-
-    pk: uuid.UUID
-    project_id: int
-    name: str
-    version: int
-    phase: str
-    pending_since: datetime
-    next_phase: str
-    run: int
-    pools: list[str]
-    priority: int
-    preemptible: bool
-    submitted_at: datetime
-    requeued_at: datetime | None
-    edits: int
-    started_at: datetime | None
-    last_checkpoint_at: datetime | None
-    stale_since: datetime | None
-    backoff_until: datetime | None
-    max_runtime: int | None
-    preemptions: int
-    restarts: int
-    start_refusal: str
-    avoided_nodes: list[str]
-
-
-COLUMNS = ", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:]))
-PHASES = ", ".join(f"'{phase}'" for phase in OBSERVED_PHASES)
-IS_LIVE = f"(work.phase IN ({PHASES}) AND NOT work.held)"
 MOMENT = """
     SELECT pg_snapshot_xmin(seen)::text::bigint AS horizon, pg_snapshot_xmax(seen)::text::bigint AS after,
            pg_postmaster_start_time() AS server
       FROM pg_current_snapshot() AS seen
 """
 MAX_AGE_SECONDS = 3600.0  # all rows are read again after this time; deletions are recorded for a day
-# Both statements return at least one row, which contains the time of the read.
-READ_ALL = f"""
-    SELECT moment.horizon, moment.server, false, true, {COLUMNS}
-      FROM ({MOMENT}) AS moment LEFT JOIN projects_workload AS work ON {IS_LIVE}
-"""  # noqa: S608
-READ_CHANGES = f"""
-    SELECT moment.horizon, moment.server,
-           EXISTS (SELECT FROM projects_workloaddeletion AS deletion
-                    WHERE deletion.deleted_in >= %(horizon)s AND deletion.deleted_in < moment.after),
-           {IS_LIVE}, {COLUMNS}
-      FROM ({MOMENT}) AS moment
-      LEFT JOIN projects_workload AS work
-           ON work.changed_in >= %(horizon)s AND work.changed_in < moment.after
-"""  # noqa: S608
+
+
+class HasKey(Protocol):
+    @property
+    def pk(self) -> uuid.UUID: ...
+
+
+Row = TypeVar("Row", bound=HasKey)
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredRows(Generic[Row]):
+    """The live rows of a table, in SQL."""
+
+    columns: str  # the ID comes first
+    source: str  # table or parenthesized join that has the columns
+    changed_in: str
+    is_live: str
+    build_row: Callable[[Iterable[Any]], Row]
+    ids: str = ""  # query for the IDs of all live rows, if `is_live` alone is slow
+
+    def read_all(self) -> Sequence[tuple[Any, ...]]:
+        """Fetch all live rows. The result has at least one row, which contains the time of the read."""
+        condition = self.is_live
+        if self.ids:
+            condition = f"{self.columns.partition(',')[0]} IN ({self.ids})"
+        return _fetch(
+            f"""SELECT moment.horizon, moment.server, false, true, {self.columns}
+                  FROM ({MOMENT}) AS moment LEFT JOIN {self.source} ON {condition}""",  # noqa: S608
+            {},
+        )
+
+    def read_changes(self, horizon: int) -> Sequence[tuple[Any, ...]]:
+        """Fetch all rows that have changed since the horizon, whether or not they are live.
+
+        The result has at least one row, which contains the time of the read.
+        """
+        return _fetch(
+            f"""SELECT moment.horizon, moment.server,
+                       EXISTS (SELECT FROM projects_workloaddeletion AS deletion
+                                WHERE deletion.deleted_in >= %(horizon)s
+                                  AND deletion.deleted_in < moment.after),
+                       {self.is_live}, {self.columns}
+                  FROM ({MOMENT}) AS moment
+                  LEFT JOIN {self.source}
+                       ON {self.changed_in} >= %(horizon)s AND {self.changed_in} < moment.after""",  # noqa: S608
+            {"horizon": horizon},
+        )
 
 
 @dataclass(slots=True)
-class WorkloadMirror:
-    """Rows of the live workloads as of the last read, by ID.
+class Mirror(Generic[Row]):
+    """Live rows as of the last read, by ID.
 
     Unchanged rows are represented by the same object.
     """
 
-    rows: dict[uuid.UUID, WorkloadRow] = field(default_factory=dict)
+    source: MirroredRows[Row]
+    rows: dict[uuid.UUID, Row] = field(default_factory=dict)
     _horizon: int | None = None  # None if all rows must be read again
     _server: datetime | None = None  # start time of the database server
     # connection of the last read; after a crash, a new connection may reuse transaction IDs
@@ -105,14 +103,14 @@ class WorkloadMirror:
             or connection.connection is not self._connection
         ):
             return self._read_all()
-        answer = _fetch(READ_CHANGES, {"horizon": horizon})
+        answer = self.source.read_changes(horizon)
         new_horizon, server, is_row_missing, *_ = answer[0]
         if is_row_missing or server != self._server or new_horizon < horizon:
             return self._read_all()
         self._horizon = new_horizon
         changed = set()
         for _, _, _, is_live, *columns in answer:
-            row = WorkloadRow._make(columns)
+            row = self.source.build_row(columns)
             if row.pk is None:
                 break  # no row has changed
             if is_live and self.rows.get(row.pk) != row:
@@ -124,8 +122,8 @@ class WorkloadMirror:
 
     def _read_all(self) -> set[uuid.UUID]:
         before = self.rows
-        answer = _fetch(READ_ALL, {})
-        rows = [WorkloadRow._make(columns) for _, _, _, _, *columns in answer if columns[0] is not None]
+        answer = self.source.read_all()
+        rows = [self.source.build_row(columns) for _, _, _, _, *columns in answer if columns[0] is not None]
         self.rows = {row.pk: before[row.pk] if before.get(row.pk) == row else row for row in rows}
         if not connection.in_atomic_block:
             self._horizon, self._server = answer[0][:2]

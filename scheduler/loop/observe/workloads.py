@@ -11,49 +11,11 @@ from projects.models import Phase, PodState
 from scheduler.engine import model
 from scheduler.engine.from_spec import avoid_nodes, is_endless, scale_up_adds_nodes, to_timestamp
 from scheduler.loop.observe.image_policies import NONE, Refusals
-from scheduler.loop.observe.mirror import WorkloadRow
-from scheduler.loop.observe.row_versions import RowQuery
+from scheduler.loop.observe.live_rows import PodRow, WorkloadRow
 from scheduler.loop.observe.specs import ParsedSpec
 
 # time after the end of the grace period until a stopping pod counts as stuck
 STUCK_AFTER = timedelta(seconds=60)
-
-
-@dataclass(frozen=True, slots=True)
-class PodRow:
-    pk: uuid.UUID
-    workload_id: uuid.UUID
-    role: str
-    index: int
-    run: int
-    node_id: int
-    state: str
-    since: datetime
-    created_at: datetime
-    started_at: datetime | None
-    devices: list[int]
-    gpu_milli: int
-    warnings: int = 0
-
-
-# Two queries, because one condition for both kinds of pods would read the pods of all ended workloads.
-PODS = RowQuery(
-    version="concat(pod.id, ' ', pod.version, ' ', held.xmin, held.ctid)",
-    columns="""pod.id, pod.workload_id, pod.role, pod.index, pod.run, pod.node_id, pod.state, pod.since,
-               pod.created_at, pod.started_at, coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0),
-               pod.warnings""",
-    source="""FROM (SELECT live.*, concat(live.xmin, live.ctid) AS version
-                     FROM projects_pod AS live WHERE live.state IN ('starting', 'running', 'stopping')
-                    UNION ALL
-                   SELECT ended.*, concat(ended.xmin, ended.ctid)
-                     FROM projects_workload AS work JOIN projects_pod AS ended ON ended.workload_id = work.id
-                    WHERE work.phase IN ('starting', 'running') AND ended.state = 'succeeded') AS pod
-              LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id
-              WHERE (true)""",
-    id="pod.id",
-    order="pod.workload_id, pod.role, pod.index",
-    build_row=lambda columns: PodRow(*columns),
-)
 
 
 @dataclass(frozen=True, slots=True)

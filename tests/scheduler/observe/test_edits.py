@@ -9,7 +9,8 @@ from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.loop import decide as deciding
-from scheduler.loop.observe.mirror import WorkloadMirror
+from scheduler.loop.observe.live_rows import WORKLOADS
+from scheduler.loop.observe.mirror import Mirror
 from tests.present import present
 from tests.scheduler.stage import Stage
 
@@ -92,7 +93,7 @@ def test_decision_made_before_a_concurrent_edit_is_dropped(
 
 def test_mirror_detects_an_edit_that_changes_only_the_document(stage: Stage) -> None:
     workload = stage.submit("waiting")
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     edit(stage, workload, env={"EPOCHS": "3"})
     assert mirror.read() == {workload.pk}

@@ -1,4 +1,4 @@
-"""Tests that the mirror of live workloads always equals a full read."""
+"""Tests that the mirrors of live workloads and pods always equal a full read."""
 
 import random
 import uuid
@@ -11,9 +11,10 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from projects.models import Phase, Workload, WorkloadArray, WorkloadDeletion
+from projects.models import Phase, Pod, Workload, WorkloadArray, WorkloadDeletion
 from scheduler.loop.observe import mirror as mirrors
-from scheduler.loop.observe.mirror import WorkloadMirror, WorkloadRow
+from scheduler.loop.observe.live_rows import POD_COLUMNS, PODS, WORKLOADS, WorkloadRow
+from scheduler.loop.observe.mirror import Mirror
 from scheduler.tasks import delete_expired
 from tests.scheduler.stage import Stage
 
@@ -45,7 +46,7 @@ COPY = """
 
 
 def full() -> dict[uuid.UUID, WorkloadRow]:
-    fresh = WorkloadMirror()
+    fresh = Mirror(WORKLOADS)
     fresh.read()
     return fresh.rows
 
@@ -135,7 +136,7 @@ def writers(template: Workload, request: pytest.FixtureRequest) -> Iterator[list
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 20))])
 def test_mirror_equals_a_full_read_while_transactions_overlap(writers: list[Writer], seed: int) -> None:
-    chance, mirror = random.Random(seed), WorkloadMirror()
+    chance, mirror = random.Random(seed), Mirror(WORKLOADS)
     before: dict[uuid.UUID, WorkloadRow] = {}
     sizes = set()
     for _ in range(STEPS):
@@ -152,7 +153,7 @@ def test_mirror_equals_a_full_read_while_transactions_overlap(writers: list[Writ
 
 
 def test_change_to_any_mirrored_column_is_detected(template: Workload) -> None:
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     for name in WorkloadRow._fields[1:]:
         with connection.cursor() as cursor:
@@ -161,10 +162,55 @@ def test_change_to_any_mirrored_column_is_detected(template: Workload) -> None:
         assert mirror.rows == full()
 
 
+def test_change_to_any_mirrored_column_of_a_pod_is_detected(stage: Stage) -> None:
+    stage.submit("train")
+    stage.loop.tick()
+    stage.submit("pending")
+    pod, mirror = Pod.objects.earliest("index"), Mirror(PODS)
+    assert pod.pk in mirror.read()
+    new_values = {
+        "workload_id": "(SELECT id FROM projects_workload WHERE name = 'pending')",
+        "role": "'other'",
+        "state": "'stopping'",
+        "node_id": "(SELECT max(id) FROM pools_node)",
+        **{name: f"{name} + interval '1 second'" for name in ("since", "created_at", "started_at")},
+    }
+    changes = [("projects_pod", name, "id") for name in POD_COLUMNS[1:]]
+    changes += [("scheduler_allocation", name, "pod_id") for name in ("devices", "gpu_milli")]
+    new_values |= {"devices": "'{7}'", "gpu_milli": "500"}
+    Pod.objects.update(started_at=timezone.now())
+    mirror.read()
+    for table, name, key in changes:
+        with connection.cursor() as cursor:
+            value = new_values.get(name, f"{name} + 1")
+            cursor.execute(f"UPDATE {table} SET {name} = {value} WHERE {key} = %s", [pod.pk])
+        assert mirror.read() == {pod.pk}, name
+        fresh = Mirror(PODS)
+        fresh.read()
+        assert mirror.rows == fresh.rows
+
+
+def test_deleted_and_ended_pods_leave_the_mirror(stage: Stage) -> None:
+    stage.submit("train")
+    stage.submit("eval")
+    stage.loop.tick()
+    ended, succeeded, deleted, live = Pod.objects.order_by("workload__name", "index")
+    mirror = Mirror(PODS)
+    assert mirror.read() == {ended.pk, succeeded.pk, deleted.pk, live.pk}
+    Pod.objects.filter(pk=ended.pk).update(state="failed", ended_at=timezone.now())
+    Pod.objects.filter(pk=succeeded.pk).update(state="succeeded", ended_at=timezone.now())
+    assert mirror.read() == {ended.pk, succeeded.pk}
+    assert mirror.rows.keys() == {succeeded.pk, deleted.pk, live.pk}
+    deleted_id = deleted.pk
+    deleted.delete()
+    assert mirror.read() == {deleted_id}
+    assert mirror.rows.keys() == {succeeded.pk, live.pk}
+
+
 def test_held_tasks_are_not_mirrored(template: Workload) -> None:
     array = WorkloadArray.objects.create(project=template.project, name="sweep", spec={}, task_count=1)
     Workload.objects.update(array=array, array_index=0)
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     for held in (True, False, True):
         Workload.objects.update(held=held)
@@ -173,7 +219,7 @@ def test_held_tasks_are_not_mirrored(template: Workload) -> None:
 
 
 def test_workload_that_ended_and_was_deleted_between_reads_is_removed(template: Workload) -> None:
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     Workload.objects.update(phase=Phase.CANCELLED, ended_at=timezone.now())
     Workload.objects.all().delete()
@@ -182,7 +228,7 @@ def test_workload_that_ended_and_was_deleted_between_reads_is_removed(template: 
 
 
 def test_every_mirror_reads_a_deletion_record_before_it_expires(template: Workload) -> None:
-    first, second = WorkloadMirror(), WorkloadMirror()
+    first, second = Mirror(WORKLOADS), Mirror(WORKLOADS)
     for mirror in (first, second):
         mirror.read()
     Workload.objects.all().delete()
@@ -198,7 +244,7 @@ def test_every_mirror_reads_a_deletion_record_before_it_expires(template: Worklo
 def test_mirror_is_reloaded_after_an_hour_without_a_read(
     template: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     write_without_trigger()
     assert mirror.read() == set()
@@ -207,7 +253,7 @@ def test_mirror_is_reloaded_after_an_hour_without_a_read(
 
 
 def test_mirror_is_reloaded_on_a_new_database_connection(template: Workload) -> None:
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     write_without_trigger()
     assert mirror.read() == set()
@@ -218,7 +264,7 @@ def test_mirror_is_reloaded_on_a_new_database_connection(template: Workload) -> 
 def test_stored_explanations_do_not_count_as_changes(
     template: Workload, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     fetched: list[Any] = []
     mirror.read()
     Workload.objects.update(explanation={"position": 3}, reason="Other", message="other", gpu_milli_now=5)
@@ -234,7 +280,7 @@ def test_stored_explanations_do_not_count_as_changes(
 
 
 def test_rows_of_a_rolled_back_transaction_are_discarded(template: Workload) -> None:
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     with transaction.atomic():
         Workload.objects.update(priority=77, phase=Phase.PENDING)
@@ -245,7 +291,7 @@ def test_rows_of_a_rolled_back_transaction_are_discarded(template: Workload) -> 
 
 
 def test_mirror_is_reloaded_after_the_database_server_is_replaced(template: Workload) -> None:
-    mirror = WorkloadMirror()
+    mirror = Mirror(WORKLOADS)
     mirror.read()
     write_without_trigger()
     assert mirror.read() == set()

@@ -1,0 +1,105 @@
+"""Rows of live workloads and of their pods, as the scheduler reads them."""
+
+import uuid
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import NamedTuple
+
+from projects.models import Phase, PodState
+from projects.models.workloads import LIVE_POD_STATES, OBSERVED_PHASES
+from scheduler.loop.observe.mirror import MirroredRows
+
+# phases in which pods that have succeeded still count
+PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING)
+
+
+class WorkloadRow(NamedTuple):
+    """Columns of a workload that a decision needs.
+
+    The trigger on `projects_workload` lists the same columns.
+    """
+
+    pk: uuid.UUID
+    project_id: int
+    name: str
+    version: int
+    phase: str
+    pending_since: datetime
+    next_phase: str
+    run: int
+    pools: list[str]
+    priority: int
+    preemptible: bool
+    submitted_at: datetime
+    requeued_at: datetime | None
+    edits: int
+    started_at: datetime | None
+    last_checkpoint_at: datetime | None
+    stale_since: datetime | None
+    backoff_until: datetime | None
+    max_runtime: int | None
+    preemptions: int
+    restarts: int
+    start_refusal: str
+    avoided_nodes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """Columns of a pod that a decision needs, and its devices.
+
+    The trigger on `projects_pod` lists the same columns; another one covers the devices.
+    """
+
+    pk: uuid.UUID
+    workload_id: uuid.UUID
+    role: str
+    index: int
+    run: int
+    node_id: int
+    state: str
+    since: datetime
+    created_at: datetime
+    started_at: datetime | None
+    warnings: int
+    devices: list[int]
+    gpu_milli: int
+
+
+def _quoted(values: tuple[str, ...]) -> str:
+    return ", ".join(f"'{value}'" for value in values)
+
+
+WORKLOADS = MirroredRows(
+    columns=", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:])),
+    source="projects_workload AS work",
+    changed_in="work.changed_in",
+    is_live=f"(work.phase IN ({_quoted(OBSERVED_PHASES)}) AND NOT work.held)",
+    build_row=WorkloadRow._make,
+)
+
+# Pods of any run that have succeeded are live as long as their workload runs.
+HAS_SUCCEEDED = f"""
+    pod.state = '{PodState.SUCCEEDED}' AND EXISTS (
+        SELECT FROM projects_workload AS work
+         WHERE work.id = pod.workload_id AND work.phase IN ({_quoted(PHASES_WITH_PODS)}))
+"""
+POD_COLUMNS = ("id", *[column.name for column in fields(PodRow)][1:-2])
+IS_LIVE_POD = f"pod.state IN ({_quoted(LIVE_POD_STATES)})"
+PODS = MirroredRows(
+    columns=(
+        ", ".join(f"pod.{name}" for name in POD_COLUMNS)
+        + ", coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0)"
+    ),
+    source="(projects_pod AS pod LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id)",
+    changed_in="pod.changed_in",
+    is_live=f"({IS_LIVE_POD} OR {HAS_SUCCEEDED})",
+    # One condition for both kinds of pods would read the pods of all workloads that have ended.
+    ids=f"""
+        SELECT pod.id FROM projects_pod AS pod WHERE {IS_LIVE_POD}
+        UNION ALL
+        SELECT pod.id FROM projects_workload AS work JOIN projects_pod AS pod ON pod.workload_id = work.id
+         WHERE work.phase IN ({_quoted(PHASES_WITH_PODS)}) AND pod.state = '{PodState.SUCCEEDED}'
+    """,  # noqa: S608
+    build_row=lambda columns: PodRow(*columns),
+)
