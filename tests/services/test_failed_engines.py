@@ -33,6 +33,7 @@ def failed_events(service: Service) -> list[Event]:
     return list(Event.objects.filter(workload_id=service.workload_id, kind="engine_failed"))
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-12", "RLX-38")
 def test_refused_connection_fails_an_external_engine_after_a_few_tries(
     http_stage: HttpStage, closed_port: str

@@ -70,6 +70,7 @@ def test_hanging_host_is_a_warning_that_names_the_host(
     assert "Berth tries again by itself" in problem["remedy"]
 
 
+@pytest.mark.heavy
 def test_machine_listed_in_two_pools_stays_in_the_first_and_the_second_names_it(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_agent_of_another_installation_is_left_unchanged(
     assert sorted(path.name for path in environment.parent.iterdir()) == ["environment", "machine-id"]
 
 
+@pytest.mark.heavy
 def test_agents_behind_a_bastion_are_installed_and_uninstalled(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
