@@ -14,6 +14,7 @@ from .state import STATE, read_file, strip_unprintable, write_private_file
 NODE_FILE = os.path.join(STATE, "node.json")
 CHECK_SECONDS = 30
 STOP_SECONDS = 30
+FAILED_CHECKS_MAX = 2  # one failure may be a coincidence, such as a process that is being replaced
 _COMPARED = ("instance", "node", "start")
 
 
@@ -69,6 +70,7 @@ class StartScript:
         self.answer = self._load()
         self.seconds = 0
         self.has_ended = False
+        self.failed_checks = 0  # in succession
 
     def _load(self) -> dict[str, object]:
         """Return the stored instructions if their node is still running, else empty instructions."""
@@ -78,22 +80,38 @@ class StartScript:
             return {}
         if not self.job.started_since_boot or not (self.job.is_running or self.job.exit_code == 0):
             return {}
-        if not self.job.is_running and answer.get("check"):
-            check = ["/bin/sh", "-c", str(answer["check"])]
-            try:
-                code = subprocess.run(
-                    check, env=script_env(answer), check=False, timeout=CHECK_SECONDS
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = 1
-            return {} if code else answer
-        return answer
+        return {} if not self.job.is_running and self._is_node_gone(answer) else answer
+
+    def _is_node_gone(self, answer: dict[str, object]) -> bool:
+        """Return whether no process of the node is left. The node itself restarts single processes."""
+        if not answer.get("check"):
+            return False
+        check = ["/bin/sh", "-c", str(answer["check"])]
+        try:
+            done = subprocess.run(check, env=script_env(answer), check=False, timeout=CHECK_SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode != 0
+
+    def _count_failed_checks(self) -> int:
+        """Check a started node. Return how often it was gone in succession."""
+        is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
+        is_failed = is_started and self._is_node_gone(self.answer)
+        self.failed_checks = self.failed_checks + 1 if is_failed else 0
+        return self.failed_checks
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Apply changed instructions: update the node, or stop the previous node and start the new one."""
+        """Apply changed instructions, and start the node again if its processes are gone.
+
+        The node is updated, or the previous node is stopped and the new one started.
+        """
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer
-            return
+            if self._count_failed_checks() < FAILED_CHECKS_MAX:
+                return
+            print("%s: its processes are gone, so it is started again" % answer["node"], file=sys.stderr)
+            self.answer = {}
+        self.failed_checks = 0
         is_same_node = all(self.answer.get(name) == answer.get(name) for name in ("instance", "node"))
         if is_same_node and self.answer.get("start"):
             if not answer.get("start"):

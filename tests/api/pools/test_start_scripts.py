@@ -1,5 +1,8 @@
 """Tests for the start script reports that machines send."""
 
+import os
+import signal
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -130,3 +133,40 @@ def test_agent_reports_the_start_scripts_exit_code_and_output(
     finally:
         running.kill()
         running.wait()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_agent_starts_a_node_again_after_all_its_processes_were_killed(
+    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = services.issue_join_token(
+        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
+    )
+    NodePool.objects.filter(pk=metal_pool.pk).update(
+        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
+    )
+    wired, pids = Wired(), tmp_path / "pids"
+    script = Instructions(
+        f"sleep 600 > /dev/null 2>&1 & echo $! >> {pids}", f"kill $(tail -n 1 {pids})",
+        check=f"kill -0 $(tail -n 1 {pids})",
+    )  # fmt: skip
+    wired.instructions = lambda node: script
+    monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
+
+    def started() -> list[int]:
+        return [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
+
+    running = start_agent(live_server.url, tmp_path / "state", token)
+    try:
+        poll_until(Machine.objects.exists)
+        reconcile_pool(metal_pool)
+        poll_until(lambda: len(started()) == 1)
+        os.kill(started()[0], signal.SIGKILL)
+        poll_until(lambda: len(started()) == 2)
+        assert Node.objects.get().state == "ready"
+    finally:
+        running.kill()
+        running.wait()
+        for pid in started():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
