@@ -1,4 +1,4 @@
-"""Test that random kills on this machine lose, double and leave nothing."""
+"""Test that random kills on this machine lose, double and leave nothing, with and without Ray."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -23,28 +23,43 @@ ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # needs a whole node
 
 @dataclass
 class Story:
-    """A pool on this machine. `records` has no visible files once nothing runs."""
+    """A pool on this machine. `records` are directories that have no visible files once nothing runs."""
 
     berth: Installation
     admin: Terminal
     traffic: Traffic
     random: Random
-    records: Path
+    records: tuple[Path, ...]
+    runtime: str
     hanging: Hanging = field(default_factory=Hanging)
 
     def faults(self) -> list[Fault]:
         def running(*words: str) -> Callable[[], list[int]]:
             return lambda: find_processes(self.berth.processes(), *words)
 
-        return [
+        faults = [
             *kill_berth(self.berth, lambda: self.berth.start("--demo")),
             kill("shim", running("shim"), 6),
             self.hanging.hang("shim", running("shim"), 2),
         ]
+        if self.runtime == "ray":
+            faults += [
+                kill("node", running("ray.node.main"), 3),
+                kill("raylet", running("raylet/raylet"), 3),
+                kill("head's store", running("gcs_server"), 2),
+                self.hanging.hang("node", running("ray.node.main")),
+                self.hanging.hang("raylet", running("raylet/raylet")),
+            ]
+        return faults
 
     def leftovers(self) -> list[str]:
-        files = [str(path) for path in self.records.glob("[!.]*")]
-        return [*files, *map(str, live_rows(self.berth).items())]
+        files = [str(path) for directory in self.records for path in directory.glob("[!.]*")]
+        return [*files, *self.node_processes(), *map(str, live_rows(self.berth).items())]
+
+    def node_processes(self) -> list[str]:
+        """Return the processes of Ray nodes and pods."""
+        commands = self.berth.processes().values()
+        return [command for command in commands if "ray" in command.lower() or "shim" in command]
 
     def describe(self) -> str:
         history = self.admin.client().node_pools.history(POOL, limit=60)
@@ -52,23 +67,27 @@ class Story:
         return "\n".join([f"seed {SEED}", *events, *self.leftovers()])
 
 
-@pytest.fixture
-def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
+@pytest.fixture(params=["local", "ray"])
+def story(request: pytest.FixtureRequest, installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
+    runtime = request.param
     print(f"seed: BERTH_KILLS_SEED={SEED}")
     with installing() as berth:
         users = {name: sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace")}
-        create_pool(users["admin"])
+        create_pool(users["admin"], runtime)
         random = Random(SEED)
         projects = {"vision": users["dave"], "ads": users["grace"]}
-        workspaces = berth.home / "run/workspaces"
-        traffic = Traffic(projects, POOL, ROLE, workspaces, random)
-        yield Story(berth, users["admin"], traffic, random, berth.home / "run/pods")
+        base = berth.home / {"local": "run", "ray": "raylets"}[runtime]
+        records = {
+            "local": (base / "pods",), "ray": (base / "nodes" / POOL, berth.home / "ray" / "pods"),
+        }[runtime]  # fmt: skip
+        traffic = Traffic(projects, POOL, ROLE, base / "workspaces", random)
+        yield Story(berth, users["admin"], traffic, random, records, runtime)
 
 
-def create_pool(admin: Terminal) -> None:
+def create_pool(admin: Terminal, runtime: str) -> None:
     fast = ["reconcile_tick=1", "autoscale_cooldown=0", "autoscale_idle_timeout=5", "boot_failure_limit=0"]
     admin.berth(
-        "pool", "create", POOL, "--provider", "local", "--runtime", "local", "--nodes", "0:2",
+        "pool", "create", POOL, "--provider", "local", "--runtime", runtime, "--nodes", "0:2",
         "--gpus-per-node", str(GPUS), "--cpu", "2", "--memory", "2048",
         *[part for value in fast for part in ("--set", value)],
     )  # fmt: skip

@@ -1,8 +1,7 @@
 """Test that random kills on and around SSH hosts lose, double and leave nothing."""
 
 import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +16,17 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.conftest import InstallContext
 from tests.journeys.host_namespaces import NamespaceHost, needs_namespaces
 from tests.journeys.installation import until
-from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
+from tests.journeys.kills.faults import Fault, Hanging, kill, kill_berth, strike_at_random
+from tests.journeys.kills.hosts import (
+    agent_and_node_faults,
+    check_only_foreign_is_left,
+    running,
+    start_foreign_process,
+)
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
 from tests.journeys.ssh_installation import (
     ROLE,
     SshInstallation,
-    agents,
     read_log_text,
     set_quotas,
     ssh_installation,
@@ -51,24 +55,16 @@ class Story:
         return faults
 
     def faults_of(self, host: NamespaceHost) -> list[Fault]:
-        def running(*words: str) -> Callable[[], list[int]]:
-            return lambda: find_processes(host.pids(), *words)
-
         def server() -> list[int]:
             return [host.process.pid]
 
-        name = host.name
+        name, connections = host.name, running(host, "sshd: root")
         return [
-            kill(f"agent of {name}", running("berth-agent", "run"), 2),
-            kill(f"agent or supervisor of {name}", lambda: agents(host)),
-            kill(f"connection of {name}", running("sshd: root"), 2),
+            *agent_and_node_faults(host, self.hanging),
+            kill(f"connection of {name}", connections, 2),
             kill(f"server of {name}", server, then=host.restart),
-            kill(f"shim on {name}", running("shim"), 2),
-            kill(f"node on {name}", running("ray.node.main")),
-            kill(f"raylet on {name}", running("raylet/raylet")),
-            self.hanging.hang(f"connection of {name}", running("sshd: root"), 2),
+            self.hanging.hang(f"connection of {name}", connections, 2),
             self.hanging.hang(f"server of {name}", server),
-            self.hanging.hang(f"agent of {name}", running("berth-agent", "run")),
         ]
 
     def between(self) -> None:
@@ -128,15 +124,7 @@ def test_random_kills_neither_lose_nor_duplicate_nor_leak_work(story: Story) -> 
     until(lambda: not list(story.admin.client().node_pools.ssh_hosts("metal")), PATIENCE, story.describe)
     until(lambda: not live_rows(story.running.berth), PATIENCE, lambda: live_rows(story.running.berth))
     for host, process in zip(story.running.hosts, theirs, strict=True):
-        assert [path.name for path in (host.directory / "lib").iterdir()] == ["theirs"]
-        until_only(host, {process.pid, host.process.pid}, story)
-        process.kill()
-        process.wait()
-
-
-def until_only(host: NamespaceHost, pids: set[int], story: Story) -> None:
-    """Wait until no other processes run on the host."""
-    until(lambda: set(host.pids()) == pids, PATIENCE, story.describe)
+        check_only_foreign_is_left(host, process, story.describe)
 
 
 def try_to_edit(story: Story, hosts: list[NamespaceHost]) -> bool:
@@ -145,9 +133,3 @@ def try_to_edit(story: Story, hosts: list[NamespaceHost]) -> bool:
     except ClientError:  # a host is still being removed
         return False
     return True
-
-
-def start_foreign_process(host: NamespaceHost) -> "subprocess.Popen[bytes]":
-    """Leave a file and a process on the host that are not Berth's."""
-    (host.directory / "lib/theirs").write_text("not Berth's")
-    return subprocess.Popen(["ip", "netns", "exec", host.namespace, "sleep", "infinity"])

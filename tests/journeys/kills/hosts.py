@@ -1,0 +1,46 @@
+"""Faults on hosts in network namespaces, and checks that nothing of Berth is left on them."""
+
+import subprocess
+from collections.abc import Callable
+
+from tests.journeys.host_namespaces import NamespaceHost
+from tests.journeys.installation import until
+from tests.journeys.kills.faults import Fault, Hanging, Pids, find_processes, kill
+from tests.journeys.kills.traffic import PATIENCE
+from tests.journeys.ssh_installation import agents
+
+FOREIGN_FILE = "theirs"
+
+
+def running(host: NamespaceHost, *words: str) -> Pids:
+    """Return a function that finds the host's processes whose command line contains all words."""
+    return lambda: find_processes(host.pids(), *words)
+
+
+def agent_and_node_faults(host: NamespaceHost, hanging: Hanging) -> list[Fault]:
+    """Return the faults of a host's agent, Ray node and shims."""
+    name, agent = host.name, running(host, "berth-agent", "run")
+    return [
+        kill(f"agent of {name}", agent, 2),
+        kill(f"agent or supervisor of {name}", lambda: agents(host)),
+        kill(f"shim on {name}", running(host, "shim"), 2),
+        kill(f"node on {name}", running(host, "ray.node.main")),
+        kill(f"raylet on {name}", running(host, "raylet/raylet")),
+        hanging.hang(f"agent of {name}", agent),
+    ]
+
+
+def start_foreign_process(host: NamespaceHost) -> "subprocess.Popen[bytes]":
+    """Leave a file and a process on the host that are not Berth's."""
+    (host.directory / "lib" / FOREIGN_FILE).write_text("not Berth's")
+    return subprocess.Popen(["ip", "netns", "exec", host.namespace, "sleep", "infinity"])
+
+
+def check_only_foreign_is_left(
+    host: NamespaceHost, process: "subprocess.Popen[bytes]", details: Callable[[], object]
+) -> None:
+    """Check that the host has only the foreign file, and its SSH server and the foreign process run."""
+    assert [path.name for path in (host.directory / "lib").iterdir()] == [FOREIGN_FILE]
+    until(lambda: set(host.pids()) == {process.pid, host.process.pid}, PATIENCE, details)
+    process.kill()
+    process.wait()
