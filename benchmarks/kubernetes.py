@@ -5,7 +5,8 @@ running. The kubeconfig needs the token of an admin. Workloads of one GPU and fo
 The benchmark measures ticks of the loop and passes of the reconciler without changes, the memory of the
 mirror, the requests to the API server, and the start of pods after others have ended. Ticks with the same
 rows and a runtime in memory are the baseline. The two kinds of ticks alternate, and the benchmark compares
-their median CPU times.
+their median CPU times. Starts are compared with pods that one thread creates without Berth, because the
+speed of the API server depends on the load of the machine.
 
 With --tiny, the API server is a simulation in this process.
 """
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -59,8 +60,10 @@ def main() -> None:
 class Running:
     """Cluster with the benchmark's nodes. `end` makes pods of workloads end."""
 
-    def __init__(self, kubeconfig: str, selector: dict[str, str], end: Callable[[int], None]) -> None:
-        self.kubeconfig, self.selector, self.end = kubeconfig, selector, end
+    def __init__(
+        self, kubeconfig: str, selector: dict[str, str], end: Callable[[int], None], *, is_real: bool
+    ) -> None:
+        self.kubeconfig, self.selector, self.end, self.is_real = kubeconfig, selector, end, is_real
 
 
 @contextmanager
@@ -87,7 +90,7 @@ def real_cluster(kubeconfig: Path, nodes: int) -> Iterator[Running]:
             kubelets.stdin.flush()
 
         try:
-            yield Running(kubeconfig.read_text(), {LABEL: "yes"}, end)
+            yield Running(kubeconfig.read_text(), {LABEL: "yes"}, end, is_real=True)
         finally:
             kubelets.stdin.close()
             kubelets.wait()
@@ -114,23 +117,29 @@ def simulated_cluster(nodes: int) -> Iterator[Running]:
             "clusters": [{"name": "bench", "cluster": {"server": url}}],
             "users": [{"name": "bench", "user": {"token": "token"}}],
         }
-        yield Running(json.dumps(config), {"bench": "yes"}, end)  # JSON is YAML
+        yield Running(json.dumps(config), {"bench": "yes"}, end, is_real=False)  # JSON is YAML
 
 
 def measured(cluster: Running, nodes: int) -> dict[str, Any]:
-    requests: Counter[str] = Counter()
-    with counted_requests(requests):
+    requests: dict[str, list[float]] = defaultdict(list)
+    with timed_requests(requests):
         bench = Bench(cluster, nodes)
         figures: dict[str, Any] = {"mirror": bench.read_cluster()}
         _show("mirror", figures["mirror"])
+        if cluster.is_real:
+            figures["bare pods at first"] = bench.create_bare_pods()
+            _show("bare pods", figures["bare pods at first"])
         steps = {
             "first start": bench.start_first, "nothing changed": bench.tick, "reconcile": bench.reconcile,
             f"{bench.ending} start": bench.replace,
         }  # fmt: skip
         for name, measure in steps.items():
             requests.clear()
-            figures[name] = {**measure(), "requests": dict(requests)}
+            figures[name] = {**measure(), **_summary(requests)}
             _show(name, figures[name])
+            if name.endswith("start") and cluster.is_real:
+                figures[f"bare pods after {name}"] = bench.create_bare_pods()
+                _show("bare pods", figures[f"bare pods after {name}"])
     return figures
 
 
@@ -186,7 +195,7 @@ class Bench:
             self.capacity + self.ending, create_queues(self.pool, self.nodes), image=IMAGE,
             roles=[{"name": "worker", "replicas": 1, "gpu": 1, "cpu": 4, "memory_mib": 2048}],
         )  # fmt: skip
-        return self._tick_until(lambda: self._running() == self.capacity)
+        return self._tick_until(lambda: self._running() == self.capacity, self.capacity)
 
     def replace(self) -> dict[str, Any]:
         """Let pods end, and run the loop until as many others have taken their place."""
@@ -194,7 +203,31 @@ class Bench:
 
         self.cluster.end(self.ending)
         ended = Workload.objects.filter(phase="completed")
-        return self._tick_until(lambda: ended.count() == self.ending and self._running() == self.capacity)
+        return self._tick_until(
+            lambda: ended.count() == self.ending and self._running() == self.capacity, self.ending
+        )
+
+    def create_bare_pods(self) -> dict[str, Any]:
+        """Create pods one after the other from one thread, on the same nodes and without Berth."""
+        from pools.kubernetes.api import Api
+        from pools.kubernetes.credentials import parse_kubeconfig
+
+        api = Api(parse_kubeconfig(self.cluster.kubeconfig))
+        namespace = f"bare-{time.monotonic_ns()}"
+        place = f"/api/v1/namespaces/{namespace}"
+        api.create("/api/v1/namespaces", _manifest("Namespace", namespace))
+        spec = {
+            "nodeSelector": self.cluster.selector, "automountServiceAccountToken": False,
+            "containers": [{"name": "main", "image": IMAGE}],
+        }  # fmt: skip
+        began, cpu = time.monotonic(), time.process_time()
+        for number in range(self.ending):
+            pod = _manifest("Pod", f"bare-{number}", namespace=namespace)
+            api.create(f"{place}/pods", {**pod, "spec": spec})
+        wall, used = time.monotonic() - began, time.process_time() - cpu
+        api.delete(place)
+        api.close()
+        return {"pods": self.ending, "pods_per_s": round(self.ending / wall, 1), "cpu_s": round(used, 1)}
 
     def tick(self) -> dict[str, Any]:
         """Compare ticks on the cluster and in memory.
@@ -252,7 +285,7 @@ class Bench:
 
         return Pod.objects.filter(state="running").count()
 
-    def _tick_until(self, is_done: Callable[[], bool]) -> dict[str, Any]:
+    def _tick_until(self, is_done: Callable[[], bool], started: int) -> dict[str, Any]:
         began, cpu, longest, ticks = time.monotonic(), time.process_time(), 0.0, 0
         while not is_done():
             self.clock.advance(1)
@@ -262,28 +295,38 @@ class Bench:
             if not self.loop.has_more:
                 time.sleep(0.1)  # the loop, too, waits for the next report
             _check(began, "the pods do not run")
+        wall = time.monotonic() - began
         return {
-            "wall_s": round(time.monotonic() - began, 1), "cpu_s": round(time.process_time() - cpu, 1),
-            "ticks": ticks, "longest_tick_cpu_ms": round(longest * 1000),
+            "wall_s": round(wall, 1), "pods_per_s": round(started / wall, 1),
+            "cpu_s": round(time.process_time() - cpu, 1), "ticks": ticks,
+            "longest_tick_cpu_ms": round(longest * 1000),
         }  # fmt: skip
 
 
 @contextmanager
-def counted_requests(counts: Counter[str]) -> Iterator[None]:
-    """Count this process's requests to API servers, by verb and kind of object."""
+def timed_requests(times: dict[str, list[float]]) -> Iterator[None]:
+    """Record when this process receives responses of API servers, by verb and kind of object."""
     import httpx
 
     send = httpx.Client.send
 
-    def counted_send(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
-        counts[_describe(request.method, request.url)] += 1
-        return send(client, request, **named)
+    def timed_send(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
+        response = send(client, request, **named)
+        times[_describe(request.method, request.url)].append(time.monotonic())
+        return response
 
-    httpx.Client.send = counted_send  # type: ignore[method-assign, assignment]
+    httpx.Client.send = timed_send  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         httpx.Client.send = send  # type: ignore[method-assign]
+
+
+def _summary(times: dict[str, list[float]]) -> dict[str, Any]:
+    """Return the number of requests, and how many pods were created per second."""
+    created = times.get("post pods", [])
+    rate = {"created_per_s": round((len(created) - 1) / (created[-1] - created[0]), 1)} if created else {}
+    return {**rate, "requests": {name: len(each) for name, each in times.items()}}
 
 
 def _describe(method: str, url: Any) -> str:
@@ -292,6 +335,10 @@ def _describe(method: str, url: Any) -> str:
     is_list = method == "GET" and parts[-1] == kinds[-1]
     verb = "watch" if "watch" in url.params else "list" if is_list else method.lower()
     return f"{verb} {kinds[-1]}"
+
+
+def _manifest(kind: str, name: str, **metadata: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **metadata}}
 
 
 def _resident_mib() -> float:

@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
 
 START_SECONDS = 90.0
 END_SECONDS = 8.0
@@ -63,7 +64,7 @@ def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Pod
         rank=int(environ["RANK"]),
         address=environ["BERTH_NODE_ADDRESS"],
         head=f"{environ['MASTER_ADDR']}:{int(environ['MASTER_PORT']) + 1}",
-        secret=environ["BERTH_GANG_SECRET"],
+        secret=environ.get("BERTH_GANG_SECRET") or token_hex(32),  # a pod that is always alone has none
         cpus=cpus,
         gpus=len(devices),
     )

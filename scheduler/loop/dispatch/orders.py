@@ -27,6 +27,9 @@ from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret
 from scheduler.loop.dispatch.secrets import SecretReader
 
+# kinds of workloads that get no more pods while they run
+FIXED_KINDS = ("training", "interactive")
+
 
 def build_pod_order(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
@@ -65,7 +68,11 @@ def build_pod_order(
         start_in=spec.role_workspace(role) or "",
         project=pod.workload.project.name,
         uid=pod_uid(pod.workload.project_id),
-        secret_env={**_plugin_secrets(pod, spec.role_env(role), reader), **declared.env, **_pod_secrets(pod)},
+        secret_env={
+            **_plugin_secrets(pod, spec.role_env(role), reader),
+            **declared.env,
+            **_pod_secrets(pod, spec),
+        },
         secret_files=declared.files,
         **_code(pod, spec, role),
         volumes=() if role.idle else _volumes(pod, spec),
@@ -158,15 +165,25 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader)
     return {name: value for name, value in secret_env.items() if name not in declared}
 
 
-def _pod_secrets(pod: Pod) -> dict[str, str]:
-    """Return the secrets that the pod and Berth use to authenticate to each other.
+def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
+    """Return the secrets that the pod, the other pods of its gang and Berth use to authenticate.
 
     These secrets are derived and never stored.
     """
-    values = {"BERTH_GANG_SECRET": secrets.for_gang(str(pod.workload_id), pod.run), **port_secret(pod)}
+    values = port_secret(pod)
+    if not _is_always_alone(spec):
+        values["BERTH_GANG_SECRET"] = secrets.for_gang(str(pod.workload_id), pod.run)
     if getattr(pod.workload, "session", None) is not None:
         values["BERTH_SESSION_SECRET"] = secrets.for_pod(str(pod.pk))
     return values
+
+
+def _is_always_alone(spec: WorkloadSpec) -> bool:
+    """Return whether the workload has only one pod, which then needs no secret of a gang.
+
+    On Kubernetes, a pod without secrets starts with one call instead of two.
+    """
+    return spec.kind in FIXED_KINDS and sum(role.maximum for role in spec.all_roles) == 1
 
 
 def awaits_address(pod: Pod, gang: Sequence[Pod]) -> bool:

@@ -67,6 +67,16 @@ def test_next_run_receives_the_changed_secret(stage: Stage, workload: Workload) 
     assert find_order(stage, workload).secret_env["HF_TOKEN"] == "second"
 
 
+def test_only_pods_of_gangs_receive_the_secret_of_a_gang(stage: Stage) -> None:
+    """Without it, the pod of a plain workload starts with one call on Kubernetes, instead of two."""
+    alone = stage.submit("alone", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
+    gang = stage.submit("gang", roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
+    elastic = stage.submit("elastic", kind="elastic", roles=[{"name": "worker", "min": 1, "max": 1}])
+    stage.tick(2, seconds=10)
+    received = {each.name: [*find_order(stage, each).secret_env] for each in (alone, gang, elastic)}
+    assert received == {"alone": [], "gang": ["BERTH_GANG_SECRET"], "elastic": ["BERTH_GANG_SECRET"]}
+
+
 def outdated(stage: Stage) -> list[tuple[int, int, bool]]:
     """Return run, version and whether the run goes on with an older version, newest first."""
     uses = secret_uses(stage.cast.dave, ProjectSecret.objects.get())
