@@ -11,7 +11,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, F, Model, Q
 from django.db.models.expressions import CombinedExpression
 
 from berth.core.errors import NotFound
-from pools.models import PoolSecret, QuotaGroup
+from pools.models import PluginSecret, PoolSecret, QuotaGroup
 from projects.access import (
     administered_departments,
     administered_projects,
@@ -49,6 +49,7 @@ from projects.models.tenants import Tenant
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 
 AnySecret = ProjectSecret | PoolSecret | UserSecret
+RecordedSecret = AnySecret | PluginSecret
 R = TypeVar("R", bound=Model)
 
 
@@ -176,6 +177,11 @@ def pool_secrets(actor: Actor) -> QuerySet[PoolSecret]:
     return PoolSecret.objects.select_related("pool").filter(pool__in=visible_pools(actor))
 
 
+def plugin_secrets(actor: Actor) -> QuerySet[PluginSecret]:
+    """Return the secrets of plugins in visible pools, which are part of the pools' settings."""
+    return PluginSecret.objects.select_related("pool").filter(pool__in=visible_pools(actor))
+
+
 def secret_users(actor: Actor, secret: AnySecret) -> QuerySet[Workload]:
     """Return the visible live workloads whose documents name the secret, by name."""
     personal = {"personal": True} if isinstance(secret, UserSecret) else {}
@@ -192,7 +198,7 @@ def secret_users(actor: Actor, secret: AnySecret) -> QuerySet[Workload]:
     return rows.order_by("project__name", "name")
 
 
-def secret_uses(actor: Actor, secret: AnySecret) -> QuerySet[SecretUse]:
+def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
     """Return the runs of visible workloads that received the secret.
 
     `is_outdated` is True if the run has not ended and the secret has since changed.
@@ -202,7 +208,7 @@ def secret_uses(actor: Actor, secret: AnySecret) -> QuerySet[SecretUse]:
     return rows.annotate(is_outdated=ExpressionWrapper(_is_outdated(secret), output_field=BooleanField()))
 
 
-def outdated_secret_users(actor: Actor, secrets: Iterable[AnySecret]) -> dict[tuple[str, str, str], int]:
+def outdated_secret_users(actor: Actor, secrets: Iterable[RecordedSecret]) -> dict[tuple[str, str, str], int]:
     """Return, for each secret, the number of visible workloads that run with an older version.
 
     The keys are the kind and the name of the owner, and the secret's name.
@@ -222,7 +228,7 @@ def _visible_secret_uses(actor: Actor) -> QuerySet[SecretUse]:
     return rows.filter(workload__project__in=visible_projects(actor))
 
 
-def _uses_of(secret: AnySecret) -> Q:
+def _uses_of(secret: RecordedSecret) -> Q:
     if isinstance(secret, UserSecret):
         return Q(owner_kind=SecretUse.Owner.USER, owner=secret.user.get_username(), name=secret.name)
     if isinstance(secret, ProjectSecret):
@@ -230,10 +236,10 @@ def _uses_of(secret: AnySecret) -> Q:
     return Q(owner_kind=SecretUse.Owner.POOL, owner=secret.pool.name, name=secret.name)
 
 
-def _is_outdated(secret: AnySecret) -> Q:
+def _is_outdated(secret: RecordedSecret) -> Q:
     """Return a filter for uses in live runs whose secret has since been changed or created again."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
-    return is_running & (Q(version__lt=secret.version) | Q(at__lt=secret.created_at))
+    return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 
 
 def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:

@@ -15,6 +15,7 @@ from projects.code.stores import open_store
 from projects.models import Leftover, WorkloadDeletion
 from projects.services.notifications import deliveries
 from projects.services.people import tokens
+from projects.services.secrets import delete_unused_values
 from projects.services.sessions import calls
 from projects.services.workloads import channels, ports
 from scheduler.loop.snapshots import drop_expired_cycles
@@ -53,6 +54,7 @@ def delete_expired() -> dict[str, int]:
         "stored responses": _delete_expired_responses(),
         "interrupted channels": channels.close_abandoned(now),
         "port links": ports.delete_links(before=now),
+        "secret values": delete_unused_values(before=now - DAY),
         "calls": calls.delete_calls_of_ended_sessions(before=now - HOUR),
         "measurements": delete_old_measurements(
             minutes_before=now - retention["utilization by minute"],

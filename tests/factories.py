@@ -9,7 +9,20 @@ from django.utils import timezone
 
 from berth.db.models import Lease
 from pools.models import Node, NodePool, ScalingEvent
-from projects.models import Department, Event, Metric, Phase, Pod, PodState, Project, Quota, Workload
+from projects.models import (
+    Department,
+    Event,
+    Metric,
+    Phase,
+    Pod,
+    PodState,
+    Project,
+    ProjectSecret,
+    Quota,
+    SecretUse,
+    SecretValue,
+    Workload,
+)
 from scheduler.models import (
     Allocation,
     Cycle,
@@ -283,4 +296,16 @@ def metric(workload: Workload, name: str, *values: float) -> Metric:
         workload=workload, name=name, steps=steps, values=list(values), reported_at=timezone.now(),
         last_step=steps[-1], last_value=values[-1], min_step=lowest[0], min_value=lowest[1],
         max_step=highest[0], max_value=highest[1],
+    )  # fmt: skip
+
+
+def secret_use(workload: Workload, secret: ProjectSecret, *, run: int = 0) -> SecretUse:
+    """Record that a run of the workload, by default the current one, received the secret's current value."""
+    value, _ = SecretValue.objects.get_or_create(
+        kind=SecretValue.Kind.PROJECT, secret=secret.pk, version=secret.version,
+        defaults={"sealed": secret.sealed, "used_at": timezone.now()},
+    )  # fmt: skip
+    return SecretUse.objects.create(
+        workload=workload, run=run or workload.run, owner_kind=SecretUse.Owner.PROJECT,
+        owner=secret.project.name, name=secret.name, version=secret.version, value=value,
     )  # fmt: skip

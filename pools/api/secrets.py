@@ -62,6 +62,10 @@ class SecretResponse(ResponseModel):
     updated_by: str
 
 
+class StoredSecretResponse(SecretResponse):
+    warnings: list[str] = Field(description="Advice, for example that logs do not mask a short value.")
+
+
 class PoolSecrets(PoolView):
     @operation("List a pool's secrets", query=ListQuery, page=SecretResponse)
     def get(self, request: Request, name: str) -> Response:
@@ -75,19 +79,16 @@ class PoolSecretDetail(PoolView):
     def get(self, request: Request, name: str, secret: str) -> Response:
         return Response(secret_response(find_pool_secret(self.get_pool(name), secret)))
 
-    @operation("Set a pool's secret", body=SecretBody, response=SecretResponse, also_status=201)
+    @operation("Set a pool's secret", body=SecretBody, response=StoredSecretResponse, also_status=201)
     def put(self, request: Request, name: str, secret: str) -> Response:
         pool = self.get_pool(name)
         self.require("administer")
+        content = parse_secret(request, is_pools=True)
         stored, is_new = set_pool_secret(
-            actor=self.actor,
-            pool=pool,
-            name=secret,
-            content=parse_secret(request, is_pools=True),
-            at=timezone.now(),
+            actor=self.actor, pool=pool, name=secret, content=content, at=timezone.now()
         )
         location = f"/api/v1/node-pools/{pool.name}/secrets/{stored.name}"
-        return stored_secret_response(stored, location if is_new else "")
+        return stored_secret_response(stored, content, location if is_new else "")
 
     @operation("Delete a pool's secret", status=204)
     def delete(self, request: Request, name: str, secret: str) -> Response:
@@ -129,9 +130,9 @@ def secret_responses(secrets: Sequence[Secret]) -> list[SecretResponse]:
     return [secret_response(secret) for secret in secrets]
 
 
-def stored_secret_response(secret: Secret, location: str) -> Response:
+def stored_secret_response(secret: Secret, content: SecretContent, location: str) -> Response:
     """Return the response to a PUT. `location` is empty if the secret was replaced."""
-    answer = secret_response(secret)
+    answer = StoredSecretResponse(**secret_response(secret).model_dump(), warnings=content.warnings)
     return created_response(answer, location) if location else Response(answer)
 
 

@@ -887,6 +887,7 @@ class Migration(InitialMigration):
                 ("parameter", models.CharField(max_length=40)),
                 ("variable", models.CharField(max_length=255)),
                 ("sealed", models.TextField()),
+                ("version", models.PositiveIntegerField(default=1)),
                 ("set_at", models.DateTimeField()),
                 (
                     "pool",

@@ -33,6 +33,7 @@ class PluginSecret(models.Model):
     parameter = models.CharField(max_length=40)
     variable = models.CharField(max_length=255)
     sealed = models.TextField()
+    version = models.PositiveIntegerField(default=1)
     set_at = models.DateTimeField()
 
     class Meta:
@@ -43,4 +44,9 @@ class PluginSecret(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.plugin}.{self.parameter} of {self.pool_id}"
+        return f"{self.name} of {self.pool_id}"
+
+    @property
+    def name(self) -> str:
+        """Name of the secret among the pool's secrets, which contain no dots themselves."""
+        return f"{self.plugin}.{self.parameter}"

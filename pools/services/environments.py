@@ -9,7 +9,7 @@ from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from pools.joining.sealed import seal, unseal
+from pools.joining.sealed import UnsealError, seal, unseal
 from pools.models import Environment, NodePool, PluginSecret
 from pools.plugins import Cluster, Image, Operation, Plugin, PluginError, bootstrap_all, transform_all
 from pools.plugins.checks import environment_problems, image_problems
@@ -73,9 +73,13 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
 
 def environment_secrets(pool: NodePool, environment: Environment | None) -> dict[str, str]:
     """Return the environment's secrets by variable. Raises UnsealError if a secret cannot be decrypted."""
+    return {row.variable: unseal(row.sealed) for row in plugin_secrets(pool, environment)}
+
+
+def plugin_secrets(pool: NodePool, environment: Environment | None) -> list[PluginSecret]:
+    """Return the secrets that the environment's processes receive."""
     names = environment.image["secrets"] if environment else ()
-    rows = PluginSecret.objects.filter(pool=pool, variable__in=names) if names else ()
-    return {row.variable: unseal(row.sealed) for row in rows}
+    return list(PluginSecret.objects.filter(pool=pool, variable__in=names)) if names else []
 
 
 def delete_unused(*, before: datetime) -> int:
@@ -166,8 +170,19 @@ def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: dateti
             if secret is None:
                 PluginSecret.objects.filter(**key).delete()
             else:
-                values = {"variable": plugin.secret_variable(parameter), "sealed": seal(secret), "set_at": at}
+                before = PluginSecret.objects.filter(**key).first()
+                values = {
+                    "variable": plugin.secret_variable(parameter), "sealed": seal(secret), "set_at": at,
+                    "version": 1 if before is None else before.version + _differs(before, secret),
+                }  # fmt: skip
                 PluginSecret.objects.update_or_create(**key, defaults=values)
+
+
+def _differs(row: PluginSecret, value: str) -> bool:
+    try:
+        return unseal(row.sealed) != value
+    except UnsealError:
+        return True
 
 
 def _replace_secrets_with_times(

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from django.db import IntegrityError, transaction
 
 from berth.core.errors import Conflict, Invalid
+from berth.core.masking import BYTES_MIN, is_maskable
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import NAME, NAME_ALLOWED, find_control_character
 from pools.joining.sealed import UnsealError, seal, unseal
@@ -28,6 +29,9 @@ REGISTRY = re.compile(
 )
 
 
+SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTES_MIN} bytes or more."
+
+
 @dataclass(frozen=True)
 class SecretContent:
     """New content of a secret: a value for pods, registry credentials, or a private SSH key."""
@@ -42,6 +46,12 @@ class SecretContent:
         if self.is_ssh_key:
             return SecretKind.SSH_KEY
         return SecretKind.REGISTRY if self.registry or self.username else SecretKind.VALUE
+
+    @property
+    def warnings(self) -> list[str]:
+        """Advice for the user who sets the secret."""
+        is_unmasked = self.kind == SecretKind.VALUE and not is_maskable(self.value)
+        return [SHORT_VALUE] if is_unmasked else []
 
 
 def set_pool_secret(

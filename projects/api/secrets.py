@@ -23,13 +23,14 @@ from pools.api.secrets import (
     BY_NAME,
     SecretBody,
     SecretResponse,
+    StoredSecretResponse,
     find_pool_secret,
     parse_secret,
     secret_response,
     secret_responses,
     stored_secret_response,
 )
-from pools.models import SecretKind
+from pools.models import NodePool, PluginSecret, SecretKind
 from projects import selectors
 from projects.actor import Actor
 from projects.models import ProjectSecret, SecretUse, UserSecret
@@ -74,15 +75,16 @@ class ProjectSecretDetail(ApiView):
     def get(self, request: Request, name: str, secret: str) -> Response:
         return Response(secret_response(self._get_secret(name, secret)))
 
-    @operation("Set a project's secret", body=SecretBody, response=SecretResponse, also_status=201)
+    @operation("Set a project's secret", body=SecretBody, response=StoredSecretResponse, also_status=201)
     def put(self, request: Request, name: str, secret: str) -> Response:
         project = selectors.find_project(self.actor, name)
         self.require("set_secrets", project)
+        content = parse_secret(request)
         stored, is_new = set_project_secret(
-            actor=self.actor, project=project, name=secret, content=parse_secret(request), at=timezone.now()
+            actor=self.actor, project=project, name=secret, content=content, at=timezone.now()
         )
         location = f"/api/v1/projects/{project.name}/secrets/{stored.name}"
-        return stored_secret_response(stored, location if is_new else "")
+        return stored_secret_response(stored, content, location if is_new else "")
 
     @operation("Delete a project's secret", status=204)
     def delete(self, request: Request, name: str, secret: str) -> Response:
@@ -100,9 +102,13 @@ class ProjectSecretUses(ApiView):
 
 
 class PoolSecretUses(PoolView):
+    # Secrets of plugins are named PLUGIN.PARAMETER.
     @operation("List the visible runs that received a pool's secret", query=UsesQuery, page=SecretUseResponse)
     def get(self, request: Request, name: str, secret: str) -> Response:
-        return _uses_page(self.actor, request, find_pool_secret(self.get_pool(name), secret))
+        pool = self.get_pool(name)
+        if "." in secret:
+            return _uses_page(self.actor, request, _find_plugin_secret(pool, secret))
+        return _uses_page(self.actor, request, find_pool_secret(pool, secret))
 
 
 class PersonalSecrets(ApiView):
@@ -117,7 +123,7 @@ class PersonalSecretDetail(ApiView):
     def get(self, request: Request, secret: str) -> Response:
         return Response(secret_response(_find_personal_secret(self.actor, secret)))
 
-    @operation("Set a personal secret", body=SecretBody, response=SecretResponse, also_status=201)
+    @operation("Set a personal secret", body=SecretBody, response=StoredSecretResponse, also_status=201)
     def put(self, request: Request, secret: str) -> Response:
         content = parse_secret(request)
         if content.kind != SecretKind.VALUE:
@@ -125,7 +131,8 @@ class PersonalSecretDetail(ApiView):
         stored, is_new = set_personal_secret(
             actor=self.actor, name=secret, content=content, at=timezone.now()
         )
-        return stored_secret_response(stored, f"/api/v1/secrets/{stored.name}" if is_new else "")
+        location = f"/api/v1/secrets/{stored.name}"
+        return stored_secret_response(stored, content, location if is_new else "")
 
     @operation("Delete a personal secret", status=204)
     def delete(self, request: Request, secret: str) -> Response:
@@ -146,6 +153,14 @@ def _find_personal_secret(actor: Actor, name: str) -> UserSecret:
     return stored
 
 
+def _find_plugin_secret(pool: NodePool, name: str) -> PluginSecret:
+    plugin, _, parameter = name.partition(".")
+    stored = PluginSecret.objects.select_related("pool").filter(pool=pool, plugin=plugin, parameter=parameter)
+    if (secret := stored.first()) is None:
+        raise NotFound(f"Pool {pool.name} has no plugin secret {format_value(name)}. Use PLUGIN.PARAMETER.")
+    return secret
+
+
 def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectSecret:
     project = selectors.find_project(actor, project_name)
     row = ProjectSecret.objects.select_related("project__department").filter(project=project, name=name)
@@ -155,7 +170,7 @@ def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectS
     return stored
 
 
-def _uses_page(actor: Actor, request: Request, secret: selectors.AnySecret) -> Response:
+def _uses_page(actor: Actor, request: Request, secret: selectors.RecordedSecret) -> Response:
     query = parse_query(request, UsesQuery)
     rows = filter_by(selectors.secret_uses(actor, secret), is_outdated=query.outdated)
     return Response(page(rows, query, NEWEST, each(_use_response)))

@@ -3379,6 +3379,49 @@ class Migration(InitialMigration):
             constraint=models.UniqueConstraint(fields=("schedule", "due_at"), name="schedule_run_once"),
         ),
         migrations.CreateModel(
+            name="SecretValue",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("project", "Project"),
+                            ("pool", "Pool"),
+                            ("user", "User"),
+                            ("plugin", "Plugin"),
+                        ],
+                        max_length=8,
+                    ),
+                ),
+                (
+                    "secret",
+                    models.BigIntegerField(help_text="Primary key of the secret, which is never used again."),
+                ),
+                ("version", models.PositiveIntegerField()),
+                ("sealed", models.TextField()),
+                (
+                    "used_at",
+                    models.DateTimeField(
+                        help_text="Time of the latest start of a run that received the value."
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("kind", "secret", "version"), name="secret_value_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("sealed", ""), _negated=True), name="secret_value_sealed"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="SecretUse",
             fields=[
                 (
@@ -3395,9 +3438,17 @@ class Migration(InitialMigration):
                     ),
                 ),
                 ("owner", models.CharField(max_length=150)),
-                ("name", models.CharField(max_length=63)),
+                ("name", models.CharField(max_length=81)),
                 ("version", models.PositiveIntegerField()),
                 ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "value",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="uses",
+                        to="projects.secretvalue",
+                    ),
+                ),
                 (
                     "workload",
                     models.ForeignKey(

@@ -15,7 +15,7 @@ from projects.models.people import ApiToken, Identity, Membership, Role, SavedVi
 from projects.models.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
 from projects.models.schedules import Schedule, ScheduleRun
-from projects.models.secrets import ProjectSecret, SecretUse, UserSecret
+from projects.models.secrets import ProjectSecret, SecretUse, SecretValue, UserSecret
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
 from projects.models.templates import Template
@@ -75,6 +75,7 @@ __all__ = [
     "Schedule",
     "ScheduleRun",
     "SecretUse",
+    "SecretValue",
     "Service",
     "Session",
     "SessionWorker",

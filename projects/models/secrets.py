@@ -1,4 +1,4 @@
-"""Models of secrets of projects and users, and of the runs that received secrets."""
+"""Models of secrets of projects and users, of the runs that received them, and of their values in logs."""
 
 from django.conf import settings
 from django.db import models
@@ -43,10 +43,39 @@ class UserSecret(Secret):
         ]
 
 
+class SecretValue(models.Model):
+    """Encrypted value of one version of a secret that runs received.
+
+    Logs of these runs are masked with the value, even after the secret was replaced or deleted.
+    """
+
+    class Kind(models.TextChoices):
+        PROJECT = "project"
+        POOL = "pool"
+        USER = "user"
+        PLUGIN = "plugin"
+
+    kind = models.CharField(max_length=8, choices=Kind)
+    secret = models.BigIntegerField(help_text="Primary key of the secret, which is never used again.")
+    version = models.PositiveIntegerField()
+    sealed = models.TextField()
+    used_at = models.DateTimeField(help_text="Time of the latest start of a run that received the value.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="secret_value_once", fields=["kind", "secret", "version"]),
+            models.CheckConstraint(name="secret_value_sealed", condition=~Q(sealed="")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.secret} {self.version}"
+
+
 class SecretUse(models.Model):
     """Version of a secret that the pods of a run received, recorded before the first pod starts.
 
-    The secret is identified by its owner and name, so that the record outlives the secret.
+    The secret is identified by its owner and name, so that the record outlives the secret. Secrets of plugins
+    belong to pools and are named PLUGIN.PARAMETER.
     """
 
     class Owner(models.TextChoices):
@@ -58,8 +87,9 @@ class SecretUse(models.Model):
     run = models.PositiveIntegerField(help_text="Run number within the workload.")
     owner_kind = models.CharField(max_length=8, choices=Owner)
     owner = models.CharField(max_length=150)
-    name = models.CharField(max_length=63)
+    name = models.CharField(max_length=81)
     version = models.PositiveIntegerField()
+    value = models.ForeignKey(SecretValue, on_delete=models.PROTECT, related_name="uses")
     at = models.DateTimeField(db_default=Now())
 
     class Meta:

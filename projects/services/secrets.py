@@ -6,23 +6,30 @@ explicitly.
 
 import base64
 import json
+import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from berth.core.errors import BerthError, Forbidden
+from berth.core.masking import Masker, build_masker
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.roles import SecretUse
+from berth.core.spec.roles import SecretUse as DeclaredUse
 from pools.joining.sealed import UnsealError, unseal
 from pools.models import NodePool, PoolSecret, SecretKind
 from pools.models.secret import Secret
 from pools.services.secrets import SecretContent, secret_summary, store_secret
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import Project, ProjectSecret, UserSecret
+from projects.models import Project, ProjectSecret, SecretUse, SecretValue, UserSecret
 from projects.services import announce, audit
+
+log = logging.getLogger(__name__)
 
 
 class UnusableSecret(BerthError):
@@ -101,8 +108,21 @@ def require_submitter_of_personal_secrets(
         raise Forbidden("This document uses personal secrets. Only its submitter may change it.")
 
 
-def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], str | UnusableSecret]:
-    """Return the auth.json for image pulls, or "" if there are no credentials, by project and pool.
+@dataclass(frozen=True, slots=True)
+class RegistryAuth:
+    """Credentials for image pulls: an auth.json, or "" without credentials, and the secrets by registry."""
+
+    json: str = field(default="", repr=False)
+    secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+
+    def secret_for(self, image_name: str) -> Secret | None:
+        """Return the secret with which an image is pulled, such as registry.example.org/team/train."""
+        matches = [name for name in self.secrets if f"{image_name}/".startswith(f"{name}/")]
+        return self.secrets[max(matches, key=len)] if matches else None
+
+
+def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], RegistryAuth | UnusableSecret]:
+    """Return the credentials for image pulls by project and pool.
 
     `keys` are the primary keys of projects and pools. A project's credentials override the pool's for the
     same registry. If a secret cannot be used, the value is the error.
@@ -116,24 +136,24 @@ def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], s
         pool__in={pool for _, pool in keys}, kind=SecretKind.REGISTRY
     ):
         of_pools[pool_secret.pool_id].append(pool_secret)
-    auths: dict[tuple[int, int], str | UnusableSecret] = {}
+    auths: dict[tuple[int, int], RegistryAuth | UnusableSecret] = {}
     for project, pool in keys:
         try:
-            auths[project, pool] = _auth_json([*of_pools[pool], *of_projects[project]])
+            auths[project, pool] = _registry_auth([*of_pools[pool], *of_projects[project]])
         except UnusableSecret as error:
             auths[project, pool] = error
     return auths
 
 
-def _auth_json(rows: Sequence[Secret]) -> str:
+def _registry_auth(rows: Sequence[Secret]) -> RegistryAuth:
     if not rows:
-        return ""
+        return RegistryAuth()
     logins = {row.registry: f"{row.username}:{unseal_secret(row)}".encode() for row in rows}
     auths = {registry: {"auth": base64.b64encode(login).decode()} for registry, login in logins.items()}
-    return json.dumps({"auths": auths})
+    return RegistryAuth(json.dumps({"auths": auths}), {row.registry: row for row in rows})
 
 
-def missing_secret_error(use: SecretUse, project: Project, pool: NodePool) -> MissingSecret:
+def missing_secret_error(use: DeclaredUse, project: Project, pool: NodePool) -> MissingSecret:
     """Return the error for a declared secret that does not exist."""
     if use.personal:
         return MissingSecret(
@@ -168,3 +188,31 @@ def unseal_secret(row: Secret) -> str:
         return unseal(row.sealed)
     except UnsealError as error:
         raise UnusableSecret(f"The secret {row.name} cannot be used: {error}.") from None
+
+
+def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
+    """Return maskers for the secrets that runs of the workloads received. Others have no entry.
+
+    Values that were encrypted with a key that this installation no longer has are not masked.
+    """
+    uses = SecretUse.objects.filter(workload__in=workload_ids).order_by()
+    sealed_values = defaultdict[UUID, set[str]](set)
+    for workload_id, sealed in uses.values_list("workload_id", "value__sealed").distinct():
+        sealed_values[workload_id].add(sealed)
+    return {pk: build_masker(_readable(values)) for pk, values in sealed_values.items()}
+
+
+def _readable(sealed_values: Iterable[str]) -> Iterator[str]:
+    for sealed in sealed_values:
+        try:
+            yield unseal(sealed)
+        except UnsealError:
+            log.warning("a former value of a secret cannot be decrypted, and is not masked in logs")
+
+
+def delete_unused_values(*, before: datetime) -> int:
+    """Delete values that no stored run received and that were last used `before`. Return their number."""
+    unused = SecretValue.objects.filter(~Exists(SecretUse.objects.filter(value=OuterRef("pk"))))
+    unused = unused.filter(used_at__lt=before)
+    # one statement, which skips a value that a starting run uses at the same time
+    return int(unused._raw_delete(unused.db))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, cast
 
 from django import forms
@@ -14,15 +15,16 @@ from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
-from pools.models import PoolSecret, SecretKind
+from pools.models import PluginSecret, PoolSecret, SecretKind
 from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
 from projects.access import Action, administered_projects, may, require, visible_pools
 from projects.actor import Actor
 from projects.models import ProjectSecret, SecretUse, UserSecret
 from projects.selectors import (
-    AnySecret,
+    RecordedSecret,
     outdated_secret_users,
     personal_secrets,
+    plugin_secrets,
     pool_secrets,
     project_secrets,
     projects,
@@ -79,7 +81,7 @@ class RegistryForm(SecretForm):
 
 @dataclass(frozen=True, slots=True)
 class SecretRow:
-    row: AnySecret
+    row: RecordedSecret
     may_change: bool
     outdated_users: int = 0
 
@@ -88,6 +90,26 @@ class SecretRow:
         if isinstance(self.row, UserSecret):
             return USER
         return PROJECT if isinstance(self.row, ProjectSecret) else POOL
+
+    @property
+    def kind_label(self) -> str:
+        return "Plugin" if isinstance(self.row, PluginSecret) else self.row.get_kind_display()
+
+    @property
+    def login(self) -> tuple[str, str]:
+        """Registry and user name, which are empty for other secrets."""
+        return ("", "") if isinstance(self.row, PluginSecret) else (self.row.registry, self.row.username)
+
+    @property
+    def updated(self) -> tuple[datetime, str]:
+        """Time of the last change, and the user who made it."""
+        if isinstance(self.row, PluginSecret):
+            return self.row.set_at, ""
+        return self.row.updated_at, self.row.updated_by
+
+    @property
+    def has_uses(self) -> bool:
+        return isinstance(self.row, PluginSecret) or self.row.kind != SecretKind.SSH_KEY
 
     @property
     def owner(self) -> str:
@@ -106,12 +128,12 @@ class SecretRow:
 SECRETS: tuple[Column[SecretRow], ...] = (
     Column("name", "Name", lambda each: each.row.name),
     Column("owner", "Owner", lambda each: PERSONAL if each.kind == USER else f"{each.kind} {each.owner}"),
-    Column("kind", "Kind", lambda each: each.row.get_kind_display()),
-    Column("registry", "Registry", lambda each: each.row.registry),
-    Column("username", "Username", lambda each: each.row.username, in_file=True),
+    Column("kind", "Kind", lambda each: each.kind_label),
+    Column("registry", "Registry", lambda each: each.login[0]),
+    Column("username", "Username", lambda each: each.login[1], in_file=True),
     Column("version", "Version", lambda each: each.row.version, number=True),
-    Column("updated", "Updated", lambda each: each.row.updated_at),
-    Column("by", "Updated by", lambda each: each.row.updated_by, in_file=True),
+    Column("updated", "Updated", lambda each: each.updated[0]),
+    Column("by", "Updated by", lambda each: each.updated[1], in_file=True),
 )
 
 
@@ -156,7 +178,8 @@ def add(request: Request, kind: str) -> HttpResponse:
         content = SecretContent(values["value"], values.get("registry", ""), values.get("username", ""))
         with form_errors(form, {"password": "value"}):
             _set(request.actor, values["owner"], values["name"], content)
-            return done(request, f"Secret {values['name']} saved.", to=reverse("secrets"))
+            message = " ".join([f"Secret {values['name']} saved.", *content.warnings])
+            return done(request, message, to=reverse("secrets"))
     title = "Set registry credentials" if kind == SecretKind.REGISTRY else "Set secret"
     return form_page(
         request, form, title=title, label="Save secret", back=reverse("secrets"),
@@ -168,6 +191,8 @@ def add(request: Request, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
     secret = _find(request.actor, kind, owner, name)
+    if isinstance(secret, PluginSecret):
+        raise Http404
     if isinstance(secret, ProjectSecret):
         require(request.actor, Action.SET_SECRETS, secret.project)
     elif isinstance(secret, PoolSecret):
@@ -207,7 +232,7 @@ def uses(request: Request, kind: str, owner: str, name: str) -> HttpResponse | S
     return page(request, "projects/secrets/uses.html", context, inner="projects/secrets/use_rows.html")
 
 
-def _find(actor: Actor, kind: str, owner: str, name: str) -> AnySecret:
+def _find(actor: Actor, kind: str, owner: str, name: str) -> RecordedSecret:
     rows = (each for each in _rows(actor) if (each.kind, each.owner) == (kind, owner))
     secret = next((each.row for each in rows if each.row.name == name), None)
     if secret is None:
@@ -224,6 +249,8 @@ def _rows(actor: Actor) -> Iterator[SecretRow]:
         yield SecretRow(secret, secret.project_id in administered)
     for pool_secret in pool_secrets(actor):
         yield SecretRow(pool_secret, is_admin)
+    for plugin_secret in plugin_secrets(actor):
+        yield SecretRow(plugin_secret, may_change=False)
 
 
 def _initial(request: Request) -> dict[str, str]:
@@ -231,12 +258,8 @@ def _initial(request: Request) -> dict[str, str]:
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):
-            return {
-                "name": name,
-                "owner": owner,
-                "registry": each.row.registry,
-                "username": each.row.username,
-            }
+            registry, username = each.login
+            return {"name": name, "owner": owner, "registry": registry, "username": username}
     return {}
 
 

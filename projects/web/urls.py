@@ -55,7 +55,7 @@ urlpatterns = [
     path("secrets", secrets.index, name="secrets"),
     re_path(r"^secrets/new/(?P<kind>value|registry)$", secrets.add, name="secret-new"),
     re_path(
-        r"^secrets/(?P<kind>project|pool|user)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-z0-9-]+)/uses$",
+        r"^secrets/(?P<kind>project|pool|user)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-zA-Z0-9_.-]+)/uses$",
         secrets.uses,
         name="secret-uses",
     ),

@@ -30,5 +30,11 @@ def test_secret_reaches_only_the_pods_of_workloads_that_name_it(
     log = client.workloads.log(workload.id).data.decode()
     assert (client.workloads.get(workload.id).phase, log) == ("completed", f"{len(VALUE)} characters\n")
     assert files_with(shared_berth.home, VALUE) == [], "neither the database nor a log contains it"
+    printed = dave.berth("submit", "-n", "leak", "-p", "vision", "--gpu", "0", "--secret", "journey=TOKEN",
+                         "--follow", "--shell", 'echo "token: $TOKEN"; echo "$TOKEN" | base64')  # fmt: skip
+    masked, encoded = printed.splitlines()[-2:]
+    assert masked == f"token: {'*' * len(VALUE)}"
+    assert encoded.startswith("*" * len(VALUE))
     admin.berth("secret", "delete", "journey", "-p", "vision")
     dave.berth("delete", "secret")
+    dave.berth("delete", "leak")

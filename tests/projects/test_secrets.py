@@ -16,6 +16,7 @@ from projects.actor import Actor
 from projects.models import Audit, Project, ProjectSecret, Workload
 from projects.services import workloads
 from projects.services.secrets import (
+    RegistryAuth,
     UnusableSecret,
     delete_project_secret,
     registry_auths,
@@ -78,8 +79,8 @@ def registry_auth(project: Project, pool: NodePool) -> str:
     """Return the auth.json of a project in a pool, read together with that of others."""
     others = {(other.pk, pool.pk) for other in Project.objects.all()}
     auth = registry_auths({(project.pk, pool.pk), *others})[project.pk, pool.pk]
-    assert isinstance(auth, str)
-    return auth
+    assert isinstance(auth, RegistryAuth)
+    return auth.json
 
 
 def test_registry_auth_file_contains_project_and_pool_credentials(cast: Cast) -> None:
@@ -101,7 +102,7 @@ def test_registry_credentials_of_all_projects_need_two_queries(
     set_login(cast.carol, cast.vision, "own", "registry.example.org:5000", "vision")
     with django_assert_num_queries(2):
         auths = registry_auths({(project.pk, cast.pool.pk) for project in (cast.vision, cast.speech)})
-    assert auths[cast.speech.pk, cast.pool.pk] == ""
+    assert auths[cast.speech.pk, cast.pool.pk] == RegistryAuth()
 
 
 def test_pods_do_not_receive_registry_credentials(cast: Cast) -> None:

@@ -10,9 +10,10 @@ from django.utils import timezone
 from pools.joining.sealed import unseal
 from pools.models import PoolSecret
 from pools.services.secrets import SecretContent, set_pool_secret
-from projects.models import ProjectSecret, SecretUse, UserSecret
+from projects.models import ProjectSecret, UserSecret
 from projects.services import workloads
 from projects.services.secrets import set_project_secret
+from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn, streamed
 
@@ -57,9 +58,7 @@ def test_secrets_page_counts_workloads_with_an_older_version(cast: Cast, sign_in
     secret = set_secret(cast)
     document = training("bert", secrets=[{"name": "hf-token", "env": "HF_TOKEN"}])
     workload = workloads.submit(actor=cast.dave, document=document)
-    SecretUse.objects.create(
-        workload=workload, run=workload.run, owner_kind="project", owner="vision", name=secret.name, version=1
-    )
+    make.secret_use(workload, secret)
     erin = sign_in("erin")
     assert "older version" not in text(erin.get("/secrets"))
     ProjectSecret.objects.update(version=2)

@@ -1,11 +1,12 @@
-"""Read the log of a pod in chunks of bounded size, from any runtime."""
+"""Read the log of a pod in chunks of bounded size, from any runtime, with its secrets masked."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from django.db.models import QuerySet
 
 from berth.core.errors import NotFound, Unavailable
+from berth.core.masking import MASK, Masker
 from berth.core.problems import format_value
 from berth.server.wiring import UnavailableImplementation, load_wiring
 from pools.runtimes.base import LogChunk, PodState, Runtime, RuntimeFailure
@@ -13,35 +14,61 @@ from projects import selectors
 from projects.actor import Actor
 from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
+from projects.services.secrets import workload_maskers
+from scheduler.api.logs.masked_reader import MaskedReader
 
 MAX_CHUNK_BYTES = 2**20
 MAX_LISTED_PODS = 20  # maximum number of pods that an error message lists
 MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PodLog:
-    """Log of a pod. The log is complete once the pod has ended, even if the runtime still lists the pod."""
+    """Log of a pod. The log is complete once the pod has ended, even if the runtime still lists the pod.
+
+    Values of secrets that the workload received are masked. While the pod runs, the last bytes of its output
+    may be the beginning of such a value.
+    """
 
     pod: Pod
     runtime: Runtime
+    _reader: MaskedReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = MaskedReader(self._read_raw, self._load_masker)
 
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
+        """Return a chunk. Bytes that may be the beginning of a secret are left for a later chunk."""
         try:
             # Check this before reading. Otherwise, the pod could write more output and end between both
             # steps.
             complete = self._has_ended()
-            chunk = self.runtime.read_log(str(self.pod.pk), offset, min(limit, MAX_CHUNK_BYTES))
+            chunk, undecided = self._reader.read(offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}") from None
+        if undecided and not complete:
+            end = chunk.next_offset - undecided
+            chunk = replace(chunk, data=chunk.data[: end - chunk.offset], next_offset=end)
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
     def read_large_chunk(self, offset: int, limit: int) -> LogChunk:
-        """Return a chunk of any size. Its field `complete` is unreliable, and callers must ignore it."""
+        """Return a chunk of any size. Its field `complete` is unreliable, and callers must ignore it.
+
+        While the pod runs, bytes that may be the beginning of a secret are masked.
+        """
         try:
-            return self.runtime.read_log(str(self.pod.pk), offset, limit)
+            chunk, undecided = self._reader.read(offset, limit)
+            if undecided and not self._has_ended():
+                chunk = replace(chunk, data=chunk.data[:-undecided] + MASK * undecided)
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}") from None
+        return chunk
+
+    def _read_raw(self, offset: int, limit: int) -> LogChunk:
+        return self.runtime.read_log(str(self.pod.pk), offset, limit)
+
+    def _load_masker(self) -> Masker:
+        return workload_maskers([self.pod.workload_id]).get(self.pod.workload_id, Masker())
 
     @property
     def name(self) -> str:

@@ -17,9 +17,10 @@ from berth.db.bulk_rows import insert_rows, update_rows
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
+from pools.models.secret import Secret
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, RunImage, Workload
-from projects.services.secrets import UnusableSecret, registry_auths
+from projects.services.secrets import RegistryAuth, UnusableSecret, registry_auths
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
@@ -32,15 +33,16 @@ log = logging.getLogger(__name__)
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=2), timedelta(seconds=60)
 RESULT_COLUMNS = ["digest", "resolved_at", "attempts", "retry_at", "error"]
 
-Credentials = dict[tuple[int, int], str | UnusableSecret]  # auth.json, or the error, by project and pool
+Credentials = dict[tuple[int, int], RegistryAuth | UnusableSecret]  # by project and pool
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyImage:
-    """Image by digest, with the auth.json for pulling the image."""
+    """Image by digest, with the auth.json for the pull and the secret with the credentials, if any."""
 
     reference: str = ""
     auth: str = field(default="", repr=False)
+    secret: Secret | None = field(default=None, repr=False)
 
 
 NO_IMAGE = ReadyImage()
@@ -143,10 +145,11 @@ def _image_or_reason(
     if isinstance(auth, UnusableSecret):
         return str(auth)
     if run.digest:
-        return ReadyImage(run.image.with_digest(run.digest), auth)
+        secret = auth.secret_for(run.image.name)
+        return ReadyImage(run.image.with_digest(run.digest), auth.json, secret)
     row = run.row
     if row is None or row.retry_at is None or now >= row.retry_at:
-        context.images.request(run.key, run.image, auth)
+        context.images.request(run.key, run.image, auth.json)
     return f"{row.error} Berth tries again." if row else f"Looking up the digest of {run.image}."
 
 

@@ -14,7 +14,7 @@ from berth.core.spec.tree import smallest_gang_size
 from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.engine.volumes import refusal, usable_volumes
 from pools.joining import secrets
-from pools.joining.sealed import UnsealError
+from pools.joining.sealed import UnsealError, unseal
 from pools.joining.server import reachable_server_for_pods
 from pools.providers.base import ProviderError
 from pools.runtimes.base import PodOrder, VolumeMount
@@ -159,10 +159,9 @@ def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader)
 def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader) -> dict[str, str]:
     """Return the secrets of the pool's plugins, except for variables that the document declares."""
     try:
-        secret_env = reader.plugin_values(pod)
+        return {secret.variable: unseal(secret.sealed) for secret in reader.plugin_secrets(pod, declared)}
     except UnsealError as error:
         raise ValueError(f"a plugin secret of pool {pod.node.pool.name} cannot be used: {error}") from error
-    return {name: value for name, value in secret_env.items() if name not in declared}
 
 
 def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:

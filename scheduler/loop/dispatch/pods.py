@@ -106,7 +106,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
     context.sent.starts_left = any(pod.message == "" for pod in later_pods)
-    record_secret_uses(due_pods, reader, context)
+    record_secret_uses(due_pods, images, reader, now, context)
     build = partial(_build_order, gangs=gangs, images=images, reader=reader, context=context)
     attempts = _start_each(due_pods, build, now, context)
     if len(attempts.failures) < len(due_pods):

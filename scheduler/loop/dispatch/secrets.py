@@ -1,14 +1,16 @@
 """Read the secrets of starting pods, and record the versions that each run receives."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from berth.core.spec.roles import SecretUse as DeclaredUse
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
+from pools.models import PluginSecret, PoolSecret
 from pools.models.secret import Secret
-from pools.services.environments import environment_secrets
-from projects.models import Pod, ProjectSecret, SecretUse, UserSecret
+from pools.services.environments import plugin_secrets
+from projects.models import Pod, ProjectSecret, SecretUse, SecretValue, UserSecret
 from projects.services.secrets import (
     missing_secret_error,
     personal_secrets_by_name,
@@ -16,6 +18,15 @@ from projects.services.secrets import (
     unseal_secret,
 )
 from scheduler.loop.context import SchedulerContext
+from scheduler.loop.dispatch.images import RunImages
+
+AnySecret = Secret | PluginSecret
+VALUE_KINDS = {
+    ProjectSecret: SecretValue.Kind.PROJECT,
+    PoolSecret: SecretValue.Kind.POOL,
+    UserSecret: SecretValue.Kind.USER,
+    PluginSecret: SecretValue.Kind.PLUGIN,
+}
 
 
 @dataclass(slots=True)
@@ -24,7 +35,7 @@ class SecretReader:
 
     _personal: dict[int | None, Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)
-    _plugins: dict[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
+    _plugins: dict[tuple[int, str], Sequence[PluginSecret]] = field(default_factory=dict, repr=False)
 
     def read(self, pod: Pod, use: DeclaredUse) -> str:
         """Return the current value of a declared secret. Raises MissingSecret or UnusableSecret."""
@@ -46,34 +57,60 @@ class SecretReader:
             self._declared[key] = secrets_by_name(project, pool)
         return self._declared[key].get(use.name)
 
-    def plugin_values(self, pod: Pod) -> Mapping[str, str]:
-        """Return the secrets of the pool's plugins by variable. Raises UnsealError."""
+    def plugin_secrets(self, pod: Pod, declared: Container[str]) -> list[PluginSecret]:
+        """Return the secrets of the pool's plugins, except for variables that the document declares."""
         key = (pod.node.pool_id, pod.node.environment_id or "")
         if key not in self._plugins:
-            self._plugins[key] = environment_secrets(pod.node.pool, pod.node.environment)
-        return self._plugins[key]
+            self._plugins[key] = plugin_secrets(pod.node.pool, pod.node.environment)
+        return [secret for secret in self._plugins[key] if secret.variable not in declared]
 
 
-def record_secret_uses(pods: Iterable[Pod], reader: SecretReader, context: SchedulerContext) -> None:
+def record_secret_uses(
+    pods: Iterable[Pod], images: RunImages, reader: SecretReader, now: datetime, context: SchedulerContext
+) -> None:
     """Record the versions of secrets that the pods will receive, once per run. No pod has started yet."""
     assert_no_transaction()
     uses: dict[tuple[object, ...], SecretUse] = {}
+    values: dict[tuple[object, ...], SecretValue] = {}
     for pod in pods:
-        spec = context.specs.get(pod.workload).spec
-        role = next((role for role in spec.all_roles if role.name == pod.role), None) if spec else None
-        for declared in spec.role_secrets(role) if spec and role else ():
-            secret = reader.find(pod, declared)
-            if secret is not None:
-                use = _build_use(pod, secret)
-                uses[use.workload_id, use.run, use.owner_kind, use.owner, use.name] = use
+        for secret in _received_secrets(pod, images, reader, context):
+            use, value = _build_use(pod, secret), _build_value(secret, now)
+            key = (value.kind, value.secret, value.version)
+            use.value = values.setdefault(key, value)
+            uses[use.workload_id, use.run, *key] = use
     if not uses:
         return
     with fenced_transaction(context.held_lease):
+        SecretValue.objects.bulk_create(
+            [values[key] for key in sorted(values, key=str)],
+            update_conflicts=True, unique_fields=["kind", "secret", "version"], update_fields=["used_at"],
+        )  # fmt: skip
+        for use in uses.values():
+            use.value_id = use.value.pk
         SecretUse.objects.bulk_create(uses.values(), ignore_conflicts=True)
     crash_point("dispatch.secret_uses")
 
 
-def _build_use(pod: Pod, secret: Secret) -> SecretUse:
+def _received_secrets(
+    pod: Pod, images: RunImages, reader: SecretReader, context: SchedulerContext
+) -> Iterator[AnySecret]:
+    """Yield the secrets of a pod: declared ones, those of plugins, and credentials for its image."""
+    spec = context.specs.get(pod.workload).spec
+    role = next((role for role in spec.all_roles if role.name == pod.role), None) if spec else None
+    if spec is None or role is None:
+        return
+    declared = spec.role_secrets(role)
+    for declared_use in declared:
+        secret = reader.find(pod, declared_use)
+        if secret is not None:
+            yield secret
+    yield from reader.plugin_secrets(pod, {*spec.role_env(role), *(use.env for use in declared if use.env)})
+    image = images.ready.get(pod.workload_id)
+    if image is not None and image.secret is not None:
+        yield image.secret
+
+
+def _build_use(pod: Pod, secret: AnySecret) -> SecretUse:
     if isinstance(secret, UserSecret):
         kind, owner = SecretUse.Owner.USER, secret.user.get_username()
     elif isinstance(secret, ProjectSecret):
@@ -88,3 +125,8 @@ def _build_use(pod: Pod, secret: Secret) -> SecretUse:
         name=secret.name,
         version=secret.version,
     )
+
+
+def _build_value(secret: AnySecret, now: datetime) -> SecretValue:
+    kind = next(kind for model, kind in VALUE_KINDS.items() if isinstance(secret, model))
+    return SecretValue(kind=kind, secret=secret.pk, version=secret.version, sealed=secret.sealed, used_at=now)

@@ -18,7 +18,7 @@ from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import always_leads
 from scheduler.models import Allocation
 from scheduler.reports.leased_thread import LeasedThread
-from scheduler.reports.metrics.storage import LogReading, write_metrics
+from scheduler.reports.metrics.storage import LogReading, without_secrets, write_metrics
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class MetricsCollector(LeasedThread):
         self._turns[pk] = Turn(now + pause, pause, offset)
 
     def _write(self, readings: list[LogReading], now: datetime, held: HeldLease) -> None:
-        write_metrics(readings, now, held)
+        write_metrics(without_secrets(readings), now, held)
         for reading in readings:
             if reading.is_complete:
                 self._unread.pop(reading.pod_id, None)

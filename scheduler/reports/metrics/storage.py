@@ -3,14 +3,16 @@
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from berth.core.masking import Masker
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from projects.engine.metrics import METRICS_MAX, Sample, Series
 from projects.models import Metric, MetricsReader, Pod
 from projects.reported_metrics import to_series
+from projects.services.secrets import workload_maskers
 
 SUMMARY_FIELDS = [
     "last_step", "last_value", "min_step", "min_value", "max_step", "max_value", "not_finite", "reported_at",
@@ -46,6 +48,23 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
             ],
             update_conflicts=True, unique_fields=["pod"], update_fields=READER_FIELDS,
         )  # fmt: skip
+
+
+def without_secrets(readings: Sequence[LogReading]) -> list[LogReading]:
+    """Return the readings without metrics whose names contain a secret of the workload."""
+    maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
+    return [
+        replace(reading, samples=_without_secrets(reading.samples, maskers.get(reading.workload_id)))
+        for reading in readings
+    ]
+
+
+def _without_secrets(samples: Sequence[Sample], masker: Masker | None) -> Sequence[Sample]:
+    return samples if masker is None else [each for each in samples if not _is_secret(each.name, masker)]
+
+
+def _is_secret(name: str, masker: Masker) -> bool:
+    return masker.mask(name.encode()) != name.encode()
 
 
 def _merge(readings: Sequence[LogReading]) -> SeriesByKey:

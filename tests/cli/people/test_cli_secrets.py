@@ -8,8 +8,9 @@ import pytest
 
 from pools.joining.sealed import unseal
 from pools.models import PoolSecret
-from projects.models import ProjectSecret, SecretUse, Workload
+from projects.models import ProjectSecret, Workload
 from projects.services import workloads
+from tests import factories as make
 from tests.cast import Cast, training
 from tests.cli.conftest import Berth, token_of
 
@@ -66,9 +67,7 @@ def test_setting_a_secret_lists_workloads_that_run_with_an_older_version(
         actor=cast.dave, document=training("bert", secrets=[{"name": "hf-token", "env": "HF_TOKEN"}])
     )
     Workload.objects.filter(pk=workload.pk).update(phase="running", run=1)
-    SecretUse.objects.create(
-        workload=workload, run=1, owner_kind="project", owner="vision", name="hf-token", version=1
-    )
+    make.secret_use(workload, ProjectSecret.objects.get(), run=1)
     assert run("uses", "hf-token", "--outdated") == ""
     assert run("set", "hf-token", typed=f"{TOKEN}2").splitlines() == [
         "Secret hf-token set (version 2).",

@@ -1,15 +1,26 @@
 """Tests for the secrets of pods: their values are read when the pod starts."""
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 
 from berth.db import crash_points
+from pools.joining.sealed import seal
+from pools.models import PluginSecret
+from pools.runtimes import capabilities
 from pools.runtimes.base import PodOrder
+from pools.runtimes.capabilities import Capabilities
 from pools.services.secrets import SecretContent
-from projects.models import Phase, ProjectSecret, UserSecret, Workload
+from projects.models import Phase, ProjectSecret, SecretUse, SecretValue, UserSecret, Workload
 from projects.selectors import outdated_secret_users, secret_uses
 from projects.services import workloads
-from projects.services.secrets import set_personal_secret, set_project_secret
+from projects.services.secrets import (
+    delete_unused_values,
+    set_personal_secret,
+    set_project_secret,
+    workload_maskers,
+)
 from tests.cast import training
 from tests.scheduler.crashes import Killed
 from tests.scheduler.stage import Stage
@@ -99,6 +110,51 @@ def test_each_run_is_recorded_with_the_version_that_it_received(stage: Stage, wo
     set_token(stage, "third")
     assert outdated(stage) == [(2, 2, True), (1, 1, False)], "a secret that was created again has changed"
     assert not secret_uses(stage.cast.frank, ProjectSecret.objects.get()).exists()
+
+
+def test_values_of_older_versions_are_kept_while_a_run_that_received_them_is_stored(
+    stage: Stage, workload: Workload
+) -> None:
+    set_token(stage, "former value")
+    stage.tick(2)
+    set_token(stage, "second value")
+    ProjectSecret.objects.all().delete()
+    masker = workload_maskers([workload.pk])[workload.pk]
+    assert masker.mask(b"former value, second value") == b"************, second value"
+    used_at = SecretValue.objects.get().used_at
+    assert delete_unused_values(before=used_at + timedelta(seconds=1)) == 0
+    SecretUse.objects.all().delete()
+    assert delete_unused_values(before=used_at) == 0
+    assert delete_unused_values(before=used_at + timedelta(seconds=1)) == 1
+
+
+def test_credentials_for_the_image_and_plugin_secrets_are_recorded_as_uses(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": Capabilities(runs_images=True)}
+    )
+    plugin_secret = PluginSecret.objects.create(
+        pool=stage.cast.pool, plugin="hub", parameter="token", variable="HUB_TOKEN",
+        sealed=seal("plugin-value"), set_at=timezone.now(),
+    )  # fmt: skip
+    monkeypatch.setattr("scheduler.loop.dispatch.secrets.plugin_secrets", lambda pool, _: [plugin_secret])
+    for name, registry in (("login", "ghcr.io"), ("other", "docker.io")):
+        content = SecretContent("registry-password", registry=registry, username="vision")
+        set_project_secret(
+            actor=stage.cast.carol, project=stage.cast.vision, name=name, content=content, at=timezone.now()
+        )
+    stage.registries.digests["ghcr.io/org/train:1"] = f"sha256:{'1' * 64}"
+    workload = stage.submit(image="ghcr.io/org/train:1", image_pull_policy="always")
+    stage.tick(4)
+    assert find_order(stage, workload).secret_env["HUB_TOKEN"] == "plugin-value"
+    uses = SecretUse.objects.filter(workload=workload).order_by("name")
+    assert list(uses.values_list("owner_kind", "owner", "name", "version")) == [
+        ("pool", stage.cast.pool.name, "hub.token", 1), ("project", "vision", "login", 1),
+    ]  # fmt: skip
+    assert [use.workload_id for use in secret_uses(stage.cast.dave, plugin_secret)] == [workload.pk]
+    masker = workload_maskers([workload.pk])[workload.pk]
+    assert masker.mask(b"plugin-value registry-password") == b"************ *****************"
 
 
 def test_pod_receives_the_personal_secret_of_its_submitter(stage: Stage) -> None:

@@ -312,3 +312,8 @@ class ShareTrace(Model):
 class StoredQuota(Quota):
     warnings: list[QuotaWarning] = []
     """Unusual values; the quota is stored anyway."""
+
+
+class StoredSecret(Secret):
+    warnings: list[str] = []
+    """Advice, for example that logs do not mask a short value."""

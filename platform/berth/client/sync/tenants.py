@@ -18,6 +18,7 @@ from berth.client.models.tenants import (
     SecretUse,
     ShareTrace,
     StoredQuota,
+    StoredSecret,
 )
 from berth.client.sync.resource import Resource
 
@@ -178,20 +179,20 @@ class Secrets(Resource):
         project: str | None = None,
         pool: str | None = None,
         personal: bool = False,
-    ) -> Secret:
+    ) -> StoredSecret:
         """Create or replace a secret that pods can use."""
         return self._set(name, {"value": value}, _secrets_path(project, pool, personal))
 
     def set_ssh_key(
         self, name: str, key: str, *, project: str | None = None, pool: str | None = None
-    ) -> Secret:
+    ) -> StoredSecret:
         """Create or replace the private key that Berth uses to log in to a pool's SSH hosts."""
         return self._set(name, {"ssh_key": key}, _secrets_path(project, pool))
 
     def set_registry(
         self, name: str, registry: str, username: str, password: str,
         *, project: str | None = None, pool: str | None = None,
-    ) -> Secret:  # fmt: skip
+    ) -> StoredSecret:  # fmt: skip
         """Create or replace the credentials for pulling images from a registry."""
         body = {"registry": registry, "username": username, "password": password}
         return self._set(name, body, _secrets_path(project, pool))
@@ -201,8 +202,8 @@ class Secrets(Resource):
     ) -> None:
         self._delete(f"{_secrets_path(project, pool, personal)}/{quote(name, safe='')}")
 
-    def _set(self, name: str, body: Mapping[str, str], path: str) -> Secret:
-        return self._send(Secret, "PUT", f"{path}/{quote(name, safe='')}", body=body)
+    def _set(self, name: str, body: Mapping[str, str], path: str) -> StoredSecret:
+        return self._send(StoredSecret, "PUT", f"{path}/{quote(name, safe='')}", body=body)
 
 
 def _secrets_path(project: str | None, pool: str | None, personal: bool = False) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from berth.client import Client
-    from berth.client.models.tenants import Secret, SecretUse
+    from berth.client.models.tenants import SecretUse, StoredSecret
 
 app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools, and your own.")
 USES_SHOWN = 20  # number of uses shown after a secret was set
@@ -172,9 +172,11 @@ def delete(
     print(safe(f"{name} deleted"))
 
 
-def _print_result(secret: "Secret", outdated: "Sequence[SecretUse]") -> None:
+def _print_result(secret: "StoredSecret", outdated: "Sequence[SecretUse]") -> None:
     """Print the new version, and the workloads that still run with an older version."""
     print(safe(f"Secret {secret.name} set (version {secret.version})."))
+    for warning in secret.warnings:
+        print(f"berth: warning: {safe(warning)}", file=sys.stderr)
     if outdated:
         names = ", ".join(dict.fromkeys(f"{use.project}/{use.name}" for use in outdated))
         more = ", ..." if len(outdated) == USES_SHOWN else ""

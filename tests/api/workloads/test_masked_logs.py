@@ -1,0 +1,136 @@
+"""Tests for secrets in logs: they are masked wherever a log is read."""
+
+import base64
+import random
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from berth.core.masking import BYTES_MIN, build_masker
+from pools.runtimes.base import LogChunk
+from pools.services.secrets import SecretContent
+from projects.models import Pod, ProjectSecret
+from projects.services.secrets import set_project_secret
+from scheduler.api.logs.masked_reader import MaskedReader
+from scheduler.api.logs.pod_log import PodLog
+from tests import factories as make
+from tests.api.conftest import Caller
+from tests.api.workloads.test_logs import runtime, start_pod
+from tests.cast import Cast
+from tests.fakes.runtime import FakeRuntime
+
+__all__ = ["runtime"]
+TOKEN = "hf_correct-horse"
+MASKED = b"*" * len(TOKEN)
+
+
+@pytest.fixture
+def pod(cast: Cast, runtime: FakeRuntime) -> Pod:
+    """Return a running pod that received a token."""
+    pod = start_pod(cast, runtime)
+    make.secret_use(pod.workload, set_token(cast, TOKEN), run=1)
+    return pod
+
+
+def set_token(cast: Cast, value: str) -> ProjectSecret:
+    secret, _ = set_project_secret(
+        actor=cast.carol, project=cast.vision, name="token", content=SecretContent(value), at=timezone.now()
+    )
+    return secret
+
+
+def test_reads_tails_searches_and_downloads_are_masked(
+    cast: Cast, dave: Caller, runtime: FakeRuntime, pod: Pod
+) -> None:
+    runtime.write(str(pod.pk), f"one\ntoken={TOKEN}\nthree\n".encode())
+    set_token(cast, "another-value")  # the pod still has the value with which it started
+    ProjectSecret.objects.all().delete()
+    path, masked = f"workloads/{pod.workload_id}/logs", b"one\ntoken=" + MASKED + b"\nthree\n"
+    assert dave.get(path).content == masked
+    assert dave.get(path, tail=2).content == masked[4:]
+    assert dave.get(path, offset=12, limit=3).content == b"***", "the value begins before and ends after it"
+    assert dave.get(f"{path}/search", text=TOKEN[:8]).json()["matches"] == 0
+    (match,) = dave.get(f"{path}/search", text="token", around=1).json()["items"]
+    assert (match["text"], match["before"], match["after"]) == (
+        f"token={MASKED.decode()}",
+        ["one"],
+        ["three"],
+    )
+    browser = Client()
+    browser.force_login(cast.dave.user)
+    download = browser.get(f"/workloads/{pod.workload_id}/log/download?pod={pod.pk}")
+    assert b"".join(download.streaming_content) == masked  # type: ignore[attr-defined]
+
+
+def test_beginning_of_a_secret_is_withheld_until_the_next_bytes_or_the_end(
+    dave: Caller, runtime: FakeRuntime, pod: Pod
+) -> None:
+    path = f"workloads/{pod.workload_id}/logs"
+    runtime.write(str(pod.pk), f"a {TOKEN[:5]}".encode())
+    first = dave.get(path)
+    assert (first.content, first["X-Next-Offset"], first["X-Complete"]) == (b"a ", "2", "false")
+    runtime.write(str(pod.pk), f"{TOKEN[5:]} b {TOKEN[:4]}".encode())
+    second = dave.get(path, offset=2)
+    assert (second.content, second["X-Complete"]) == (MASKED + b" b ", "false")
+    runtime.end(str(pod.pk), exit_code=0)
+    last = dave.get(path, offset=int(second["X-Next-Offset"]))
+    assert (last.content, last["X-Complete"]) == (TOKEN[:4].encode(), "true")
+
+
+def test_log_of_a_workload_with_many_secrets_needs_one_more_query(
+    cast: Cast,
+    dave: Caller,
+    runtime: FakeRuntime,
+    pod: Pod,
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    log = PodLog(pod, runtime)
+    for version in range(5):
+        make.secret_use(pod.workload, set_token(cast, f"value-{version}"), run=1)
+    with django_assert_num_queries(0):
+        assert log.read_chunk(0).data == b"", "the secrets of a pod may be recorded later"
+    runtime.write(str(pod.pk), b"value-1 value-4\n")
+    with django_assert_num_queries(1):
+        assert log.read_chunk(0).data == log.read_large_chunk(0, 100).data == b"******* *******\n"
+
+
+def test_parts_of_any_size_are_masked_like_the_whole_log() -> None:
+    rng = random.Random(7)
+    for _ in range(300):
+        values = ["".join(rng.choice("ab") for _ in range(rng.randint(6, 9))) for _ in range(3)]
+        log = "".join(rng.choice("aaabbb\n") for _ in range(rng.randint(0, 200))).encode()
+        masker = build_masker(values)
+
+        def read(offset: int, limit: int, log: bytes = log) -> LogChunk:
+            data = log[offset : offset + min(limit, 7)]  # as a node that returns less than requested
+            return LogChunk(data, offset, offset + len(data), len(log), False)
+
+        expected, offset, parts = masker.mask(log), 0, b""
+        while offset < len(log):
+            reader = MaskedReader(read, lambda masker=masker: masker)  # type: ignore[misc]
+            chunk, _ = reader.read(offset, rng.randint(1, 20))
+            parts, offset = parts + chunk.data, chunk.next_offset
+        assert parts == expected, (values, log)
+
+
+def test_lines_and_common_encodings_are_masked() -> None:
+    masker = build_masker(['first line\r\nno\nthird "line"', "p&ss word"])
+    assert masker.mask(b'first line no third "line"') == b"********** no ************"
+    assert masker.mask(b"p%26ss%20word") == b"*" * 13
+    assert masker.mask(rb"third \"line\"") == rb"third \"line\"", (
+        "only the whole value is also masked as JSON"
+    )
+    for prefix in (b"", b"u:", b"us:", b"user:"):
+        encoded = base64.b64encode(prefix + b"p&ss word" + b"\n")
+        masked = masker.mask(encoded)
+        assert len(masked) == len(encoded) and masked.count(b"*") >= len("p&ss word") * 8 // 6 - 1
+    short = "x" * (BYTES_MIN - 1)
+    assert build_masker([short]).mask(short.encode()) == short.encode()
+
+
+def test_user_who_sets_a_short_secret_is_warned(cast: Cast, dave: Caller) -> None:
+    (warning,) = dave("PUT", "secrets/pin", {"value": "12345"}).json()["warnings"]
+    assert "do not mask" in warning
+    assert dave("PUT", "secrets/pin", {"value": "123456"}).json()["warnings"] == []
