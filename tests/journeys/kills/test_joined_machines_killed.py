@@ -65,9 +65,9 @@ class Story:
                 self.join(host)
 
     def join(self, host: NamespaceHost) -> bool:
-        """Install the agent. Return False if that fails, for example because Berth is down."""
+        """Install or restart the agent. Return False if that fails, for example because Berth is down."""
         url = f"http://{SERVER}:{self.running.berth.port}"
-        return self.run_agent(host, "install", "--url", url, "--pool", "metal", "--detached", "--rejoin")
+        return self.run_agent(host, "install", "--url", url, "--pool", "metal", "--detached")
 
     def leave(self, host: NamespaceHost) -> bool:
         return self.run_agent(host, "uninstall", "--force")
