@@ -273,11 +273,10 @@ class KubernetesRuntime:
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Open a channel through the exec calls of the cluster."""
-        if self.get_reports([pod_id])[pod_id].state is not PodState.RUNNING:
-            raise ChannelRefused("it is not running")
+        """Open a channel through exec calls. The cluster refuses them if the pod is not running."""
         entry = self.ledger.find(pod_id)
-        assert entry is not None
+        if entry is None or entry.ended is not None or not entry.received:
+            raise ChannelRefused("it is not running")
         return CHANNELS.open(self._entry_access(entry).cluster.api, _path(entry, pod_id))
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:

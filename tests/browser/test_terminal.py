@@ -16,6 +16,8 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 from tests.contracts.pods import ended, order, running
 
+pytestmark = pytest.mark.timeout(300)
+
 RED = r"printf '\033[38;2;200;0;0mtrue colour\033[0m\n'"
 
 
@@ -105,6 +107,7 @@ def test_several_terminals_work_by_keyboard_and_end_with_the_session(
         assert Audit.objects.filter(action="open shell").count() == 2
 
 
+@pytest.mark.heavy
 def test_terminal_closes_when_the_role_is_revoked_and_fits_a_phone(opened: Open, workload: Workload) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         open_terminal(page, workload)
