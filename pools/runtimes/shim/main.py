@@ -50,6 +50,7 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
         return
     control, signals = _open_control(directory), _catch_signals()
     pod = Pod(directory, order, Interrupts(directory, control, signals, anchor_fd))
+    pod.channels.open()  # clients may connect as soon as the pod is reported as running
     failure = pod.start()
     if failure:
         pod.kill()
@@ -57,7 +58,6 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
         write_exit(directory, pod.cause or "start_failed", message=failure)
         return
     wake_listeners(pod.order["wake_dir"])
-    pod.channels.open()
     checks = Checks(pod, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
     watch(pod, control, signals, anchor_fd, checks)
     message = checks.message or pod.memory_report()
