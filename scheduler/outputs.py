@@ -1,23 +1,19 @@
 """Thread that stores the outputs of pods that have ended."""
 
 import logging
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.db.models import Q
 
-from berth.core.clock import Clock
 from berth.db import lease
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
-from pools.models import NodePool
-from pools.runtimes.base import FilesGone, Runtime, RuntimeFailure
+from pools.runtimes.base import FilesGone, RuntimeFailure
 from projects.code.base import StoreFailure
 from projects.models import OutputState, PodOutputs
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services.outputs import OutputsRefused, store_files
-from scheduler.loop.context import always_leads
 from scheduler.reports.leased_thread import LEASE_INTERVALS, LeasedThread
 
 log = logging.getLogger(__name__)
@@ -34,13 +30,9 @@ class OutputsCollector(LeasedThread):
     lease_name: ClassVar[str] = "outputs"
     subject: ClassVar[str] = "the collection of outputs"
 
-    def __init__(
-        self, clock: Clock, runtime_for: Callable[[NodePool], Runtime], seconds: float,
-        leads: Callable[[], bool] = always_leads,
-    ) -> None:  # fmt: skip
-        super().__init__(seconds, leads)
-        self._clock, self._runtime_of = clock, runtime_for
-        self._ttl = max(LEASE_SECONDS, LEASE_INTERVALS * seconds)
+    @property
+    def _ttl(self) -> float:
+        return max(LEASE_SECONDS, LEASE_INTERVALS * self._seconds)
 
     def work(self, held: HeldLease) -> None:
         now = self._clock.now()

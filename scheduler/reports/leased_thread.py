@@ -12,8 +12,11 @@ from typing import ClassVar
 
 from django.db import InterfaceError, OperationalError, connection
 
+from berth.core.clock import Clock
 from berth.db import lease
 from berth.db.lease import HeldLease, LeadershipLost
+from pools.models import NodePool
+from pools.runtimes.base import Runtime
 from scheduler.loop.context import always_leads
 
 log = logging.getLogger(__name__)
@@ -27,7 +30,11 @@ class LeasedThread:
     lease_name: ClassVar[str]
     subject: ClassVar[str]  # completes the log message `... failed`
 
-    def __init__(self, seconds: float, leads: Callable[[], bool] = always_leads) -> None:
+    def __init__(
+        self, clock: Clock, runtime_for: Callable[[NodePool], Runtime], seconds: float,
+        leads: Callable[[], bool] = always_leads,
+    ) -> None:  # fmt: skip
+        self._clock, self._runtime_of = clock, runtime_for
         self._seconds, self._is_leader = seconds, leads
         self._holder = lease.holder_name()
         self._held: HeldLease | None = None

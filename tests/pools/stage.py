@@ -40,13 +40,17 @@ class Stage:
         for _ in range(passes):
             did = self.reconcile()
             did |= self.empty_drains()
-            self.provider.boot()
+            self.join()
             self.pass_time(seconds)
             if not did and not self.reconcile():
                 self.pass_time(60)  # the grace period of instances without a node
                 if not self.reconcile():
                     return
         raise AssertionError("the pool does not come to rest")
+
+    def join(self) -> None:
+        """Let all requested machines join."""
+        self.provider.boot()
 
     def empty_drains(self) -> bool:
         draining = Node.objects.filter(pool=self.pool, state=NodeState.DRAINING)
@@ -81,6 +85,11 @@ class Stage:
     def history(self) -> list[str]:
         """Return the kinds of scaling events, oldest first."""
         return [str(event.kind) for event in ScalingEvent.objects.filter(pool=self.pool).order_by("pk")]
+
+    def errors(self) -> list[str]:
+        """Return the errors of all calls to the provider that failed, oldest first."""
+        events = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
+        return [event.data["error"] for event in events]
 
     def check(self) -> None:
         """Assert that nodes and billed instances match one to one."""

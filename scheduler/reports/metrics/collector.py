@@ -57,8 +57,7 @@ class MetricsCollector(LeasedThread):
         self, clock: Clock, runtime_for: Callable[[NodePool], Runtime], seconds: float,
         leads: Callable[[], bool] = always_leads,
     ) -> None:  # fmt: skip
-        super().__init__(seconds, leads)
-        self._clock, self._runtime_of = clock, runtime_for
+        super().__init__(clock, runtime_for, seconds, leads)
         self._turns: dict[uuid.UUID, Turn] = {}
         self._unread: dict[uuid.UUID, LoggedPod] = {}  # ended pods whose logs have not been read to the end
         self._ended_since: datetime | None = None

@@ -30,26 +30,10 @@ class Ec2Stage(Stage):
         """Let every running machine join, as its user data does."""
         Node.objects.filter(state__in=["requested", "booting"]).update(joined_at=self.now)
 
-    def settle(self, seconds: int = 15, passes: int = 12) -> None:
-        for _ in range(passes):
-            did = self.reconcile()
-            did |= self.empty_drains()
-            self.join()
-            self.pass_time(seconds)
-            if not did and not self.reconcile():
-                self.pass_time(60)
-                if not self.reconcile():
-                    return
-        raise AssertionError("the pool does not come to rest")
-
     def check(self) -> None:
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         assert {node.instance_id for node in nodes} == self.place.proxy.living()
         assert len(nodes) == self.nodes_desired
-
-    def errors(self) -> list[str]:
-        events = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
-        return [event.data["error"] for event in events]
 
 
 @pytest.fixture

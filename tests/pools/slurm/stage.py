@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pools.models import Node, ScalingEvent
+from pools.models import Node
 from pools.models.node import NodeState
 from pools.providers.base import ProvisionOrder, Shape
 from pools.providers.slurm.provider import SlurmProvider
@@ -37,25 +37,9 @@ class SlurmStage(Stage):
         """Let each running machine join, as its pilot job does."""
         Node.objects.filter(state__in=["requested", "booting"], queued=False).update(joined_at=self.now)
 
-    def settle(self, seconds: int = 15, passes: int = 12) -> None:
-        for _ in range(passes):
-            did = self.reconcile()
-            did |= self.empty_drains()
-            self.join()
-            self.pass_time(seconds)
-            if not did and not self.reconcile():
-                self.pass_time(60)
-                if not self.reconcile():
-                    return
-        raise AssertionError("the pool does not come to rest")
-
     def check(self) -> None:
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         assert len(self.slurm.queue()) == len(nodes) == self.nodes_desired
-
-    def errors(self) -> list[str]:
-        events = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
-        return [event.data["error"] for event in events]
 
 
 def slurm_stage(slurm: FakeSlurm, nodes: object = (0, 8), **settings: Any) -> SlurmStage:
