@@ -27,6 +27,7 @@ def provider_settings(slurm: SlurmCluster, **more: Any) -> str:
         f"export BERTH_NODE_ADDRESS=127.{number}.0.$((${{SLURMD_NODENAME#n}} + 1))",
         f"export BERTH_NODE_PYTHON={sys.executable}",
         f"export TMPDIR={slurm.root}/tmp",
+        "export BERTH_NODE_START_SECONDS=540",  # Ray starts slowly on a busy machine
     ]
     values = {"partition": "gpu", "directory": str(slurm.root / "shared"), "setup": setup, **more}
     return yaml.safe_dump(values, default_flow_style=True, width=10_000).strip()

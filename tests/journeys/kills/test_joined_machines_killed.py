@@ -76,7 +76,9 @@ class Story:
         env = {
             "PATH": os.environ["PATH"], "HOME": "/root", "BERTH_JOIN_TOKEN": self.token,
             "BERTH_PLAIN_HTTP": "1", "BERTH_NODE_PYTHON": sys.executable,
-            "BERTH_NODE_WORKSPACES": str(self.running.workspaces), **NO_METADATA,
+            "BERTH_NODE_WORKSPACES": str(self.running.workspaces),
+            "BERTH_NODE_START_SECONDS": "840",  # Ray starts slowly on a busy machine
+            **NO_METADATA,
         }  # fmt: skip
         self.hanging.resume()  # the command would wait for an agent that hangs
         # The machine's name is its host name.
