@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def test_examples_of_the_guide_run_in_the_pod_and_leave_nothing_when_the_web_pro
     dave.berth("submit", "-n", "train", "-p", "vision", "--gpu", "0", "--", "sleep", "3600")
     workload = client.workloads.find("train")
     until(lambda: client.workloads.get(workload.id).phase == "running")
-    commands, copies = guide_examples("Run commands in a pod")
+    commands, copies, ports = guide_examples("Run commands in a pod")
     (tmp_path / "settings.json").write_text('{"lr": 0.1}\n')
     (tmp_path / "samples.csv").write_text("1,2\n")
     shown = run_as_written(dave, commands, tmp_path, typed="cat settings.json; exit\n")
@@ -32,6 +33,22 @@ def test_examples_of_the_guide_run_in_the_pod_and_leave_nothing_when_the_web_pro
     run_as_written(dave, copies, tmp_path)
     for copy in ("copy.csv", "backup/samples.csv"):
         assert (tmp_path / copy).read_text() == "1,2\n"
+
+    with socket.create_server(("127.0.0.1", 0)) as program:  # pods share the machine's network
+        example = ports.replace("8888", f"0:{program.getsockname()[1]}")
+        env = dave._environment() | {"PATH": f"{dave.config / 'bin'}:{os.environ['PATH']}"}
+        with subprocess.Popen(
+            ["sh", "-c", f"exec {example}"], env=env, stdout=subprocess.PIPE, text=True
+        ) as forwarding:
+            assert forwarding.stdout is not None
+            local = int(forwarding.stdout.readline().split()[0].rpartition(":")[2])
+            program.accept()[0].close()  # the command tries the port when it starts
+            with socket.create_connection(("127.0.0.1", local)) as connection:
+                inside, _ = program.accept()
+                with inside:
+                    inside.sendall(b"hello")
+                assert connection.recv(5, socket.MSG_WAITALL) == b"hello"
+            forwarding.kill()
 
     script = f"setsid sleep 7000.{os.getpid()} & echo started; wait"
     command = ["sh", "-c", script]

@@ -18,7 +18,8 @@ from berth.cli.text import safe
 WORKLOAD_COMMANDS: Mapping[str, str] = {
     "submit": "submit:submit", "list": "workloads:list_workloads", "describe": "workloads:describe",
     "edit": "edit:edit", "why": "workloads:why", "logs": "logs:logs",
-    "exec": "exec:exec_", "cp": "copy:cp", "metrics": "metrics:metrics", "open": "workloads:open_port",
+    "exec": "exec:exec_", "cp": "copy:cp",
+    "port-forward": "port_forward:port_forward", "metrics": "metrics:metrics", "open": "workloads:open_port",
     "cancel": "control:cancel", "retry": "control:retry", "suspend": "control:suspend",
     "resume": "control:resume", "delete": "control:delete", "events": "history:events",
 }  # fmt: skip

@@ -17,7 +17,7 @@ INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END = range(8)
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024  # maximum bytes of input in one frame
 OPEN_SECONDS = 30.0
-Request = Mapping[str, object]  # exactly one of `command`, `copy_to` and `copy_from`, with its options
+Request = Mapping[str, object]  # one of `command`, `copy_to`, `copy_from` and `connect`, with its options
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "user_agent_header": "berth-client",
         "compression": None,
         "max_size": 4 * WINDOW,
+        "max_queue": None,  # the window is the limit; a full queue would delay the answers to pings
         "open_timeout": OPEN_SECONDS,
         "proxy": None if settings.is_local else True,
     }

@@ -40,17 +40,24 @@ USES: Mapping[str, ChannelUse] = {
     "command": ChannelUse("shell"),
     "copy_to": ChannelUse("copy", {"direction": "to pod"}),
     "copy_from": ChannelUse("copy", {"direction": "from pod"}),
+    "connect": ChannelUse("forward"),
 }
+
+
+PORT_TEXT_MAX = 15  # characters in the name or number of a port
 
 
 def find_use(request: bytes) -> ChannelUse:
     """Return the use that a channel's request states. Raises Malformed."""
     try:
-        keys = USES.keys() & json.loads(request).keys()
+        values = json.loads(request)
+        keys = USES.keys() & values.keys()
     except (ValueError, AttributeError):
         raise Malformed("The request is not a JSON object.") from None
     if len(keys) != 1:
         raise Malformed(f"The request needs exactly one of the keys {', '.join(USES)}.")
+    if keys == {"connect"}:
+        return ChannelUse("forward", {"port": str(values["connect"])[:PORT_TEXT_MAX]})
     return USES[keys.pop()]
 
 

@@ -89,7 +89,8 @@ class Channel:
     def receive(self) -> tuple[int, bytes]:
         """Return OUTPUT or ERRORS with the bytes, CREDIT if `window` has grown, or STATUS at the end.
 
-        Output counts as processed at the next call. Raises Refused or Unreachable.
+        On a connection to a port, END with a kind means that no more of that kind follows. Output counts as
+        processed at the next call. Raises Refused or Unreachable.
         """
         if self._processed:
             processed, self._processed = self._processed, 0
@@ -104,7 +105,7 @@ class Channel:
             self._credited += int.from_bytes(payload, "big")
         elif kind == STATUS:
             self.exit_code, self.failure = parse_status(payload)
-        else:
+        elif kind in (OUTPUT, ERRORS):
             self._processed = len(payload)
         return kind, payload
 

@@ -40,6 +40,7 @@ class Command:
     def __init__(self, pid: int, input_fd: int, outputs: dict[int, int], has_terminal: bool) -> None:
         self.pid, self.outputs, self.has_terminal = pid, outputs, has_terminal
         self.failure = ""
+        self.reports_ends = False  # whether the client is told when one of the outputs has ended
         self._input = input_fd
         self._status: int | None = None
         self._exited_at = 0.0
@@ -171,14 +172,16 @@ def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -
 def _start_program(pod: Pod, libc: CDLL, request: dict[str, object]) -> Command:
     from pools.runtimes.shim.channels import programs  # slow import that commands do not need
 
-    program = programs.find_program(request)
+    program = programs.find_program(request, pod.env)
 
     def act(entry: Entry) -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # hides the shim's memory from the pod
         entry.enter_directory()
         programs.run_program(program)
 
-    return _start(pod, libc, Pipes(pod), act)
+    command = _start(pod, libc, Pipes(pod), act)
+    command.reports_ends = programs.CONNECT in request
+    return command
 
 
 class Terminal:

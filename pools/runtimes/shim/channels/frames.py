@@ -11,9 +11,9 @@ from __future__ import annotations
 INPUT, OUTPUT, ERRORS, STATUS, RESIZE = 0, 1, 2, 3, 4
 START = 5  # first frame of the client: the request as JSON
 CREDIT = 6  # number of processed bytes (four bytes, big-endian)
-END = 7  # end of the input
+END = 7  # end of the input or, from the pod, of the kind of output in the payload
 FROM_CLIENT = frozenset({INPUT, RESIZE, START, CREDIT, END})
-FROM_POD = frozenset({OUTPUT, ERRORS, STATUS, CREDIT})
+FROM_POD = frozenset({OUTPUT, ERRORS, STATUS, CREDIT, END})
 
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024  # maximum bytes of input or output in one frame

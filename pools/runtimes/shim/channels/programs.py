@@ -10,23 +10,30 @@ import os
 import signal
 
 from pools.runtimes.shim.channels.archive import BLOCK, CopyError
+from pools.runtimes.shim.channels.forwarding import NotListening, connect, forward, resolve_port
 from pools.runtimes.shim.channels.packing import Packer
 from pools.runtimes.shim.channels.unpacking import Unpacker
 from pools.runtimes.shim.entry import OPEN_FILES_SOFT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-COPY_TO, COPY_FROM = "copy_to", "copy_from"
-KINDS = (COPY_TO, COPY_FROM)
+COPY_TO, COPY_FROM, CONNECT = "copy_to", "copy_from", "connect"
+KINDS = (COPY_TO, COPY_FROM, CONNECT)
 
 
-def find_program(request: dict[str, object]) -> Callable[[], int]:
-    """Return the function that serves a request. Raises ValueError or TypeError."""
+def find_program(request: dict[str, object], env: Mapping[str, str]) -> Callable[[], int]:
+    """Return the function that serves a request in a pod with these variables.
+
+    Raises ValueError or TypeError.
+    """
     kinds = [kind for kind in KINDS if kind in request]
     if len(kinds) != 1:
         raise ValueError(f"it needs exactly one of the keys command, {', '.join(KINDS)}")
+    if kinds == [CONNECT]:
+        port = resolve_port(request[CONNECT], env)
+        return lambda: _forward_port(port, env)
     path = request[kinds[0]]
     if not isinstance(path, str) or "\0" in path:
         raise TypeError(f"{kinds[0]} must be a path")
@@ -79,6 +86,21 @@ def _send_copy(path: str) -> int:
     except CopyError as error:
         skip(str(error))
     return int(omitted)
+
+
+def _forward_port(port: int, env: Mapping[str, str]) -> int:
+    """Forward standard input and output to a port. Closing the errors announces that it is connected."""
+    try:
+        connection = connect(port, env)
+    except NotListening as error:
+        _report(str(error))
+        return 1
+    os.close(2)
+    try:
+        forward(connection)
+    except OSError:  # one of the sides has reset the connection
+        return 1
+    return 0
 
 
 def _report(message: str) -> None:

@@ -185,10 +185,13 @@ class Relay:
         assert self._command is not None
         if fd not in self._command.outputs or self._window <= 0:
             return
+        kind = OUTPUT if self._command.outputs[fd] == 1 else ERRORS
         data = self._command.read(fd, min(CHUNK, self._window))
         if data:
             self._window -= len(data)
-            self._queue(encode_frame(OUTPUT if self._command.outputs[fd] == 1 else ERRORS, data))
+            self._queue(encode_frame(kind, data))
+        elif fd not in self._command.outputs and self._command.reports_ends:
+            self._queue(encode_frame(END, bytes((kind,))))
 
     def _queue(self, frame: bytes) -> None:
         self._to_client += frame

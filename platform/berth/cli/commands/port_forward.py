@@ -1,0 +1,133 @@
+"""Command `berth port-forward`, which forwards local ports to ports of a pod."""
+
+import asyncio
+import ipaddress
+import os
+import socket
+import struct
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.exits import invalid_value
+from berth.cli.text import safe
+
+if TYPE_CHECKING:
+    from berth.cli.forwarding import PodPort
+    from berth.client.models.workloads import WorkloadDetail
+
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Local port, or 0 for any free one, and the number or the name of a port in the pod."""
+
+    local: int
+    remote: int | str
+
+
+def port_forward(
+    workload: WorkloadArgument,
+    ports: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LOCAL:]REMOTE...",
+            help="Local port (0: any free one) and the number or name of the port in the pod.",
+        ),
+    ],
+    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
+    address: Annotated[str, typer.Option(help="Local address to listen on.")] = "127.0.0.1",
+    expose: Annotated[
+        bool, typer.Option("--expose", help="Accept connections from other machines, without a sign-in.")
+    ] = False,
+) -> None:
+    """Forward local ports to a pod of a running workload until you press Ctrl-C.
+
+    \b
+    berth port-forward train 8888
+    berth port-forward train 9000:8888 6006 --pod worker-1
+    berth port-forward lab 0:jupyter
+
+    Connections go to a loopback address of the pod, or to its BERTH_HOST if nothing listens there. You need
+    permission to control the workload.
+    """
+    mappings = [_parse(value) for value in ports]
+    _check_address(address, expose)
+    with open_client() as client:
+        selected = client.workloads.find(workload)
+    asyncio.run(_run(selected, mappings, pod, address))
+
+
+def _parse(value: str) -> Mapping:
+    """Return the ports of an argument. The local port of a name is any free one by default."""
+    local, colon, remote = value.rpartition(":")
+    number = int(remote) if remote.isascii() and remote.isdecimal() else None
+    is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)
+    if not is_valid or not remote or (number is not None and not 0 < number <= PORT_MAX):
+        raise invalid_value("ports", "is not a port", value, f"[LOCAL:]REMOTE with numbers up to {PORT_MAX}")
+    return Mapping(int(local) if colon else number or 0, remote if number is None else number)
+
+
+def _check_address(address: str, expose: bool) -> None:
+    try:
+        is_loopback = ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        raise invalid_value("--address", "is not an IP address", address, "for example 127.0.0.1") from None
+    if not is_loopback and not expose:
+        raise invalid_value(
+            "--address", "accepts connections from other machines. Add --expose if you want this", address,
+            "a loopback address such as 127.0.0.1",
+        )  # fmt: skip
+
+
+async def _run(workload: "WorkloadDetail", mappings: list[Mapping], pod: str | None, address: str) -> None:
+    from berth.cli.forwarding import PodPort
+    from berth.client.config import load_settings
+
+    settings, servers = load_settings(), []
+    for mapping in mappings:
+        port = PodPort(settings, workload.id, mapping.remote, pod)
+        problem = await port.check()
+        server = await _listen(port, address, mapping.local)
+        servers.append(server)
+        name = f"port {mapping.remote} of {workload.handle}" + (f" {pod}" if pod else "")
+        host, number = server.sockets[0].getsockname()[:2]
+        print(f"{host}:{number} is forwarded to {safe(name)}", flush=True)
+        if problem:
+            print(f"berth: {safe(problem)} Connections fail until it does.", file=sys.stderr)
+    await asyncio.gather(*(server.serve_forever() for server in servers))
+
+
+async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
+    """Return a server that forwards each connection, or raise BadInput if the local port is not free."""
+    from berth.client.errors import ClientError
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await port.serve(reader, writer)
+        except ClientError as error:
+            print(f"berth: {safe(str(error))}", file=sys.stderr)
+            _reset(writer)
+        except (OSError, asyncio.CancelledError):  # reset by the local program, or ended by Ctrl-C
+            _reset(writer)
+        finally:
+            writer.close()
+
+    try:
+        return await asyncio.start_server(serve, address, number)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise invalid_value(
+            "ports", f"is not available: {reason}", f"{address}:{number}", "a free port"
+        ) from None
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Reset the connection, because an ordinary end would look like the end of the data."""
+    linger = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()

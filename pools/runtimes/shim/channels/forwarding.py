@@ -1,0 +1,119 @@
+"""Connect to a port inside the pod, and forward bytes in both directions."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOOPBACK = ("127.0.0.1", "::1")
+BLOCK = 64 * 1024
+CONNECT_SECONDS = 10.0
+PORT_MAX = 65_535
+_PREFIX = "BERTH_PORT_"
+
+
+class NotListening(Exception):
+    """Raised if no process accepts the connection. The message names the port."""
+
+
+def resolve_port(port: object, env: Mapping[str, str]) -> int:
+    """Return the number of a port, given as its number or as its name in the workload's document.
+
+    Raises ValueError.
+    """
+    if isinstance(port, str):
+        names = [name for name, value in env.items() if name.startswith(_PREFIX) and value.isdigit()]
+        variable = _PREFIX + port.upper().replace("-", "_")
+        if variable not in names:
+            listed = ", ".join(name[len(_PREFIX) :].lower().replace("_", "-") for name in names) or "none"
+            raise ValueError(f"the pod has no port named {port!r}; its named ports: {listed}")
+        port = int(env[variable])
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= PORT_MAX:
+        raise ValueError(f"a port is a name or a number from 1 to {PORT_MAX}")
+    return port
+
+
+def connect(port: int, env: Mapping[str, str]) -> socket.socket:
+    """Connect to the port on a loopback address or on the pod's own address. Raises NotListening."""
+    for address in (*LOOPBACK, env.get("BERTH_HOST", "")):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            socket.inet_pton(family, address)  # names cannot be resolved inside the pod
+            connection = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue
+        connection.settimeout(CONNECT_SECONDS)
+        try:
+            connection.connect((address, port))
+        except OSError:
+            connection.close()
+            continue
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+    raise NotListening(f"Nothing listens on port {port} in the pod.")
+
+
+def forward(connection: socket.socket) -> None:
+    """Copy standard input to the connection, and the connection to standard output, until both have ended.
+
+    The end of one direction is passed on, and the other direction continues. Raises OSError.
+    """
+    connection.setblocking(False)
+    fd = connection.fileno()
+    os.set_blocking(1, False)
+    flows = [_Flow(0, fd), _Flow(fd, 1)]
+    while not all(flow.has_ended for flow in flows):
+        poller, events = select.poll(), dict[int, int]()
+        for flow in flows:
+            for wanted, event in ((flow.reads, select.POLLIN), (flow.writes, select.POLLOUT)):
+                if wanted is not None:
+                    events[wanted] = events.get(wanted, 0) | event
+        for wanted, event in events.items():
+            poller.register(wanted, event)
+        ready = dict(poller.poll())
+        for flow in flows:
+            if flow.reads in ready or flow.writes in ready:
+                flow.move()
+            if flow.is_complete:
+                flow.has_ended = True
+                if flow.target == fd:
+                    connection.shutdown(socket.SHUT_WR)
+                else:
+                    os.close(1)
+
+
+class _Flow:
+    """One direction: what has been read from the source is written to the target before more is read."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source, self.target = source, target
+        self._held = b""
+        self._is_open = True
+        self.has_ended = False
+
+    @property
+    def reads(self) -> int | None:
+        return self._source if self._is_open and not self._held else None
+
+    @property
+    def writes(self) -> int | None:
+        return self.target if self._held else None
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._is_open and not self._held and not self.has_ended
+
+    def move(self) -> None:
+        try:
+            if not self._held and self._is_open:
+                self._held = os.read(self._source, BLOCK)
+                self._is_open = bool(self._held)
+            if self._held:
+                self._held = self._held[os.write(self.target, self._held) :]
+        except BlockingIOError:
+            return
