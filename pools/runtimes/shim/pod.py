@@ -240,8 +240,13 @@ class Pod:
 
         Processes that users started in channels are excluded.
         """
-        own = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers, *self.channels.processes()}
-        return [pid for pid in descendants(os.getpid()) if pid not in own and is_running(pid)]
+        of_channels = self.channels.processes()
+        return [pid for pid in self._all_processes() if pid not in of_channels]
+
+    def _all_processes(self) -> list[int]:
+        """Return the running processes of the pod and of its channels, parents first."""
+        others = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
+        return [pid for pid in descendants(os.getpid()) if pid not in others and is_running(pid)]
 
     def watch_leftover(self) -> int | None:
         """Return a descriptor that becomes readable when a process that outlived the command ends."""
@@ -323,9 +328,13 @@ class Pod:
         self.secrets.delete()
 
     def _kill_own_processes(self) -> None:
-        """Kill and reap the shim's own processes in a container, which otherwise could not end."""
+        """Kill and reap the shim's own processes in a container, which otherwise could not end.
+
+        The shim adopts the processes of a channel once its relay has ended. A relay that has been killed may
+        still be running.
+        """
         pause = 0.001
-        while pids := self.processes():
+        while pids := self._all_processes():
             for pid in pids:
                 send_signal(pid, signal.SIGKILL)
             time.sleep(pause)
