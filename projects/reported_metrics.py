@@ -52,6 +52,7 @@ def to_series(row: Metric) -> Series:
         lowest=to_point(row.min_step, row.min_value),
         highest=to_point(row.max_step, row.max_value),
         not_finite=row.not_finite,
+        not_finite_step=row.not_finite_step,
     )
 
 

@@ -1,6 +1,7 @@
 """REST endpoints for the metrics that workloads report."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -21,6 +22,7 @@ from projects.api.workloads.schemas import PhaseName
 from projects.engine.metrics import POINTS_MAX, Point
 from projects.models import Metric
 from projects.reported_metrics import Goal
+from projects.services.arrays.stop_rules import preview_stops
 
 COMPARED_MAX = 20
 BY_NAME = Order("name", ("name",))
@@ -79,6 +81,22 @@ class TaskMetricResponse(ResponseModel):
     phase: PhaseName
     best: MetricPointResponse
     metric: MetricResponse
+
+
+class TaskStopResponse(ResponseModel):
+    """Task that the array's rule would stop now."""
+
+    index: int
+    metric: str
+    step: int
+    value: float | None = Field(description="Best value up to the step; null if it is not a number.")
+    median: float = Field(description="Median of the other tasks' best values up to the same step.")
+    tasks: int = Field(description="Number of these tasks.")
+    message: str
+
+
+class TaskStopsResponse(ResponseModel):
+    stops: list[TaskStopResponse] = Field(description="Empty for an array without a rule.")
 
 
 class MetricNamesResponse(ResponseModel):
@@ -157,6 +175,14 @@ class ArrayMetricNames(ApiView):
     def get(self, request: Request, array_id: UUID) -> Response:
         array = selectors.find_array(self.actor, array_id)
         return Response(MetricNamesResponse(names=reported_metrics.metric_names(array)))
+
+
+class ArrayStops(ApiView):
+    @operation("List the tasks that an array's stop rule would stop now", response=TaskStopsResponse)
+    def get(self, request: Request, array_id: UUID) -> Response:
+        stops = preview_stops(selectors.find_array(self.actor, array_id))
+        items = [TaskStopResponse(**asdict(stop), message=stop.sentence) for stop in stops]
+        return Response(TaskStopsResponse(stops=items))
 
 
 def _serialize_task(row: Metric, query: TaskMetricsQuery) -> TaskMetricResponse:

@@ -93,6 +93,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("arrays/<uuid:array_id>/dependencies", dependencies.ArrayDependencies.as_view()),
     path("arrays/<uuid:array_id>/metrics", metrics.ArrayMetrics.as_view()),
     path("arrays/<uuid:array_id>/metrics/names", metrics.ArrayMetricNames.as_view()),
+    path("arrays/<uuid:array_id>/stops", metrics.ArrayStops.as_view()),
     path("arrays/<uuid:array_id>/cancel", arrays.CancelArray.as_view()),
     path("arrays/<uuid:array_id>/suspend", arrays.SuspendArray.as_view()),
     path("arrays/<uuid:array_id>/resume", arrays.ResumeArray.as_view()),

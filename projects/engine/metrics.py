@@ -36,6 +36,7 @@ class Series:
 
     `points` are sorted by step. Each point is the first report in a range of `stride` steps. If there are too
     many points, the stride doubles. `last` is the latest report. `lowest` and `highest` are exact.
+    `not_finite_step` is set while the latest report is infinite or not a number.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -44,13 +45,16 @@ class Series:
     lowest: Point | None = None
     highest: Point | None = None
     not_finite: int = 0
+    not_finite_step: int | None = None
     has_new_points: bool = False
 
     def add(self, step: int, value: float) -> None:
         """Add a report. A later report of the same step replaces the earlier one."""
         if not math.isfinite(value):
             self.not_finite = min(self.not_finite + 1, COUNT_MAX)
+            self.not_finite_step = step
             return
+        self.not_finite_step = None
         self.last = point = Point(step, value)
         if self.lowest is None or value < self.lowest.value:
             self.lowest = point

@@ -3256,6 +3256,12 @@ class Migration(InitialMigration):
                         default=0, help_text="Number of values that were not finite."
                     ),
                 ),
+                (
+                    "not_finite_step",
+                    models.BigIntegerField(
+                        help_text="Step of the latest report if its value was not finite.", null=True
+                    ),
+                ),
                 ("reported_at", models.DateTimeField()),
                 (
                     "workload",

@@ -24,6 +24,9 @@ class Metric(models.Model):
     max_step = models.BigIntegerField(null=True)
     max_value = models.FloatField(null=True)
     not_finite = models.PositiveIntegerField(default=0, help_text="Number of values that were not finite.")
+    not_finite_step = models.BigIntegerField(
+        null=True, help_text="Step of the latest report if its value was not finite."
+    )
     reported_at = models.DateTimeField()
 
     class Meta:

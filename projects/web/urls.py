@@ -24,6 +24,7 @@ urlpatterns = [
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),
     path("arrays/<uuid:array_id>", arrays.detail, name="array"),
+    path("arrays/<uuid:array_id>/worst", arrays.cancel_worst, name="array-worst"),
     path("arrays/<uuid:array_id>/delete", arrays.delete, name="array-delete"),
     re_path(r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<step>cancel|retry)$", arrays.change, name="array-step"),
     re_path(

@@ -166,6 +166,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "arrays/{array}/dependencies", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "arrays/{array}/metrics?name=loss", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "arrays/{array}/metrics/names", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "arrays/{array}/stops", None, {}, "200 200 200 200 200 404 404 401"),
     ("POST", "arrays/{array}/cancel", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "arrays/{array}/retry", {}, {}, "200 200 200 200 403 404 404 401"),
     ("PATCH", "arrays/{array}", {"max_running": 1}, {}, "200 200 200 200 403 404 404 401"),

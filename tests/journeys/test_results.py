@@ -74,6 +74,22 @@ def test_files_of_a_failed_pod_of_the_guide_are_kept_shown_and_deleted(
     client.workloads.delete(crash.id)
 
 
+def test_stop_rule_of_the_guide_cancels_the_worst_tasks(
+    dave_on_shared_berth: Terminal, tmp_path: Path
+) -> None:
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    (example,) = guide_examples("Stop the worst tasks of an array")
+    run_as_written(dave, example, tmp_path)
+    search = client.arrays.find("search")
+    until(lambda: client.arrays.get(search.id).counts.cancelled == 2)
+    stopped = {task.name: task.message for task in client.arrays.tasks(search.id, phase="cancelled")}
+    assert stopped.keys() == {"search-3", "search-4"}
+    assert "loss 4.5 at step 10, median 2 of 4 other tasks" in stopped["search-4"]
+    client.arrays.cancel(search.id)
+    client.arrays.wait(search.id)
+    client.arrays.delete(search.id)
+
+
 def stored_outputs(client: Client, workload_id: str) -> PodOutputs:
     """Wait until the outputs of a workload's only pod are stored, and return them."""
     (outputs,) = until(lambda: [row for row in client.outputs.list(workload_id) if row.state != "waiting"])

@@ -161,6 +161,7 @@ def print_array(array: "ArrayDetail") -> None:
             ("State", array.state),
             ("Tasks", f"{array.tasks:,}{limit}"),
             ("Progress", format_progress(array.counts, array.tasks)),
+            ("Stop rule", _describe_rule(array.spec.get("array", {}).get("stop"))),
             ("Priority", str(array.priority)),
             ("GPUs", f"{number(array.gpus)} per task"),
             ("Submitted", f"{format_time(array.submitted_at)} by {array.submitted_by or 'a deleted user'}"),
@@ -170,6 +171,13 @@ def print_array(array: "ArrayDetail") -> None:
     print_section("Tasks by phase")
     print_fields(list(counts.items()))
     print(f"\nTo list the tasks, run: berth list --all --array {array.handle}")
+
+
+def _describe_rule(rule: dict[str, Any] | None) -> str:
+    if not rule:
+        return ""
+    words = "above" if rule.get("goal", "min") == "min" else "below"
+    return f"{rule['metric']} {words} the median, from step {rule['after_steps']} on"
 
 
 def follow_array(client: "Client", array: "Array") -> "ArrayDetail":

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Literal, Protocol
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
+from berth.core.problems import Problem
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.arrays import TASKS_MAX, Indexes, check_index_count, expand
 from berth.server.api.idempotency import idempotent
@@ -34,6 +36,7 @@ from projects.api.arrays.schemas import (
 )
 from projects.api.workloads.schemas import DryRunResponse
 from projects.models import WorkloadArray
+from projects.reported_metrics import Goal
 from projects.services import arrays
 
 TASKS_PER_REQUEST = 50  # number of stored tasks that count as one request against the rate limit
@@ -62,6 +65,20 @@ class ChangeBody(Body):
         Annotated[Indexes, AfterValidator(check_index_count)] | None,
         Field(description="Indexes and ranges such as 7 or 0-99:10; by default all."),
     ] = None
+
+
+class WorstTasks(Body):
+    """Live tasks with the worst values of a metric. NaN is worse than any number."""
+
+    metric: Annotated[Word, Field(description="Name of the metric, for example loss.")]
+    goal: Goal = "min"
+    count: Annotated[int, Field(ge=1, le=TASKS_MAX, description="Number of tasks.")]
+
+
+class CancelBody(ChangeBody):
+    """Selection of the tasks to cancel: by index, or the worst ones by a metric."""
+
+    worst: WorstTasks | None = None
 
 
 class Arrays(ApiView):
@@ -145,9 +162,11 @@ class ChangeTasks(Protocol):
 class ArrayAction(ApiView):
     """Base view for actions on some or all tasks of an array."""
 
-    def change(self, request: Request, array_id: UUID, change_tasks: ChangeTasks) -> Response:
+    def change(
+        self, request: Request, array_id: UUID, change_tasks: ChangeTasks, body: ChangeBody | None = None
+    ) -> Response:
         dry_run = parse_query(request, ChangeQuery).dry_run
-        parts = parse_body(request, ChangeBody).indexes
+        parts = (body or parse_body(request, ChangeBody)).indexes
         changed = change_tasks(
             actor=self.actor,
             array=selectors.find_array(self.actor, array_id),
@@ -161,11 +180,16 @@ class ArrayAction(ApiView):
 class CancelArray(ArrayAction):
     @operation(
         "Cancel the live tasks of an array, or selected ones",
-        query=ChangeQuery, body=ChangeBody, response=ArrayChangeResponse,
+        query=ChangeQuery, body=CancelBody, response=ArrayChangeResponse,
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
-        return self.change(request, array_id, arrays.cancel)
+        body = parse_body(request, CancelBody)
+        if body.worst is None:
+            return self.change(request, array_id, arrays.cancel, body)
+        if body.indexes is not None:
+            raise Invalid([Problem("worst", "cannot be combined with indexes", "both", "one of the two")])
+        return self.change(request, array_id, partial(_cancel_worst, body.worst), body)
 
 
 class SuspendArray(ArrayAction):
@@ -196,6 +220,13 @@ class RetryArray(ArrayAction):
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
         return self.change(request, array_id, arrays.retry)
+
+
+def _cancel_worst(
+    worst: WorstTasks, *, actor: Actor, array: WorkloadArray, indexes: Sequence[int] | None, dry_run: bool
+) -> int:
+    chosen = arrays.worst_tasks(array, worst.metric, worst.goal, worst.count)
+    return arrays.cancel(actor=actor, array=array, indexes=chosen, dry_run=dry_run)
 
 
 def _filter(rows: QuerySet[WorkloadArray], query: ArraysQuery) -> QuerySet[WorkloadArray]:

@@ -3,6 +3,7 @@
 from projects.services.arrays.control import cancel, delete, resume, retry, suspend
 from projects.services.arrays.counts import TaskCounts, count_tasks_by_array
 from projects.services.arrays.limit import set_max_running
+from projects.services.arrays.stop_rules import worst_tasks
 from projects.services.arrays.submission import ArraySubmission, predict, submit, validate
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "submit",
     "suspend",
     "validate",
+    "worst_tasks",
 ]

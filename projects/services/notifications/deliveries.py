@@ -98,6 +98,13 @@ def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime
     )
 
 
+def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: datetime) -> int:
+    """Queue deliveries in the transaction that cancels tasks of an array. Return the number of deliveries."""
+    subscriptions = notify.find_subscriptions([array], {"cancelled"})
+    addresses = _addresses(array, ["cancelled"], subscriptions)
+    return notify.create_deliveries(_build_deliveries("cancelled", addresses, array, reason, message, now))
+
+
 def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
     """Queue deliveries in the transaction that marks the workloads. Return the number of deliveries.
 

@@ -23,6 +23,7 @@ from projects.access import Action, may, require
 from projects.models import ArrayState, Workload, WorkloadArray
 from projects.selectors import find_array, workloads
 from projects.services import arrays
+from projects.services.arrays.stop_rules import preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.web.arrays.metrics import load_ranking
 from projects.web.arrays.progress import load_progress
@@ -57,6 +58,12 @@ class TasksForm(Form):
         if sum(map(len, to_ranges(parts))) > TASKS_MAX:
             raise forms.ValidationError(f"There are too many tasks. Enter at most {TASKS_MAX} indexes.")
         return expand(parts)
+
+
+class WorstForm(Form):
+    count = forms.IntegerField(label="Tasks", min_value=1, max_value=TASKS_MAX, initial=1)
+    metric = forms.CharField(label="Metric", max_length=64)
+    goal = forms.ChoiceField(label="Best value", choices=[("min", "Lowest"), ("max", "Highest")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "changes": _possible_changes(request, array),
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
+        "stop_rule": stop_rule(array),
+        "stops": preview_stops(array),
         "ranking": load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", "")),
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
@@ -140,6 +149,25 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
     return form_page(
         request, form, title=action.title.format(array.name), label=action.label, back=url, text=action.text
     )
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
+    """Cancel the live tasks with the worst values of a metric."""
+    array = find_array(request.actor, array_id)
+    require(request.actor, Action.OPERATE, array)
+    url = reverse("array", args=[array.pk])
+    form = WorstForm(request.POST or None, initial=request.GET.dict(), auto_id="worst_%s")
+    if request.method == "POST" and form.is_valid():
+        values = form.cleaned_data
+        chosen = arrays.worst_tasks(array, values["metric"], values["goal"], values["count"])
+        count = arrays.cancel(actor=request.actor, array=array, indexes=chosen)
+        return done(request, f"{format_count(count, 'task')} of {array.name} cancelled.", to=url)
+    return form_page(
+        request, form, title=f"Cancel the worst tasks of {array.name}?", label="Cancel tasks", back=url,
+        text="Tasks without a finite value are the worst. Tasks without any report are left out.",
+    )  # fmt: skip
 
 
 @signed_in

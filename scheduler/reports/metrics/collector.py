@@ -9,12 +9,13 @@ from typing import ClassVar, NamedTuple
 
 from berth.core.clock import Clock
 from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import HeldLease
+from berth.db.lease import HeldLease, fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import LogChunk, Runtime, RuntimeFailure
 from projects.engine.metrics import parse_reports
 from projects.models import MetricsReader, Pod
 from projects.models.workloads import LIVE_POD_STATES
+from projects.services.arrays.stop_rules import apply_stop_rule, arrays_with_rules
 from scheduler.loop.context import always_leads
 from scheduler.models import Allocation
 from scheduler.reports.leased_thread import LeasedThread
@@ -27,6 +28,7 @@ ROUND_BYTES = 16 * 2**20  # maximum bytes per round over all logs
 ROUND_SAMPLES = 300_000  # maximum values per round, because values take longer to process than other output
 PODS_PER_TRANSACTION = 50
 SAMPLES_PER_TRANSACTION = 50_000
+STOP_RULES_INTERVAL = timedelta(seconds=10)  # minimum pause between two applications of stop rules
 PAUSE_MAX = timedelta(seconds=60)  # maximum pause between two readings of a log without reports
 OVERLAP = timedelta(minutes=1)
 LOOK_BACK = timedelta(days=1)  # a new leader reads the logs of pods that ended in this period
@@ -61,6 +63,8 @@ class MetricsCollector(LeasedThread):
         self._turns: dict[uuid.UUID, Turn] = {}
         self._unread: dict[uuid.UUID, LoggedPod] = {}  # ended pods whose logs have not been read to the end
         self._ended_since: datetime | None = None
+        self._reported: set[uuid.UUID] | None = None  # tasks with new reports; None for all
+        self._rules_at: datetime | None = None
 
     def work(self, held: HeldLease) -> None:
         """Read the logs that are due, and store their metrics."""
@@ -83,6 +87,21 @@ class MetricsCollector(LeasedThread):
                 readings = []
         if readings:
             self._write(readings, now, held)
+        self._stop_tasks(now, held)
+
+    def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
+        """Apply the stop rules of arrays whose tasks have reported since the last time.
+
+        A new leader applies all rules, because its predecessor may have stored reports without doing so.
+        """
+        if self._rules_at is not None and now - self._rules_at < STOP_RULES_INTERVAL:
+            return
+        self._rules_at = now
+        if self._reported is None or self._reported:
+            for array in arrays_with_rules(self._reported):
+                with fenced_transaction(held):
+                    apply_stop_rule(array, now)
+            self._reported = set()
 
     def _find_ended(self, now: datetime) -> None:
         since = now - LOOK_BACK if self._ended_since is None else self._ended_since - OVERLAP
@@ -135,6 +154,8 @@ class MetricsCollector(LeasedThread):
     def _write(self, readings: list[LogReading], now: datetime, held: HeldLease) -> None:
         write_metrics(without_secrets(readings), now, held)
         for reading in readings:
+            if reading.samples and self._reported is not None:
+                self._reported.add(reading.workload_id)
             if reading.is_complete:
                 self._unread.pop(reading.pod_id, None)
 

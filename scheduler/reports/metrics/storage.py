@@ -15,7 +15,8 @@ from projects.reported_metrics import to_series
 from projects.services.secrets import workload_maskers
 
 SUMMARY_FIELDS = [
-    "last_step", "last_value", "min_step", "min_value", "max_step", "max_value", "not_finite", "reported_at",
+    "last_step", "last_value", "min_step", "min_value", "max_step", "max_value", "not_finite",
+    "not_finite_step", "reported_at",
 ]  # fmt: skip
 READER_FIELDS = ["offset", "is_complete"]
 SeriesByKey = dict[tuple[uuid.UUID, str], Series]
@@ -104,5 +105,6 @@ def _to_row(key: tuple[uuid.UUID, str], series: Series, now: datetime) -> Metric
         workload_id=workload_id, name=name, stride=series.stride,
         steps=[point.step for point in series.points], values=[point.value for point in series.points],
         last_step=last[0], last_value=last[1], min_step=lowest[0], min_value=lowest[1],
-        max_step=highest[0], max_value=highest[1], not_finite=series.not_finite, reported_at=now,
+        max_step=highest[0], max_value=highest[1], not_finite=series.not_finite,
+        not_finite_step=series.not_finite_step, reported_at=now,
     )  # fmt: skip

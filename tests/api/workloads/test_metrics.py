@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.utils import timezone
+
 from projects.models import Metric, Workload
 from projects.services import arrays
 from tests import factories as make
@@ -63,3 +65,33 @@ def test_tasks_of_an_array_are_ranked_by_the_goal(cast: Cast, dave: Caller) -> N
     assert ranked(goal="max") == [(1, 0.9), (0, 0.9), (2, 0.2)]
     assert dave.get(f"{path}/names").json() == {"names": ["accuracy", "loss"]}
     assert dave.get(path).json()["errors"][0]["path"] == "name"
+
+
+def test_worst_tasks_of_an_array_are_cancelled_and_its_rule_is_previewed(cast: Cast, dave: Caller) -> None:
+    rule = {"metric": "loss", "after_steps": 1, "min_tasks": 3}
+    body = {**training("sweep", project="vision"), "array": {"tasks": 5, "stop": rule}}
+    array = dave.post("arrays", body).json()["id"]
+    for task in Workload.objects.filter(array=array):
+        value = float(task.array_index or 0)
+        Workload.objects.filter(pk=task.pk).update(phase="running", held=False, pool=cast.pool)
+        Metric.objects.create(
+            workload=task, name="loss", steps=[1], values=[value], last_step=1, last_value=value, min_step=1,
+            min_value=value, max_step=1, max_value=value, reported_at=timezone.now(),
+        )  # fmt: skip
+    stops = dave.get(f"arrays/{array}/stops").json()["stops"]
+    assert [(stop["index"], stop["value"], stop["median"]) for stop in stops] == [
+        (3, 3.0, 1.5),
+        (4, 4.0, 1.5),
+    ]
+    path = f"arrays/{array}/cancel"
+    worst: dict[str, Any] = {"metric": "loss", "count": 2}
+    assert dave.post(f"{path}?dry_run=true", {"worst": worst}).json()["changed"] == 2
+    assert dave.post(path, {"worst": worst}).json()["changed"] == 2
+    stopping = Workload.objects.filter(array=array, phase="stopping").order_by("array_index")
+    assert list(stopping.values_list("array_index", flat=True)) == [3, 4]
+    assert dave.post(path, {"worst": {**worst, "metric": "none"}}).json()["changed"] == 0
+    mistakes: list[dict[str, Any]] = [
+        {"worst": {**worst, "count": 0}}, {"worst": worst, "indexes": ["1"]}, {"worst": {}},
+    ]  # fmt: skip
+    for wrong in mistakes:
+        assert dave.post(path, wrong).status_code == 422

@@ -1,5 +1,6 @@
 """Tests of `berth metrics`."""
 
+import json
 from typing import Any
 
 import httpx
@@ -72,3 +73,19 @@ def test_array_with_several_metrics_needs_a_name(terminal: Terminal) -> None:
 )
 def test_sparkline_shows_any_numbers(values: list[float], text: str) -> None:
     assert sparkline(values) == text
+
+
+def test_worst_tasks_are_cancelled_and_the_stop_rule_is_previewed(terminal: Terminal) -> None:
+    rule = {"metric": "loss", "after_steps": 10}
+    sweep = {**array(), "spec": {"array": {"tasks": 3, "stop": rule}}}
+    stop = {"index": 2, "metric": "loss", "step": 10, "value": None, "median": 1.5, "tasks": 2, "message": ""}
+    replies = (page([]), page([array()]), json_answer(sweep))
+    server = StubServer(*replies, json_answer({"stops": [stop]}))
+    result = terminal.run("metrics", "sweep", "--stops", server=server)
+    assert result.stdout.split("\n")[1].split() == ["sweep-2", "10", "NaN", "1.5", "2"], result.stderr
+    server = StubServer(*replies, json_answer({"changed": 2, "array": array()}))
+    result = terminal.run("cancel", "sweep", "--worst", "2", "--metric", "loss", server=server)
+    assert result.stdout == "vision/sweep: 2 tasks cancelled\n", result.stderr
+    body = json.loads(server.requests[-1].content)
+    assert body == {"worst": {"metric": "loss", "goal": "min", "count": 2}}
+    assert "need each other" in terminal.run("cancel", "sweep", "--worst", "2").stderr

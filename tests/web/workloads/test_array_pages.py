@@ -183,3 +183,21 @@ def test_arrays_are_cancelled_together_with_selected_workloads(
     assert not live.exists()
     alone.refresh_from_db()
     assert alone.phase == "cancelled"
+
+
+def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    rule = {"metric": "loss", "after_steps": 5, "min_tasks": 1}
+    sweep.spec = {**sweep.spec, "array": {**sweep.spec["array"], "stop": rule}}
+    sweep.save(update_fields=["spec"])
+    for index, value in ((0, 1.0), (3, 2.0)):
+        make.metric(Workload.objects.get(array=sweep, array_index=index), "loss", value, value)
+    client, url = sign_in("dave"), f"/arrays/{sweep.pk}"
+    page = text(client, url)
+    assert "is above the median of the others at the same step, from step 5 on" in page
+    assert "Task 3 will be stopped: loss 2 at step 10, median 1 of 1 other task." in page
+    assert 'value="loss"' in text(client, f"{url}/worst", metric="loss", goal="min")
+    client.post(f"{url}/worst", {"count": "1", "metric": "loss", "goal": "min"})
+    assert Workload.objects.get(array=sweep, array_index=3).phase == "stopping"
+    assert sign_in("erin").post(f"{url}/worst", {"count": "1"}).status_code == 403

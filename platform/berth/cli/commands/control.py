@@ -8,6 +8,7 @@ import typer
 
 from berth.cli.arguments import open_client, workload_names
 from berth.cli.arrays import Target, find_target
+from berth.cli.commands.metrics import Goal
 from berth.cli.exits import BadInput, ExitCode, explain_error
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import safe
@@ -33,7 +34,18 @@ DryRunOption = Annotated[
 ]
 
 
-def cancel(workloads: Targets, output: OutputOption = Output.TABLE) -> None:
+def cancel(
+    workloads: Targets,
+    worst: Annotated[
+        int | None, typer.Option(min=1, help="Cancel only this many of an array's live tasks, the worst.")
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric of --worst, for example loss.")] = None,
+    goal: Annotated[Goal, typer.Option(help="Best value of the metric: the lowest or the highest.")] = (
+        Goal.MIN
+    ),
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Cancel workloads, arrays or selected tasks of an array.
 
     Their pods receive SIGTERM and, after the grace period, SIGKILL.
@@ -42,15 +54,23 @@ def cancel(workloads: Targets, output: OutputOption = Output.TABLE) -> None:
     berth cancel vision/train
     berth cancel sweep-1 sweep-2 sweep-3
     berth cancel 'sweep[0-99,200-300:10]'     these tasks of the array sweep
+    berth cancel sweep --worst 3 --metric loss
     """
+    if (worst is None) != (metric is None):
+        raise BadInput("--worst and --metric need each other, for example --worst 3 --metric loss")
 
     def act(client: "Client", target: Target) -> "Change":
+        if worst is not None and metric is not None:
+            if target.array is None or target.indexes is not None:
+                raise BadInput("--worst selects tasks of a whole array. Name the array alone.")
+            return client.arrays.cancel_worst(
+                target.array.id, worst, metric, goal=goal.value, dry_run=dry_run
+            )
         if target.array is not None:
-            return client.arrays.cancel(target.array.id, target.indexes)
-        assert target.workload is not None
-        return client.workloads.cancel(target.workload.id)
+            return client.arrays.cancel(target.array.id, target.indexes, dry_run=dry_run)
+        return client.workloads.cancel(_workload_to_change(target, dry_run).id)
 
-    _apply_to_targets(workloads, output, act, "cancelled")
+    _apply_to_targets(workloads, output, act, "to be cancelled" if dry_run else "cancelled")
 
 
 def retry(

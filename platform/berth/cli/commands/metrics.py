@@ -57,6 +57,9 @@ def metrics(
     points: Annotated[
         int, typer.Option(min=0, max=500, help="Maximum number of points of each metric in JSON and YAML.")
     ] = 100,
+    stops: Annotated[
+        bool, typer.Option("--stops", help="Show the tasks that an array's stop rule would stop now.")
+    ] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -67,6 +70,7 @@ def metrics(
     berth metrics train-1 train-2 --name loss    compare workloads
     berth metrics sweep --name loss              tasks of an array, lowest loss first
     berth metrics sweep --name accuracy --goal max
+    berth metrics sweep --stops                  tasks that the stop rule would stop now
 
     Programs report metrics with `berth.report(step, loss=0.31)`.
     """
@@ -78,7 +82,11 @@ def metrics(
         arrays = [target.array for target in targets if target.array is not None]
         if arrays and (len(targets) > 1 or targets[0].indexes is not None):
             raise BadInput("Metrics of an array are shown for all of its tasks. Name the array alone.")
-        if arrays:
+        if stops and not arrays:
+            raise BadInput("--stops needs an array, because only arrays have a stop rule.")
+        if stops:
+            view = _stops_view(client, arrays[0])
+        elif arrays:
             view = _array_view(client, arrays[0], name, goal, limit, count)
         else:
             chosen = [target.workload for target in targets if target.workload is not None]
@@ -151,6 +159,22 @@ def _array_view(
         *_metric_columns(lambda row: row.metric),
     ]
     return View(fetch, columns, f"No task of {array.handle} has reported {metric}.", note)
+
+
+def _stops_view(client: "Client", array: "ArrayDetail") -> View:
+    columns = [
+        Column("TASK", lambda stop: f"{array.name}-{stop.index}"),
+        Column("STEP", lambda stop: str(stop.step), right=True),
+        Column("VALUE", lambda stop: "NaN" if stop.value is None else _number(stop.value), right=True),
+        Column("MEDIAN", lambda stop: _number(stop.median), right=True),
+        Column("OTHERS", lambda stop: str(stop.tasks), right=True),
+    ]
+    has_rule = bool(array.spec.get("array", {}).get("stop"))
+    empty = "would stop no task now" if has_rule else "is not set"
+    return View(
+        lambda: client.arrays.stops(array.id), columns, f"The stop rule of {array.handle} {empty}.",
+        lambda rows: "",
+    )  # fmt: skip
 
 
 def _only_name(client: "Client", array: "ArrayDetail") -> str:

@@ -12,7 +12,7 @@ from berth.client.models.arrays import (
     ArrayDryRun,
     ArraySubmission,
 )
-from berth.client.models.metrics import MetricNames, TaskMetric
+from berth.client.models.metrics import MetricNames, TaskMetric, TaskStop, TaskStops
 from berth.client.models.workloads import Dependencies, Workload
 
 Index = int | str  # an index such as 7, or a range such as "0-99:10"
@@ -78,11 +78,23 @@ class AsyncArrays(AsyncResource):
     async def metric_names(self, array_id: str) -> Sequence[str]:
         return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
+    async def stops(self, array_id: str) -> Sequence[TaskStop]:
+        """Return the tasks that the array's stop rule would stop now."""
+        return (await self._get(TaskStops, f"arrays/{array_id}/stops")).stops
+
     async def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
         """Cancel all live tasks, or only those at the given indexes or ranges. A dry run changes nothing."""
         return await self._change(array_id, "cancel", indexes, dry_run)
+
+    async def cancel_worst(
+        self, array_id: str, count: int, metric: str, *, goal: Literal["min", "max"] = "min",
+        dry_run: bool = False,
+    ) -> ArrayChange:  # fmt: skip
+        """Cancel the live tasks with the worst values of a metric. A dry run changes nothing."""
+        body = {"worst": {"metric": metric, "goal": goal, "count": count}}
+        return await self._post(ArrayChange, f"arrays/{array_id}/cancel", body, {"dry_run": dry_run})
 
     async def suspend(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False

@@ -59,3 +59,23 @@ class TaskMetric(Model):
     phase: str = ""
     best: MetricPoint = Field(default_factory=MetricPoint)
     metric: Metric
+
+
+class TaskStop(Model):
+    """Task that the array's rule would stop now."""
+
+    index: int = 0
+    metric: str = ""
+    step: int = 0
+    value: float | None = None
+    """Best value up to the step; None if it is not a number."""
+    median: float = 0
+    """Median of the other tasks' best values up to the same step."""
+    tasks: int = 0
+    """Number of these tasks."""
+    message: str = ""
+
+
+class TaskStops(Model):
+    stops: list[TaskStop] = []
+    """Empty for an array without a rule."""

@@ -11,7 +11,7 @@ from berth.client.models.arrays import (
     ArrayDryRun,
     ArraySubmission,
 )
-from berth.client.models.metrics import MetricNames, TaskMetric
+from berth.client.models.metrics import MetricNames, TaskMetric, TaskStop, TaskStops
 from berth.client.models.workloads import Dependencies, Workload
 from berth.client.sync.resource import Resource
 from berth.client.sync.workloads import POLL_SECONDS, Document, is_id, require_unique_match, select_candidates
@@ -79,11 +79,23 @@ class Arrays(Resource):
     def metric_names(self, array_id: str) -> Sequence[str]:
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
+    def stops(self, array_id: str) -> Sequence[TaskStop]:
+        """Return the tasks that the array's stop rule would stop now."""
+        return (self._get(TaskStops, f"arrays/{array_id}/stops")).stops
+
     def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
         """Cancel all live tasks, or only those at the given indexes or ranges. A dry run changes nothing."""
         return self._change(array_id, "cancel", indexes, dry_run)
+
+    def cancel_worst(
+        self, array_id: str, count: int, metric: str, *, goal: Literal["min", "max"] = "min",
+        dry_run: bool = False,
+    ) -> ArrayChange:  # fmt: skip
+        """Cancel the live tasks with the worst values of a metric. A dry run changes nothing."""
+        body = {"worst": {"metric": metric, "goal": goal, "count": count}}
+        return self._post(ArrayChange, f"arrays/{array_id}/cancel", body, {"dry_run": dry_run})
 
     def suspend(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False

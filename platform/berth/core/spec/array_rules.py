@@ -44,6 +44,11 @@ def check_array(spec: WorkloadSpec) -> Iterator[Problem]:
             if event not in EVENTS:
                 path = f"notifications[{number}].on"
                 yield Problem(path, "is not sent for arrays", format_value(event), ", ".join(EVENTS))
+    if array.stop is not None and array.stop.min_tasks >= array.size:
+        allowed = f"at most {array.size - 1}, because a task is compared with others"
+        yield Problem(
+            "array.stop.min_tasks", "is too large for the array", f"{array.stop.min_tasks}", allowed
+        )
     yield from _check_parameters(spec, array, f"array.{sources[0]}")
 
 

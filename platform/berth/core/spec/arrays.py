@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from berth.core.spec.roles import Document
-from berth.core.spec.texts import Script, Variable
+from berth.core.spec.texts import Script, Text, Variable
 
 TASKS_MAX = 10_000
 INDEX_MAX = 999_999
@@ -20,6 +20,7 @@ PARAMETER_LENGTH_MAX = 4096
 VALUE_VARIABLE = "BERTH_ARRAY_VALUE"  # set if `values` lists plain values instead of mappings
 TASK_COUNT, TASK_LIST, PARAMETER_TEXT, PARAMETER_MAPPING = "<count>", "<indexes>", "<value>", "<parameters>"
 RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
+METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
 RANGES_ALLOWED = f"an index such as 7, or a range such as 0-99 or 0-99:10, of indexes from 0 to {INDEX_MAX}"
 
 
@@ -60,6 +61,14 @@ def _value_tag(value: object) -> str:
     return PARAMETER_MAPPING if isinstance(value, Mapping) else PARAMETER_TEXT
 
 
+def _check_metric(name: str) -> str:
+    if METRIC.fullmatch(name) is None:
+        allowed = "a name of at most 64 letters, digits and _./-, for example loss"
+        raise PydanticCustomError("metric", "is not the name of a metric", {"allowed": allowed})
+    return name
+
+
+MetricName = Annotated[Text, AfterValidator(_check_metric)]
 IndexRange = Annotated[
     str, BeforeValidator(_format_range), WithJsonSchema({"type": ["integer", "string"]}, mode="validation")
 ]
@@ -84,6 +93,19 @@ Values = Annotated[tuple[Value, ...], Field(min_length=1, max_length=TASKS_MAX, 
 Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=PARAMETERS_MAX)]
 
 
+class StopRule(Document):
+    """Median stopping: cancel running tasks that are worse than the median of the others at the same step.
+
+    A task is compared once it has reported a step of at least `after_steps`, with at least `min_tasks` others
+    that have reached its step.
+    """
+
+    metric: MetricName
+    goal: Literal["min", "max"] = "min"
+    after_steps: Annotated[int, Field(ge=0, le=2**53)]
+    min_tasks: Annotated[int, Field(ge=1, le=TASKS_MAX)] = 3
+
+
 class ArraySpec(Document):
     """Tasks of an array: exactly one of `tasks`, `values` and `matrix`.
 
@@ -95,6 +117,7 @@ class ArraySpec(Document):
     values: Values | None = None
     matrix: Matrix | None = None
     max_running: Annotated[int, Field(ge=1, le=TASKS_MAX)] | None = None
+    stop: StopRule | None = None
 
     @property
     def size(self) -> int:

@@ -1,0 +1,84 @@
+"""Tests of median stopping."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from berth.core.spec.arrays import StopRule
+from projects.engine.metrics import Series
+from projects.engine.stop_rules import TaskReports, decide_stops
+
+
+def task(index: int, values: Sequence[float], *, is_running: bool = True, every: int = 10) -> TaskReports:
+    """Return a task that has reported a value every ten steps, from step 0 on."""
+    series = Series()
+    for number, value in enumerate(values):
+        series.add(number * every, value)
+    return TaskReports(index, is_running, series)
+
+
+def rule(**changes: object) -> StopRule:
+    values: dict[str, object] = {"metric": "loss", "after_steps": 10, "min_tasks": 3, **changes}
+    return StopRule.model_validate(values)
+
+
+OTHERS = [task(1, [3, 2.0], is_running=False), task(2, [3, 1.8], is_running=False), task(3, [3, 1.0])]
+
+
+def test_task_worse_than_the_median_is_stopped_with_its_numbers() -> None:
+    (stop,) = decide_stops(rule(), [task(0, [3, 2.31]), *OTHERS])
+    assert stop.index == 0
+    assert stop.sentence == "loss 2.31 at step 10, median 1.8 of 3 other tasks"
+
+
+def test_task_is_judged_by_its_best_value_up_to_its_step() -> None:
+    assert decide_stops(rule(), [task(0, [1.5, 9]), *OTHERS]) == []
+    later = [task(each.index, [3, 2.0, 0.1], is_running=False) for each in OTHERS]
+    assert decide_stops(rule(), [task(0, [3, 1.9]), *later]) == [], "later values of others do not count"
+
+
+@pytest.mark.parametrize("changes", [{"after_steps": 11}, {"min_tasks": 4}, {"goal": "max"}])
+def test_grace_number_of_tasks_and_goal_apply(changes: dict[str, object]) -> None:
+    assert 0 not in [stop.index for stop in decide_stops(rule(**changes), [task(0, [3, 2.31]), *OTHERS])]
+
+
+def test_highest_values_are_the_best_for_the_goal_max() -> None:
+    tasks = [task(0, [0, 0.1]), task(1, [0, 0.4]), task(2, [0, 0.5]), task(3, [0, 0.9])]
+    (stop,) = (each for each in decide_stops(rule(goal="max"), tasks) if each.index == 0)
+    assert (stop.value, stop.median) == (0.1, 0.5)
+
+
+def test_ended_tasks_are_compared_but_not_stopped() -> None:
+    ended = [task(each.index, [3, each.index], is_running=False) for each in OTHERS]
+    assert [stop.index for stop in decide_stops(rule(), [*ended, task(0, [3, 2.5])])] == [0]
+
+
+def test_task_that_reports_nan_is_the_worst() -> None:
+    (stop,) = decide_stops(rule(), [task(0, [0.5, math.nan]), *OTHERS])
+    assert stop.sentence == "loss is not a number at step 10, median 1.8 of 3 other tasks"
+    (stop,) = decide_stops(rule(), [task(0, [math.nan, math.inf]), *OTHERS])
+    assert (stop.value, stop.step) == (None, 10)
+    broken = [task(index, [3, math.nan]) for index in (4, 5, 6, 7)]
+    assert decide_stops(rule(), [task(0, [3, 2.9]), *broken]) == [], "NaN of others is worse"
+
+
+def test_task_that_recovers_from_nan_is_judged_by_its_values() -> None:
+    assert decide_stops(rule(), [task(0, [math.nan, 0.5]), *OTHERS]) == []
+
+
+def test_equal_tasks_and_the_best_task_are_never_stopped() -> None:
+    assert decide_stops(rule(), [task(index, [3, 2]) for index in range(8)]) == []
+    tasks = [task(index, [10, 1 + index]) for index in range(8)]
+    assert [stop.index for stop in decide_stops(rule(min_tasks=1), tasks)] == [4, 5, 6, 7]
+
+
+def test_tasks_that_have_not_reached_the_step_are_not_compared() -> None:
+    slow = [task(index, [0.1]) for index in (1, 2, 3)]
+    assert decide_stops(rule(), [task(0, [3, 2.31]), *slow]) == []
+
+
+def test_median_of_huge_values_does_not_overflow() -> None:
+    huge = [task(index, [1.7e308, 1.7e308]) for index in (1, 2, 3, 4)]
+    (stop,) = decide_stops(rule(), [task(0, [1.75e308, 1.75e308]), *huge])
+    assert stop.median == 1.7e308

@@ -1,0 +1,153 @@
+"""Tests that stop rules of arrays cancel their worst tasks once, with the numbers on record."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from berth.core.errors import Invalid
+from berth.db import crash_points
+from projects.models import Audit, Delivery, Event, Workload, WorkloadArray
+from projects.services import arrays
+from projects.services.arrays.stop_rules import preview_stops
+from scheduler.reports.metrics.collector import MetricsCollector
+from tests.cast import training
+from tests.scheduler.stage import Stage
+
+RULE = {"metric": "loss", "after_steps": 10, "min_tasks": 3}
+SENTENCE = "Stopped by the rule of the array: loss 4 at step 10, median 1.5 of 4 other tasks."
+
+
+class Killed(BaseException):
+    """Simulates kill -9."""
+
+
+@pytest.fixture(autouse=True)
+def reset_crash_points() -> Iterator[None]:
+    yield
+    crash_points.set_listener(None)
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    section = {"tasks": 5, "stop": RULE, **changes.pop("array", {})}
+    return training("sweep", roles=[{"name": "worker", "replicas": 1}], array=section, **changes)
+
+
+class Sweep:
+    """Array of five running tasks."""
+
+    def __init__(self, stage: Stage, **changes: Any) -> None:
+        self.stage = stage
+        values = document(project="vision", **changes)
+        self.array = arrays.submit(actor=stage.cast.alice, document=values, now=stage.clock.now()).array
+        stage.tick(3, seconds=1)
+        self.collector = MetricsCollector(stage.clock, lambda pool: stage.runtime, 5)
+
+    def task(self, index: int) -> Workload:
+        return Workload.objects.get(array=self.array, array_index=index)
+
+    def report(self, index: int, step: int, loss: float) -> None:
+        (pod,) = self.stage.pods(self.task(index), "running")
+        line = f"berth-report {json.dumps({'step': step, 'loss': loss})}\n"
+        self.stage.runtime.write(str(pod.pk), line.encode())
+
+    def report_all(self, step: int = 10) -> None:
+        for index in range(5):
+            self.report(index, step, float(index))
+
+    def collect(self, seconds: float = 20) -> None:
+        self.stage.clock.advance(seconds)
+        assert self.collector.run_once()
+        self.stage.tick(3, seconds=1)
+
+    def cancelled(self) -> list[int]:
+        rows = Workload.objects.filter(array=self.array, phase="cancelled").order_by("array_index")
+        return [index for index in rows.values_list("array_index", flat=True) if index is not None]
+
+
+@pytest.fixture
+def sweep(stage: Stage) -> Sweep:
+    return Sweep(stage, notifications=[{"to": "me@example.org", "on": ["cancelled"]}])
+
+
+def test_worst_tasks_are_cancelled_once_with_their_numbers_on_record(sweep: Sweep) -> None:
+    sweep.report_all(step=9)
+    sweep.collect()
+    assert (sweep.cancelled(), preview_stops(sweep.array)) == ([], [])
+    sweep.report_all(step=10)
+    sweep.collect()
+    assert sweep.cancelled() == [3, 4]
+    for _ in range(2):
+        sweep.report(0, 20, 0.0)
+        sweep.collect()
+    assert sweep.cancelled() == [3, 4]
+    task = sweep.task(4)
+    assert (task.reason, task.message) == ("StopRule", SENTENCE)
+    assert Event.objects.filter(workload_id=task.pk, message=SENTENCE).exists()
+    entry = Audit.objects.get(action="stop_by_rule", object_id=str(task.pk))
+    assert entry.after == {
+        "phase": "cancelled", "metric": "loss", "step": 10, "value": 4.0, "median": 1.5, "tasks": 4,
+    }  # fmt: skip
+    assert Audit.objects.filter(action="stop_by_rule").count() == 2
+    (delivery,) = Delivery.objects.all()
+    assert delivery.content["message"].startswith(
+        "2 tasks stopped by the rule of the array. sweep-3: loss 3 at"
+    )
+
+
+def test_nan_counts_as_the_worst_value(sweep: Sweep) -> None:
+    for index, loss in enumerate((1.0, 2.0, 2.0, 2.0, float("nan"))):
+        sweep.report(index, 10, loss)
+    sweep.collect()
+    assert sweep.cancelled() == [4]
+    assert "loss is not a number at step 10, median 2 of 4 other tasks" in sweep.task(4).message
+
+
+@pytest.mark.parametrize("point", ["metrics.stored", "array.stopped_by_rule"])
+def test_crash_does_not_lose_or_repeat_a_stop(sweep: Sweep, point: str) -> None:
+    sweep.report_all()
+
+    def kill(name: str) -> None:
+        if name == point:
+            raise Killed
+
+    crash_points.set_listener(kill)
+    with pytest.raises(Killed):
+        sweep.collect()
+    crash_points.set_listener(None)
+    assert sweep.cancelled() == []
+    sweep.stage.clock.advance(300)
+    sweep.collector = MetricsCollector(sweep.stage.clock, lambda pool: sweep.stage.runtime, 5)
+    sweep.collect()
+    assert sweep.cancelled() == [3, 4]
+    assert Audit.objects.filter(action="stop_by_rule").count() == 2
+
+
+def test_array_without_a_rule_is_left_alone_and_its_worst_tasks_are_cancelled_by_hand(stage: Stage) -> None:
+    sweep = Sweep(stage, array={"stop": None})
+    sweep.report_all()
+    sweep.collect()
+    assert (sweep.cancelled(), preview_stops(sweep.array)) == ([], [])
+    sweep.report(1, 11, float("nan"))
+    sweep.collect()
+    assert arrays.worst_tasks(sweep.array, "loss", "min", 2) == [4, 3]
+    assert arrays.worst_tasks(sweep.array, "loss", "max", 1) == [0]
+    assert arrays.worst_tasks(sweep.array, "none", "min", 1) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"metric": "a b"}, "array.stop.metric"), ({"goal": "low"}, "array.stop.goal"),
+        ({"after_steps": -1}, "array.stop.after_steps"), ({"min_tasks": 5}, "array.stop.min_tasks"),
+        ({"metrik": "x"}, "array.stop.metrik"),
+    ],
+)  # fmt: skip
+def test_invalid_rule_is_refused_with_its_key(stage: Stage, changes: dict[str, Any], path: str) -> None:
+    with pytest.raises(Invalid) as refusal:
+        arrays.submit(
+            actor=stage.cast.alice, document=document(project="vision", array={"stop": {**RULE, **changes}})
+        )
+    assert [problem.path for problem in refusal.value.problems] == [path]
+    assert not WorkloadArray.objects.exists()
