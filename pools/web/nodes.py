@@ -82,7 +82,7 @@ def show(request: Request, name: str) -> HttpResponse:
     context = {
         "node": node,
         "phases": _phase_rows(node, is_admin=is_admin),
-        "started": _start_progress(node, is_admin=is_admin),
+        "started": _start_script_progress(node, is_admin=is_admin),
         "is_admin": is_admin,
         "agent_outdated": is_admin and is_outdated(node.inventory),
         "node_actions": NODE_ACTIONS.get(node.state, ()) if _is_allowed(request, "edit", node) else (),
@@ -124,7 +124,7 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     return phases if is_admin else [{**row, "message": ""} for row in phases]
 
 
-def _start_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
+def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
     """Return the progress of the start script, or None if it has not started."""
     started = next((row for row in node.phases if row["phase"] == START), None)
     return started if started is None or is_admin else {**started, "message": ""}

@@ -32,7 +32,7 @@ Key = tuple[str, str, int]  # workload, role, index
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleasableNode:
     """Node that the pool can release once these bundles are committed."""
 
     pool: str
@@ -60,7 +60,7 @@ def find_empty_nodes(
 
 def find_node_to_release(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
-) -> Release | None:
+) -> ReleasableNode | None:
     """Return the node in `offered` whose release loses the least work, or None.
 
     `plan` must be the plan for the same snapshot.
@@ -80,7 +80,7 @@ def find_node_to_release(
         new_plan = _plan_without(snapshot, plan, pool, frozenset({node.name}), moving)
         placements = None if new_plan is None else _new_placements(new_plan, pool, moving)
         if placements is not None:
-            return Release(pool, node.name, _bundles(snapshot, plan, pool, node, moving, placements))
+            return ReleasableNode(pool, node.name, _bundles(snapshot, plan, pool, node, moving, placements))
     return None
 
 

@@ -78,14 +78,14 @@ def _node(
     elif pool:
         obstacle = f"the host belongs to pool {pool}"
     else:
-        obstacle = _shortage(total, shape)
+        obstacle = _too_small_reason(total, shape)
     presented = result.scanned_key if not host["host_key"] else ""
     return PreviewedNode(
         host["name"], total, obstacle=obstacle, details=_details(result.facts), host_key=presented
     )
 
 
-def _shortage(total: Shape, shape: Shape) -> str:
+def _too_small_reason(total: Shape, shape: Shape) -> str:
     """Return why the host is too small for the nodes of the pool, or an empty string."""
     short = [
         name

@@ -148,13 +148,13 @@ class RayRuntime(RayFiles):
             else:
                 pods_by_instance[entry.instance_id].append(pod_id)
         for node_reports in self._threads.map(
-            self._node_reports, pods_by_instance.keys(), pods_by_instance.values()
+            self._reports_from_node, pods_by_instance.keys(), pods_by_instance.values()
         ):
             reports.update(node_reports)
         self._last.update({i: report for i, report in reports.items() if report.state is PodState.RUNNING})
         return reports
 
-    def _node_reports(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
+    def _reports_from_node(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
         node = self._nodes.get(instance_id)
         if node is None:
             return {pod_id: self._end(pod_id, lost_report("node is gone")) for pod_id in pod_ids}

@@ -141,17 +141,17 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
 
 def _find_status(quota: Quota) -> QueueStatusResponse | None:
     """Return the owner's status in the quota's pool from prefetched rows, or None."""
-    return None if quota.pool_id is None else _status_in(quota, quota.pool_id)
+    return None if quota.pool_id is None else _find_pool_status(quota, quota.pool_id)
 
 
 def _group_statuses(quota: Quota) -> dict[str, QueueStatusResponse | None] | None:
     if quota.group is None:
         return None
     pools = sorted(quota.group.pools.all(), key=lambda pool: pool.name)
-    return {pool.name: _status_in(quota, pool.pk) for pool in pools}
+    return {pool.name: _find_pool_status(quota, pool.pk) for pool in pools}
 
 
-def _status_in(quota: Quota, pool_id: int) -> QueueStatusResponse | None:
+def _find_pool_status(quota: Quota, pool_id: int) -> QueueStatusResponse | None:
     rows: Iterable[Any] = quota.owner.queue_statuses.all()
     status = next((row for row in rows if row.pool_id == pool_id), None)
     return None if status is None else serialize_status(status)

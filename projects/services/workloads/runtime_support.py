@@ -82,12 +82,12 @@ def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str
     if unenforced := [name for name in pools if not _enforces_limits(view.pools[name])]:
         effect = "they count for placement, but a pod can use more than its limit"
         warnings.append(
-            f"The CPU and memory limits of {subject} are not enforced on {_names(unenforced)}: {effect}."
+            f"The CPU and memory limits of {subject} are not enforced on {_pool_names(unenforced)}: {effect}."
         )
     if refusing := sorted(view.pools_that_refuse_limits.intersection(pools)):
         warnings.append(
-            f"Pods of {subject} fail to start on nodes of {_names(refusing)} that cannot enforce limits. "
-            "Remove the limits, or choose another pool."
+            f"Pods of {subject} fail to start on nodes of {_pool_names(refusing)} that cannot enforce limits."
+            " Remove the limits, or choose another pool."
         )
     return warnings
 
@@ -108,7 +108,7 @@ def _enforces_limits(pool: NodePool) -> bool:
     return runtime_capabilities(pool.runtime).enforces_limits
 
 
-def _names(pools: Sequence[str]) -> str:
+def _pool_names(pools: Sequence[str]) -> str:
     if len(pools) == 1:
         return f"the pool {pools[0]}"
     more = f" and {len(pools) - POOLS_SHOWN} more" if len(pools) > POOLS_SHOWN else ""

@@ -59,7 +59,7 @@ class SGLangEngines:
             raise ServingError(ErrorKind.REFUSED, to, info)
         connection = {
             "master_address": urlsplit(seed).hostname,
-            "ports": ",".join(str(port) for port in _copy_ports(group, ranks[seed])),
+            "ports": ",".join(str(port) for port in _weight_transfer_ports(group, ranks[seed])),
             "group_name": group,
         }
 
@@ -131,7 +131,7 @@ def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _copy_ports(group: str, ranks: int) -> range:
+def _weight_transfer_ports(group: str, ranks: int) -> range:
     """Return ports derived from the group's name, so that concurrent copies rarely collide."""
     offset = int.from_bytes(hashlib.sha256(group.encode()).digest()[:4])
     first = FIRST_PORT + offset % (PORTS - ranks)

@@ -133,7 +133,7 @@ def editable_budget_owners(actor: Actor) -> Iterator[Tenant]:
     yield from projects(actor).filter(department__in=administered_departments(actor))
 
 
-def budget_setter(actor: Actor) -> Callable[[Tenant], bool]:
+def budget_permission_check(actor: Actor) -> Callable[[Tenant], bool]:
     """Return a function that checks whether the user may set an owner's budget."""
     is_admin = may(actor, Action.ADMINISTER)
     administered = set(administered_departments(actor).values_list("pk", flat=True))

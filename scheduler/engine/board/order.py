@@ -10,7 +10,7 @@ from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 
 
-def project_sort_key(gang: Gang) -> tuple[int, int, str]:
+def gang_sort_key(gang: Gang) -> tuple[int, int, str]:
     """Return the sort key of a gang within its project."""
     return -gang.workload.priority, gang.workload.submitted, gang.name
 
@@ -28,7 +28,7 @@ class PendingOrder:
         for group in groups:
             gang = self.next_gang(group)
             if gang is not None:
-                by_project.setdefault(group.account, []).append((project_sort_key(gang), gang, group))
+                by_project.setdefault(group.account, []).append((gang_sort_key(gang), gang, group))
         members: dict[QueueAccount | None, list[_Queue]] = {}
         for account, heads in by_project.items():
             members.setdefault(account.parent, []).append(_Project(self, account, heads))
@@ -75,7 +75,7 @@ class _Project:
         if gang is None:
             heappop(self.heap)
         else:
-            heapreplace(self.heap, (project_sort_key(gang), gang, group))
+            heapreplace(self.heap, (gang_sort_key(gang), gang, group))
         return bool(self.heap)
 
 

@@ -12,7 +12,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import find_pending_groups
 from scheduler.engine.board.gang import BoardRole, Gang, PendingGroup, ReplicaRequest, arrangements
 from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, QueueAccount, QueueGroup
-from scheduler.engine.board.order import PendingOrder, project_sort_key
+from scheduler.engine.board.order import PendingOrder, gang_sort_key
 from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
 from scheduler.engine.explain.scale_up_demand import (
     UnplacedReplicas,
@@ -166,7 +166,7 @@ def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingG
 
 
 def _is_at_or_after_first_pending(gang: Gang, group: PendingGroup) -> bool:
-    return group.at < len(group.gangs) and project_sort_key(group.gangs[group.at]) <= project_sort_key(gang)
+    return group.at < len(group.gangs) and gang_sort_key(group.gangs[group.at]) <= gang_sort_key(gang)
 
 
 def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:

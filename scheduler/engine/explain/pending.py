@@ -48,7 +48,7 @@ class PendingReasons:
         for reason in LIMITS:
             if reason in result and not (reason is Reason.CLUSTER_QUOTA and exceeded_load(gang)):
                 result |= self._insufficient_preemption(gang, result[reason])
-        shortage = self._shortage(group, gang)
+        shortage = self._capacity_obstacle(group, gang)
         if shortage is not None and shortage[0] in UNSCHEDULABLE_REASONS:
             return dict([shortage])
         if shortage is not None and shortage[0] is Reason.NODES_UNAVAILABLE:
@@ -63,7 +63,7 @@ class PendingReasons:
             result.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
         return result or dict(recorded)
 
-    def _shortage(self, group: PendingGroup, gang: Gang) -> Obstacle | None:
+    def _capacity_obstacle(self, group: PendingGroup, gang: Gang) -> Obstacle | None:
         """Return why the gang does not fit into free capacity, or None if it does."""
         behind = group.reasons.get(Reason.BEHIND_RESERVATION)
         if behind is not None:

@@ -18,7 +18,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import first_pending
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount, main_resource
-from scheduler.engine.board.order import project_sort_key
+from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.fair_share.usage_history import (
     MIN_USAGE_FRACTION,
     relative_to_share,
@@ -206,6 +206,4 @@ def is_project_head(board: Board, gang: Gang) -> bool:
         for group in board.groups_by_project.get(gang.account, ())
         if group.choice == gang.choice
     )
-    return all(
-        head is None or head is gang or project_sort_key(gang) < project_sort_key(head) for head in heads
-    )
+    return all(head is None or head is gang or gang_sort_key(gang) < gang_sort_key(head) for head in heads)

@@ -8,7 +8,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import KINDS
-from scheduler.engine.board.order import project_sort_key
+from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.fair_share.department_turns import update_turns
 from scheduler.engine.fair_share.shares import update_shares
 from scheduler.engine.placement.strategy import resolve_strategies
@@ -24,8 +24,8 @@ def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
         group.request_key = kind[0]
         board.groups_by_project.setdefault(gang.account, []).append(group)
     gangs = _writable_gangs(group)
-    if gangs and project_sort_key(gangs[-1]) > project_sort_key(gang):
-        insort(gangs, gang, key=project_sort_key)
+    if gangs and gang_sort_key(gangs[-1]) > gang_sort_key(gang):
+        insort(gangs, gang, key=gang_sort_key)
     else:
         gangs.append(gang)
     gang.group = group
@@ -36,7 +36,7 @@ def remove_gang(board: Board, gang: Gang) -> None:
     group = gang.group
     if group is not None:
         gangs = _writable_gangs(group)
-        del gangs[bisect_left(gangs, project_sort_key(gang), key=project_sort_key)]
+        del gangs[bisect_left(gangs, gang_sort_key(gang), key=gang_sort_key)]
         if not group.gangs:
             del board.pending_groups[group.kind]
             board.groups_by_project[gang.account].remove(group)

@@ -9,7 +9,7 @@ from berth.core.amounts import Amounts, Bounds
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang
 from scheduler.engine.board.ledger import KINDS, QueueAccount, amounts
-from scheduler.engine.board.order import project_sort_key
+from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pod
 
@@ -72,7 +72,7 @@ def _pods_over_quota(
     def sort_key(placed_pod: PlacedPod) -> tuple[object, ...]:
         gang, part, pod = placed_pod
         return (
-            not gang.non_preemptible, id(pod) in excess, project_sort_key(gang), part.role.name, pod.index,
+            not gang.non_preemptible, id(pod) in excess, gang_sort_key(gang), part.role.name, pod.index,
         )  # fmt: skip
 
     total, over = [0, 0, 0], []

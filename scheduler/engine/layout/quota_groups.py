@@ -13,7 +13,7 @@ from typing import Any
 from berth.core.amounts import Bounds
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import QueueAccount, QueueGroup, finite_bounds
-from scheduler.engine.board.order import project_sort_key
+from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.fair_share.department_turns import update_turns
 from scheduler.engine.fair_share.shares import divide_shares
 from scheduler.engine.model import Entitlement
@@ -71,7 +71,7 @@ class QuotaGroups:
     def _first_pending(self, board: Board) -> tuple[Any, ...]:
         """Return the smallest sort key of the board's pending workloads whose queues belong to a group."""
         keys = [
-            project_sort_key(group.gangs[0])
+            gang_sort_key(group.gangs[0])
             for group in (board.pending_groups.values() if board.pool.name in self._accounts else ())
             if any(account.group is not None for account in group.account.path)
         ]

@@ -24,7 +24,7 @@ from projects.models import Pod, Session
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services.secrets import MissingSecret, UnusableSecret
 from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
-from scheduler.loop.dispatch.ports import port_env, port_secret
+from scheduler.loop.dispatch.ports import port_env, port_secret_env
 from scheduler.loop.dispatch.secrets import SecretReader
 
 # kinds of workloads that get no more pods while they run
@@ -169,7 +169,7 @@ def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
 
     These secrets are derived and never stored.
     """
-    values = port_secret(pod)
+    values = port_secret_env(pod)
     if not _is_always_alone(spec):
         values["BERTH_GANG_SECRET"] = secrets.for_gang(str(pod.workload_id), pod.run)
     if getattr(pod.workload, "session", None) is not None:

@@ -38,7 +38,7 @@ def port_env(pod: Pod) -> dict[str, str]:
     }
 
 
-def port_secret(pod: Pod) -> dict[str, str]:
+def port_secret_env(pod: Pod) -> dict[str, str]:
     """Return the environment variable with the secret that authenticates every request from Berth."""
     return {"BERTH_PORT_SECRET": for_port(str(pod.pk))} if pod.ports else {}
 

@@ -16,7 +16,7 @@ from berth.db.lease import fenced_transaction
 from pools.engine.budgets import DisruptionReason
 from pools.models import NodePool
 from pools.services import ReleasableNodes, releasable_nodes, release_pool_nodes
-from scheduler.engine.node_release import Release, find_empty_nodes, find_node_to_release, is_settled
+from scheduler.engine.node_release import ReleasableNode, find_empty_nodes, find_node_to_release, is_settled
 from scheduler.engine.plan import Plan
 from scheduler.loop.commit import commit
 from scheduler.loop.context import SchedulerContext
@@ -101,7 +101,9 @@ def _release_underutilized(
     return 1
 
 
-def _commit_release(release: Release, pool: NodePool, run: CycleRun, context: SchedulerContext) -> None:
+def _commit_release(
+    release: ReleasableNode, pool: NodePool, run: CycleRun, context: SchedulerContext
+) -> None:
     """Commit a release. As in a resize, the pool is locked before the workloads."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
@@ -122,7 +124,7 @@ def _commit_release(release: Release, pool: NodePool, run: CycleRun, context: Sc
         crash_point("release.before_end")
 
 
-def _move_summary(release: Release) -> str:
+def _move_summary(release: ReleasableNode) -> str:
     pods = sum(len(eviction.pods) for bundle in release.bundles for eviction in bundle.evictions)
     workloads = format_count(len(release.bundles), "workload")
     return f"{format_count(pods, 'pod')} of {workloads} moved off {release.node}"

@@ -24,7 +24,7 @@ from projects.actor import Actor
 from projects.models import Budget, Department
 from projects.models.tenants import Tenant
 from projects.selectors import budgets, departments, projects
-from projects.web.quotas.budgets import budget_setter, editable_budget_owners
+from projects.web.quotas.budgets import budget_permission_check, editable_budget_owners
 from scheduler.api.usage import stream_csv
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
 from scheduler.reports.usage.gpu_use import GpuUse, gpu_use, total_use
@@ -106,7 +106,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "use": total_use({line.name: line.use for line in lines if line.use is not None}),
         "pieces": _chart_periods(rows, question),
         "slice": shown,
-        "budgets": _budget_bars(shown.rows, now, budget_setter(request.actor)),
+        "budgets": _budget_bars(shown.rows, now, budget_permission_check(request.actor)),
         "may_budget": any(True for _ in editable_budget_owners(request.actor)),
         **_choices(request.actor),
     }

@@ -9,7 +9,13 @@ from hypothesis import given
 
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Consolidation, NodeState, Pod, PodState, Pool, Reservation, Snapshot
-from scheduler.engine.node_release import PAYBACK, Release, find_empty_nodes, find_node_to_release, is_settled
+from scheduler.engine.node_release import (
+    PAYBACK,
+    ReleasableNode,
+    find_empty_nodes,
+    find_node_to_release,
+    is_settled,
+)
 from scheduler.engine.plan import Evict, Kind, Place, Plan
 from scheduler.simulator.scenario.load import load
 from tests.engine.reference.clusters import clusters
@@ -26,7 +32,7 @@ def world(nodes: int = 4, **pool: Any) -> World:
     return made.department("d", 32).project("p", "d", 32)
 
 
-def release_from(made: World, offered: tuple[str, ...] = ALL, **more: Any) -> Release | None:
+def release_from(made: World, offered: tuple[str, ...] = ALL, **more: Any) -> ReleasableNode | None:
     snapshot = made.snapshot()
     return find_node_to_release(snapshot, decide(snapshot), "default", offered, **more)
 
@@ -234,7 +240,7 @@ def _running(pod: Pod) -> Pod:
     return pod if pod.state is PodState.COMPLETED else replace(pod, state=PodState.RUNNING)
 
 
-def _check_release(snapshot: Snapshot, plan: Plan, release: Release) -> None:
+def _check_release(snapshot: Snapshot, plan: Plan, release: ReleasableNode) -> None:
     places: dict[tuple[str, str, int], Place] = {}
     stopped = set()
     for bundle in release.bundles:
