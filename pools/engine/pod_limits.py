@@ -84,7 +84,7 @@ def normalize_default_limits(values: object) -> dict[str, Any]:
 
 
 def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
-    """Return the limits of the role's pods in a pool with these stored default limits."""
+    """Return the limits of the role's pods. `defaults` are the stored default limits of the pool."""
     policy = DefaultLimits.model_validate(dict(defaults))
     memory, memory_source = _resolve(
         role.limit.memory_mib, role.memory_mib, policy.memory_from_request, policy.memory_mib,

@@ -77,7 +77,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class CancelQueued:
-    """Command to end these nodes, which are still in the provider's queue."""
+    """Command to cancel the orders of these nodes, which are still in the provider's queue."""
 
     ordinals: tuple[int, ...]
 

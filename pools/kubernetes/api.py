@@ -300,7 +300,7 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 @contextmanager
 def _invalid(part: str, allowed: str) -> Iterator[None]:
-    """Report an error as a problem with this part of the kubeconfig."""
+    """Convert errors in the block to Invalid, with a problem for this part of the kubeconfig."""
     try:
         yield
     except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:

@@ -32,7 +32,7 @@ class BackgroundReconciler:
         return has_changed
 
     def end(self) -> None:
-        """Wait for running passes."""
+        """Cancel passes that have not started, and wait for running passes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 

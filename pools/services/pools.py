@@ -147,7 +147,7 @@ def delete_pool(*, actor: Any, pool: NodePool) -> None:
 
 
 def pause_pool(*, actor: Any, pool: NodePool) -> NodePool:
-    """Stop scaling the pool until it is resumed."""
+    """Pause the scaling of the pool until the pool is resumed."""
     return _set_paused(actor, pool, True)
 
 

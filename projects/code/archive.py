@@ -16,7 +16,7 @@ CONTENT_TYPE = "application/x-tar"
 def tar_parts(
     store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str], mtime: int
 ) -> Iterator[bytes]:
-    """Return the parts of a tar archive of the files. `keys` are the chunks' keys in the store by digest.
+    """Return a tar archive of the files in parts. `keys` maps chunk digests to keys in the store.
 
     The iterator raises StoreFailure if a chunk cannot be read or is damaged.
     """

@@ -21,7 +21,7 @@ CHUNKS_AT_ONCE = 4  # maximum number of chunks in memory
 
 
 class OutputsRefused(Exception):
-    """Raised if a pod's outputs cannot be stored. The message tells users the reason."""
+    """Raised if a pod's outputs cannot be stored. The message states the reason for users."""
 
 
 def store_files(

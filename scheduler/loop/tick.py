@@ -368,6 +368,6 @@ class Loop:
             return None
 
     def _try_steps(self, name: str, steps: Iterator[Result]) -> Iterator[Result]:
-        """Yield the results of the steps until one of them fails."""
+        """Yield the result of each step until a step fails."""
         while (result := self._try(name, lambda: next(steps, None))) is not None:
             yield result

@@ -109,7 +109,7 @@ class DecidedCycle:
 
 
 class _Redaction:
-    """The projects of a user by name, each with its creation time. None stands for all projects.
+    """Creation times of the user's projects by name, or None if the user may see all projects.
 
     A deleted project's name may be used again. The new project's members cannot see the old project's
     decisions.

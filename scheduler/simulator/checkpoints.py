@@ -25,7 +25,7 @@ class Checkpoints:
             heappush(self._next, (started + self.interval, workload.name, started))
 
     def record_until(self, workloads: dict[str, Workload], now: int) -> None:
-        """Record the checkpoints up to `now` in `workloads`. Checkpoints do not require a new decision."""
+        """Update `workloads` with the checkpoints saved up to `now`. No new scheduling decision is needed."""
         while self.interval is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)

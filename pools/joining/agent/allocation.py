@@ -15,7 +15,7 @@ class JobEnds(Exception):
 
 
 class EndSignals:
-    """Signals that tell the agent that its allocation is about to end.
+    """Signals that warn the agent before its allocation ends.
 
     USR1 is an early warning. After TERM, the processes have little time left.
     """

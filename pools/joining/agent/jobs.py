@@ -70,7 +70,7 @@ class Job:
 
     @property
     def started_since_boot(self) -> bool:
-        """Whether the script was started since the last boot."""
+        """Whether the script has been started since the last boot."""
         fields = read_file(self.path + ".pid").split()
         return len(fields) == 4 and fields[2] == boot_id()
 

@@ -40,7 +40,7 @@ class ImageMissing(CannotRun):
 
 
 class Container(Namespaces):
-    """Namespaces of a container made from the order's image, or else from the machine's programs."""
+    """Namespaces of a container. Without an image in the order, the container has the machine's programs."""
 
     is_container = True
 

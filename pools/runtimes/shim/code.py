@@ -115,7 +115,7 @@ class Download:
 
 
 class _Failure(Exception):
-    """Raised if an attempt fails. `kind` tells whether another attempt may succeed."""
+    """Raised if an attempt fails. `kind` determines whether another attempt may succeed."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -119,7 +119,7 @@ class Pod:
     def _launch(self) -> str:
         """Start building the pod's namespaces.
 
-        A container is complete on return, with its image's settings.
+        On return, a container has been created with the settings of its image.
         """
         if self.namespaces is None:
             return ""

@@ -65,7 +65,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftedChange:
-    """Change with the quota before and after the change.
+    """Change in a draft, with the quota before and after the change.
 
     `after` is unsaved, or None if the quota is removed.
     """

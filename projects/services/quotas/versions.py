@@ -6,7 +6,7 @@ from projects.models import Quota, RemovedQuota
 
 
 def next_version(quota: Quota) -> int:
-    """Return the version to store with the quota."""
+    """Return the next version number of the quota."""
     if quota.pk is not None:
         return quota.version + 1
     before = RemovedQuota.objects.filter(**_columns(quota)).first()

@@ -99,7 +99,7 @@ def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
 
 
 def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = None) -> list[EndedCall]:
-    """Return the ended calls numbered above `after`. Delete those numbered `after` or lower."""
+    """Return ended calls with numbers above `after`, and delete all other ended calls."""
     at = now or timezone.now()
     with locked_session(session) as locked:
         requeue_calls_of_lost_workers(locked, at)

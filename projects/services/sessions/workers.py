@@ -150,7 +150,7 @@ def has_changes(pod: Pod, received: Collection[int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Instructions for a worker: whether to leave, and whether to abandon running calls."""
+    """Instructions for a worker: whether to shut down, and whether to abandon running calls."""
 
     leave: bool
     at_once: bool

@@ -38,7 +38,7 @@ class Field:
 
     @property
     def default_text(self) -> str:
-        """Value in a new quota, as text."""
+        """Text of the default value in a new quota."""
         return cell_text(self, self.default)
 
 

@@ -27,7 +27,7 @@ class ScalingRow:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Replayed scaling with the settings, next to the recorded number of inference engines."""
+    """Replayed scaling decisions with these settings, compared with the recorded number of engines."""
 
     begin: datetime
     end: datetime

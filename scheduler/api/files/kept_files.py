@@ -73,7 +73,7 @@ def find_kept_files(
 
 
 def require_files(files: PodFiles, path: str) -> None:
-    """Raise NotFound if there are no files, with the reason for the path if it was left out."""
+    """Raise NotFound if there are no files. If the path was left out, the error contains the reason."""
     if not files.files:
         reason = files.skipped.get(path, "")
         raise NotFound(

@@ -197,7 +197,7 @@ class Board:
         return len(self._log)
 
     def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Count and refuse one trial per gang, without attempting any moves."""
+        """Count one trial per gang, and record the refusals without placing any gang."""
         for gang, reason, numbers in refusals:
             self.cycle.trials += 1
             if reason is not None:

@@ -80,7 +80,7 @@ class _Project:
 
 
 class _Level:
-    """Heap of sibling queues, ordered by the sort key of each queue for its next gang."""
+    """Heap of sibling queues. A queue's position depends on its next gang."""
 
     __slots__ = ("account", "heap")
 

@@ -184,7 +184,7 @@ def _count_units(
             free[parts] += 1
         else:
             # Unprotected extra replicas are counted individually. Without protection, the gang would be
-            # evicted as a whole and is counted as such.
+            # evicted as a whole, and is counted as one unit.
             if extras:
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1
@@ -192,7 +192,7 @@ def _count_units(
     return UnitsByProtection(_as_units(free), _as_units(by_runtime), _as_units(non_preemptible))
 
 
-# (freed, charged) of the gang's core, then of each kind of extra replica with the number of replicas.
+# (freed, charged) amounts of the gang's core, and per kind of extra replica with the replica count
 _GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 

@@ -59,7 +59,7 @@ def _cache_key(gang: Gang) -> Hashable:
 
 
 def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    """Return an obstacle if no node accepts one of the roles now, else None."""
+    """Return the obstacle of a role that no node accepts now, or None if every role has such a node."""
     nodes = board.nodes
     for need in arrangement:
         mask = need.part.mask
@@ -149,8 +149,8 @@ def _combined_fragmentation_numbers(
 ) -> Numbers:
     """Return the numbers if each resource suffices on its own, but no node has enough of all.
 
-    The numbers describe the resource without which most replicas would fit. Ties are resolved in favour of
-    other resources than GPUs.
+    The numbers describe the resource without which most replicas would fit. Resources other than GPUs win
+    ties.
     """
 
     def others(kind: int) -> list[int]:

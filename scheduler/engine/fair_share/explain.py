@@ -27,9 +27,9 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
 def divide_requests(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """Return the divisions of the pool's capacity for these requests.
+    """Divide the pool's capacity fairly between queues with these requests. Return all divisions.
 
-    Requests include the queue's allocation.
+    A queue's request includes its allocation.
     """
     ledger, recorded = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():

@@ -86,7 +86,7 @@ class TurnTaking:
         return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
     def may_lose(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the victim queue may lose this amount. The queue must be above its share.
+        """Return whether this amount may be reclaimed from the victim queue, which must be above its share.
 
         If the victim queue would end up less far over quota than the other queue, its turn must be over.
         Otherwise, the victim queue must retain its share, or have used at least as much as the preemptor's

@@ -15,7 +15,7 @@ RANKING_THRESHOLD = 64  # from this number of replicas on, nodes are ranked only
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use. Each value includes the preceding values."""
+    """Capacity that a placement may use. Each member includes the capacity of all earlier members."""
 
     NOW = 0  # only capacity that is free now
     LEAVING = 1  # also the capacity that stopping pods will free

@@ -10,7 +10,7 @@ from scheduler.engine.model import Pool, Strategy
 
 
 def resolve_strategies(board: Board) -> Pool:
-    """Return the pool with `auto` resolved: fragmentation for mixed nodes or requests, else binpack."""
+    """Replace `auto`: use fragmentation if nodes or requests are mixed, and binpack otherwise."""
     pool = board.configured_pool
     if Strategy.AUTO not in (pool.node_strategy, pool.device_strategy):
         return pool

@@ -61,7 +61,7 @@ class RunImages:
 
 @dataclass(slots=True)
 class _Run:
-    """Run with an image. `pod` is any of its pods."""
+    """Workload run that needs an image. `pod` is an arbitrary pod of the run."""
 
     pod: Pod
     image: ImageReference

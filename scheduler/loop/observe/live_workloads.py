@@ -124,7 +124,7 @@ class LiveWorkloads:
         return tuple(self._engine_objects)
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
-        """Return the IDs of the pods by their names in the engine."""
+        """Return the pod IDs by the engine's pod names."""
         return {name: pod for pk in self._pods for name, pod in self._entries[pk].pod_ids}
 
     def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:

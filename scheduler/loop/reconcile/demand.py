@@ -96,7 +96,7 @@ def report_empty_drains(now: datetime) -> int:
 
 @dataclass(slots=True)
 class ReservedLoad:
-    """Reservations of a pool: the load on booting nodes, these nodes, and whether any reservation exists."""
+    """Reserved load on a pool's booting nodes, and whether the pool has any reservation."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)

@@ -36,7 +36,7 @@ class _ReleaseOutdated(Exception):
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Releaser of unneeded nodes. The releaser records when each pool was last searched."""
+    """Releases unneeded nodes, and records when each pool was last searched."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 

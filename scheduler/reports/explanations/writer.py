@@ -22,7 +22,7 @@ from scheduler.reports.visibility import redact_blocker
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
 # Maximum number of updates per cycle for workloads whose pending reasons have not changed. Half of the
-# updates are for the first workloads in the queue. All other workloads take turns. Each of them is updated
+# updates are for the first workloads in the queue. The other workloads take turns, and each is updated
 # within MAX_TURNS cycles, even if more updates are needed.
 MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
@@ -94,7 +94,7 @@ class ExplanationWriter:
 
     @property
     def has_more(self) -> bool:
-        """Whether `write_batch` has more to write."""
+        """Whether unwritten updates remain for `write_batch`."""
         return bool(self._unwritten)
 
     def write(

@@ -64,7 +64,7 @@ class Account:
 
 
 class Records:
-    """Records of all jobs, updated by the player."""
+    """Records of all jobs in the trace, updated during the replay."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

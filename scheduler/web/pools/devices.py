@@ -47,7 +47,7 @@ class DeviceMap:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """(top edge, holder) pairs from the bottom up."""
+        """The holders with the positions of their top edges, from bottom to top."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height

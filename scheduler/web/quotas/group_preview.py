@@ -1,4 +1,4 @@
-"""Preview of a change of a quota group's pools, shown in its form."""
+"""Preview, in the quota group form, of a change to the group's pools."""
 
 from django.http import HttpResponse
 from django.views.decorators.http import require_POST

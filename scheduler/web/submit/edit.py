@@ -41,7 +41,7 @@ class EditPage:
 
     @property
     def changes(self) -> list[str]:
-        """One line for each changed value."""
+        """Descriptions of the changed values, one line per value."""
         changes: list[DocumentChange] = self.edit.changes if self.edit else []
         return [format_difference(change.path, change.before, change.after) for change in changes]
 

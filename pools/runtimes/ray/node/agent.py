@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._respond(200, json.dumps(result).encode())
 
     def _open_channel(self, pod_id: str) -> None:
-        """Connect the client to a new channel of the pod, until either side ends."""
+        """Copy data between the client and a new channel to the pod until either side closes."""
         with self.server.pods.open_channel(pod_id) as channel:
             self.close_connection = True
             self.send_response(101)

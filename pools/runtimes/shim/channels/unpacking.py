@@ -241,7 +241,7 @@ class _File:
             raise CopyError(describe(self._shown, error)) from None
 
     def finish(self) -> None:
-        """Give the file its mode, time and name."""
+        """Set the file's mode and time, and rename it to its final name."""
         try:
             os.fchmod(self._fd, self._mode)
             os.utime(self._fd, ns=(self._mtime, self._mtime))

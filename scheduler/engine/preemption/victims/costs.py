@@ -203,7 +203,7 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
 
 
 def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
-    """Select the largest victims first, because fewer of them may free enough."""
+    """Select the largest victims first, because a few large victims may free enough."""
     chosen: list[Victim] = []
     # The sort is stable: victims of equal size stay in order of cost, cheapest first.
     for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):

@@ -151,7 +151,7 @@ def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterato
 
 
 def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
-    """Return whether the gang has run for less than its minimum runtime of `seconds` (above 0)."""
+    """Return whether the gang has run for less than `seconds`, its positive minimum runtime."""
     started = gang.workload.started
     if started is None:
         running = [
