@@ -17,6 +17,7 @@ from pools.services.machines import MAX_MACHINES
 from pools.services.offered import offered_choices
 from pools.web import environment_fields, provider_fields
 from pools.web.idle_rule_field import IdleRuleField
+from pools.web.memory_field import MemoryField
 from pools.web.pool_sections import pool_sections, provider_choices
 
 # form field for each key of the default limits
@@ -98,7 +99,7 @@ class PoolForm(Form):
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=0, max_value=1024, initial=2)
     gpu_model = forms.CharField(label="GPU model", max_length=64, required=False)
     cpu = forms.FloatField(label="CPU cores per node", min_value=0.001, initial=8)
-    memory_mib = forms.IntegerField(label="Memory per node (MiB)", min_value=1, initial=16384)
+    memory_mib = MemoryField(label="Memory per node", max_length=20, initial=16384)
     price_per_gpu_hour = forms.DecimalField(
         label="Price per GPU-hour",
         min_value=0,
@@ -334,4 +335,7 @@ def initial_values(pool: NodePool) -> dict[str, Any]:
     fields |= provider_fields.initial_values(pool.provider, pool.provider_settings)
     policy = read_policy(pool.image_policy)
     fields |= {"image_mode": policy.mode, "patterns": "\n".join(policy.patterns)}
-    return {**fields, "cpu": pool.cpu_milli / MILLI, "version": pool.version}
+    fields |= {"cpu": f"{pool.cpu_milli / MILLI:g}", "version": pool.version}
+    if pool.price_per_gpu_hour is not None:
+        fields["price_per_gpu_hour"] = f"{pool.price_per_gpu_hour.normalize():f}"
+    return fields

@@ -15,6 +15,7 @@ from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from pools import selectors, services
 from pools.environments.progress import START
 from pools.models import Node
+from pools.models.node import PENDING
 from pools.services.upgrades import is_outdated
 from pools.web.forms import ReasonForm
 
@@ -84,6 +85,7 @@ def show(request: Request, name: str) -> HttpResponse:
         "phases": _phase_rows(node, is_admin=is_admin),
         "started": _start_script_progress(node, is_admin=is_admin),
         "is_admin": is_admin,
+        "is_starting": node.state in PENDING,
         "agent_outdated": is_admin and is_outdated(node.inventory),
         "node_actions": NODE_ACTIONS.get(node.state, ()) if _is_allowed(request, "edit", node) else (),
         "events": [
@@ -92,7 +94,7 @@ def show(request: Request, name: str) -> HttpResponse:
         ],
         "took": (node.prepared_at - node.created_at).total_seconds() if node.prepared_at else None,
     }
-    return page(request, "pools/node.html", context, inner="pools/node_body.html")
+    return page(request, "pools/node.html", context, inner="pools/node_changes.html")
 
 
 def _visible_nodes(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:

@@ -54,6 +54,11 @@ def create(request: Request) -> HttpResponse:
     return form_page(request, form, title=TITLE, label="Create pool", back=_list_url(), **more)
 
 
+def _crumbs(pool: NodePool) -> list[tuple[str, str]]:
+    """Return the title and URL of each page above the pool's settings."""
+    return [("Node pools", _list_url()), (pool.name, _pool_url(pool))]
+
+
 def _preview(form: PoolForm) -> dict[str, Any]:
     """Return the preview of the form's pool, for the template."""
     preview = services.preview_pool(
@@ -93,7 +98,14 @@ def settings(request: Request, name: str) -> HttpResponse:
             return done(
                 request, f"Settings for {pool} saved.{_draining_text(nodes_to_drain)}", to=_pool_url(pool)
             )
-    return form_page(request, form, title=f"Settings for {pool}", label="Save settings", back=_pool_url(pool))
+    return form_page(
+        request,
+        form,
+        title=f"Settings for {pool}",
+        label="Save settings",
+        back=_pool_url(pool),
+        crumbs=_crumbs(pool),
+    )
 
 
 @signed_in

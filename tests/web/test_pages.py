@@ -138,6 +138,8 @@ def test_forms_are_accessible_only_to_permitted_roles(cast: Cast, sign_in: SignI
 def test_missing_page_keeps_the_navigation_of_a_signed_in_user(sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/no-such-page")
     assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, True)
+    missing = sign_in("dave").get("/workloads/00000000-0000-4000-8000-000000000000").content.decode()
+    assert 'href="/workloads">Go to workloads</a>' in missing
     answer = Client().get("/no-such-page")
     assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, False)
 

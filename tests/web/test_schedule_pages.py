@@ -5,8 +5,10 @@ from datetime import timedelta
 from html import unescape
 from typing import Any
 
+import pytest
 from django.utils import timezone
 
+from projects.engine.cron_words import describe_cron
 from projects.models import Schedule, Workload
 from projects.services import schedules
 from projects.services.schedules import ScheduleValues, submit_due_runs
@@ -41,7 +43,9 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
     assert (answer.status_code, answer["HX-Redirect"]) == (204, PAGE)
     schedule = Schedule.objects.get()
     assert (schedule.cron, schedule.overlap, schedule.text) == ("0 3 * * 1-5", "queue", TEXT)
-    assert "nightly vision 0 3 * * 1-5 Europe/Berlin" in text(dave.get("/schedules"))
+    assert "nightly vision Weekdays at 03:00 0 3 * * 1-5 Europe/Berlin none yet" in text(
+        dave.get("/schedules")
+    )
     page = text(dave.get(PAGE))
     assert "Runs are submitted with the rights of dave" in page
     assert "No runs yet" in page
@@ -79,6 +83,27 @@ def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
     submission = f"dave submitted workload {workload.name} in vision for schedule nightly: training, 1 GPU"
     assert submission in text(sign_in("erin").get("/activity"))
     assert 'id="step-run"' not in html
+    listed = sign_in("erin").get("/schedules").content.decode()
+    assert f'href="/workloads/{workload.pk}">Pending</a>' in listed
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("*/5 * * * *", "Every 5 minutes"),
+        ("30 * * * *", "Every hour at minute 30"),
+        ("0 */6 * * *", "Every 6 hours at minute 0"),
+        ("5 3 * * *", "Daily at 03:05"),
+        ("0 3 * * 1-5", "Weekdays at 03:00"),
+        ("0 3 * * 1,7", "Mondays, Sundays at 03:00"),
+        ("0 3 1 * *", "Monthly on day 1 at 03:00"),
+        ("0 3 1 * 1", ""),
+        ("0 3 * 6 *", ""),
+        ("0 3,15 * * *", ""),
+    ],
+)
+def test_cron_expressions_are_described_in_words(expression: str, words: str) -> None:
+    assert describe_cron(expression) == words
 
 
 def test_pages_show_when_a_failed_submission_is_repeated(cast: Cast, sign_in: SignIn) -> None:
@@ -96,7 +121,7 @@ def test_buttons_pause_resume_run_and_delete_a_schedule(cast: Cast, sign_in: Sig
     assert dave.post(f"{PAGE}/pause", headers=HTMX).status_code == 204
     page = text(dave.get(PAGE))
     assert "Paused by dave." in page
-    assert "None while the schedule is paused." in page
+    assert "None until the schedule is resumed." in page
     assert "Paused by dave." in text(dave.get("/schedules"))
     assert dave.post(f"{PAGE}/resume", headers=HTMX).status_code == 204
     assert dave.post(f"{PAGE}/run", headers=HTMX).status_code == 204

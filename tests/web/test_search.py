@@ -51,6 +51,16 @@ def test_search_results_include_pages_objects_and_projects(
     assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
 
 
+def test_object_with_exactly_the_searched_name_comes_first(cast: Cast, sign_in: SignIn) -> None:
+    exact = make.workload(cast.vision, "probe", submitted_at=make.ago(hours=9))
+    for number in range(9):
+        make.workload(cast.vision, f"probe-{number}")
+        make.workload(cast.vision, f"{cast.pool.name}-{number}")
+    alice = sign_in("alice")
+    assert links(alice, "probe")[0] == f"/workloads/{exact.pk}"
+    assert links(alice, cast.pool.name)[0] == f"/node-pools/{cast.pool.name}"
+
+
 def test_verb_finds_the_actions_that_the_role_allows(cast: Cast, objects: None, sign_in: SignIn) -> None:
     train, ranker = (Workload.objects.get(name=f"rack7-{name}") for name in ("train", "ranker"))
     alice = links(sign_in("alice"), "canc rack7")

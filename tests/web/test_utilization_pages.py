@@ -62,6 +62,14 @@ def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_i
     assert sign_in("grace").get(f"{address}/utilization?part=strip").status_code == 404
 
 
+def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    at = make.ago(minutes=20)
+    make.used(pod, 25, at=at)
+    for path in ("", "/resources"):
+        text = page(sign_in("erin"), f"/workloads/{pod.workload_id}{path}")
+        assert "25 %" in text and f'datetime="{at.isoformat()}"' in text, path
+
+
 def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/resources")
     assert text.count("not measured") >= 4

@@ -13,7 +13,28 @@ PARTS: Mapping[str, type[BaseModel]] = {"roles": RoleSpec, "groups": GroupSpec}
 
 def dump_workload(document: Mapping[str, Any]) -> str:
     ordered = _in_order(dict(document), WorkloadSpec)
-    return yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=100)
+    array = ordered.get("array")
+    if isinstance(array, dict) and isinstance(array.get("matrix"), dict):
+        matrix = {
+            name: _Inline(values) if isinstance(values, list) else values
+            for name, values in array["matrix"].items()
+        }
+        ordered["array"] = {**array, "matrix": matrix}
+    return str(yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+
+
+class _Inline(list[Any]):
+    """List that is written in brackets, as the values of a variable of an array's matrix."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML dumper that also writes inline lists."""
+
+
+_Dumper.add_representer(
+    _Inline,
+    lambda dumper, values: dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True),
+)
 
 
 def _in_order(value: Any, model: type[BaseModel]) -> Any:

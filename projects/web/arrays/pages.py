@@ -20,15 +20,19 @@ from berth.server.web.forms import Form
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, may, require
-from projects.models import ArrayState, Workload, WorkloadArray
+from projects.models import ArrayState, Phase, Workload, WorkloadArray
+from projects.models.workloads import LIVE_PHASES
 from projects.selectors import find_array, workloads
 from projects.services import arrays
 from projects.services.arrays.stop_rules import preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.web.arrays.metrics import load_ranking
-from projects.web.arrays.progress import load_progress
+from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.filters import STATES
 
+CURRENT = "current"  # tasks that run, have failed or are queued, but not those that wait for earlier tasks
+CURRENT_PHASES = (*LIVE_PHASES, Phase.FAILED)
+MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
 CSV_COLUMNS = {
     "Task": "name", "Index": "array_index", "State": "phase", "Reason": "reason", "Status": "message",
@@ -36,6 +40,15 @@ CSV_COLUMNS = {
     "Exit code": "exit_code", "ID": "pk",
 }  # fmt: skip
 Parameters = Mapping[int, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """A task in the grid of all tasks."""
+
+    pk: uuid.UUID
+    kind: str  # the phase, or "held" if the task waits for earlier tasks
+    title: str
 
 
 class TasksForm(Form):
@@ -99,14 +112,19 @@ CHANGES = {
 @require_GET
 def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHttpResponse:
     array = find_array(request.actor, array_id)
-    state = request.GET.get("state", "all")
-    state = state if state in STATES else "all"
-    tasks = workloads(request.actor).filter(array=array, superseded=False)
+    tasks = all_tasks = workloads(request.actor).filter(array=array, superseded=False)
     progress = load_progress([array])[array.pk]
-    if state != "all":
+    tabs = _tabs(progress)
+    state = request.GET.get("state", "")
+    is_export = request.GET.get("format") == "csv"
+    if state not in {word for word, _, _ in tabs}:
+        state = CURRENT if tabs[0][2] and not is_export else "all"
+    if state == CURRENT:
+        tasks = tasks.filter(phase__in=CURRENT_PHASES, held=False)
+    elif state != "all":
         tasks = tasks.filter(phase__in=STATES[state][1])
     parameters = ArraySpec.model_validate(array.spec["array"]).parameters()
-    if request.GET.get("format") == "csv":
+    if is_export:
         return _as_csv(request, array, tasks, parameters)
     row_slice = load_slice(
         tasks,
@@ -118,7 +136,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     context = {
         "array": array,
         "progress": progress,
-        "states": _tabs(progress.counts),
+        "states": tabs,
+        "squares": _squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else [],
         "state": state,
         "slice": row_slice,
         "sort": row_slice.sort,
@@ -202,10 +221,23 @@ def _as_csv(
     return csv_response(request, array.name, [*CSV_COLUMNS, *names], lines)
 
 
-def _tabs(counts: arrays.TaskCounts) -> list[tuple[str, str, int]]:
+def _squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters) -> list[Square]:
+    """Return a square for each task, by index."""
+    squares = []
+    rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")
+    for pk, name, index, phase, held in rows:
+        values = "".join(f", {key}={value}" for key, value in parameters.get(index or 0, {}).items())
+        state = "waiting for earlier tasks" if held else phase
+        squares.append(Square(pk, "held" if held else phase, f"{name}: {state}{values}"))
+    return squares
+
+
+def _tabs(progress: ArrayProgress) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of tasks. Held tasks count as pending."""
+    counts = progress.counts
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
-    return [
+    current = sum(asdict(counts).get(phase, 0) for phase in CURRENT_PHASES)
+    return [(CURRENT, "Current", current)] + [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))
         for word, (title, phases) in STATES.items()
     ]

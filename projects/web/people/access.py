@@ -87,7 +87,7 @@ TOKENS: tuple[Column[ApiToken], ...] = (
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = _with_emails(request.actor, sorted(members(request.actor).order_by("pk"), key=_sort_key))
-    people = list_rows(request, MEMBERS, rows, name="people", file_name="people", default="scope")
+    people = list_rows(request, MEMBERS, rows, name="people", file_name="people", default="user")
     mine = list_rows(
         request, TOKENS, tokens(request.actor).filter(revoked_at__isnull=True), name="tokens",
         file_name="tokens", default="name",

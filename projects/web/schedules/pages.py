@@ -13,17 +13,22 @@ from berth.server.web.lists.tables import Column, list_query, list_rows, request
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from projects import selectors
 from projects.access import Action, may, may_submit_anywhere
+from projects.engine.cron_words import describe_cron
 from projects.models import Schedule, ScheduleRun
 from projects.services import schedules
 
 NEXT_RUNS, LAST_RUNS = 5, 20  # maximum number of runs on one page
-COLUMNS: tuple[Column[Schedule], ...] = (
-    Column("name", "Schedule", lambda row: row.name, order="name"),
-    Column("project", "Project", lambda row: row.project.name, order="project__name"),
-    Column("cron", "Cron", lambda row: row.cron),
-    Column("zone", "Time zone", lambda row: row.time_zone),
-    Column("next", "Next run", lambda row: row.next_at, order="next_at"),
-    Column("owner", "Owner", lambda row: row.owner.get_username() if row.owner else ""),
+Row = tuple[Schedule, ScheduleRun | None]  # schedule and last run
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("name", "Schedule", lambda row: row[0].name, order="name"),
+    Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
+    Column("times", "Times", lambda row: describe_cron(row[0].cron), page_title="Times"),
+    Column("cron", "Cron", lambda row: row[0].cron, in_file=True),
+    Column("zone", "Time zone", lambda row: row[0].time_zone, in_file=True),
+    Column("last", "Last run", lambda row: row[1].due_at if row[1] else None),
+    Column("outcome", "Outcome", lambda row: row[1].get_outcome_display() if row[1] else "", in_file=True),
+    Column("next", "Next run", lambda row: row[0].next_at, order="next_at"),
+    Column("owner", "Owner", lambda row: row[0].owner.get_username() if row[0].owner else ""),
 )
 RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
     Column("due", "Due", lambda run: run.due_at),
@@ -84,7 +89,7 @@ STEPS = {
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = selectors.schedules(request.actor)
-    listing = list_query(request, COLUMNS, rows, list, file_name="schedules", default="name")
+    listing = list_query(request, COLUMNS, rows, _with_last_runs, file_name="schedules", default="name")
     if file := requested_csv(request, listing):
         return file
     context = {
@@ -111,6 +116,7 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
         return file
     context = {
         "schedule": schedule,
+        "times": describe_cron(schedule.cron),
         "next_runs": schedules.next_runs(schedule, NEXT_RUNS, timezone.now()),
         "runs": runs.rows,
         "listing": runs,
@@ -143,6 +149,12 @@ def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
         back=back,
         danger=chosen.is_danger,
     )
+
+
+def _with_last_runs(rows: list[Schedule]) -> list[Row]:
+    runs = ScheduleRun.objects.filter(schedule__in=rows).order_by("schedule_id", "-due_at", "-pk")
+    last = {run.schedule_id: run for run in runs.distinct("schedule_id").select_related("workload", "array")}
+    return [(row, last.get(row.pk)) for row in rows]
 
 
 def find_schedule(request: Request, project: str, name: str) -> Schedule:

@@ -94,18 +94,23 @@ def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) ->
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 
 
-def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> dict[int, dict[str, Any]]:
-    """Return the values of each service's latest sample by service ID.
+@dataclass(frozen=True, slots=True)
+class LatestMetrics:
+    """Values of a service's latest sample. `old_since` is its time if the sample is no longer current."""
 
-    Samples that are too old are omitted.
-    """
+    values: Mapping[str, Any]
+    old_since: datetime | None = None
+
+
+def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> dict[int, LatestMetrics]:
+    """Return the latest sample of each service with a sample in the last hour, by service ID."""
     rows = MetricsPoint.objects.filter(service__in=list(configs), at__gt=now - SPAN)
     latest = rows.order_by("service", "-at").distinct("service").values_list("service", "at", "values")
-    return {
-        service: values
-        for service, at, values in latest
-        if (now - at).total_seconds() <= _valid_seconds(configs[service])
-    }
+    result = {}
+    for service, at, values in latest:
+        is_current = (now - at).total_seconds() <= _valid_seconds(configs[service])
+        result[service] = LatestMetrics(values, None if is_current else at)
+    return result
 
 
 def csv_rows(service: Service, now: datetime) -> Iterator[list[Any]]:

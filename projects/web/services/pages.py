@@ -1,7 +1,6 @@
 """Pages that list and show inference services."""
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ from projects.models.workloads import ENDED_PHASES
 from projects.service_selectors import find_service, services
 from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
-from projects.web.services.charts import CSV_HEADERS, build_charts, csv_rows, latest_metrics
+from projects.web.services.charts import CSV_HEADERS, LatestMetrics, build_charts, csv_rows, latest_metrics
 from projects.web.services.conditions import condition_row
 from projects.web.services.serving import EngineStatus, ServingStatus, engine_status, serving_status
 
@@ -40,17 +39,17 @@ class ServiceRow:
     service: Any  # annotated with the number of active engines and the total number of engines
     serving: ServingStatus
     request: ScaleRequest | None
-    metrics: Mapping[str, Any]
+    metrics: LatestMetrics
     autoscaler_limits: tuple[int, int]
 
     @property
     def queued(self) -> int | None:
-        return self.metrics.get("total_queue_reqs")
+        return self.metrics.values.get("total_queue_reqs")
 
     @property
     def queue_time(self) -> float | None:
         """Return the 95th percentile of the queue time in seconds."""
-        value = self.metrics.get("queue_time_p95")
+        value = self.metrics.values.get("queue_time_p95")
         return None if value is None else round(value, 3)
 
 
@@ -105,7 +104,7 @@ def _service_rows(rows: list[Service]) -> list[ServiceRow]:
             row,
             serving_status(row.workload, engines_by_service[row.pk]),
             requests_by_service.get(row.pk),
-            metrics.get(row.pk, {}),
+            metrics.get(row.pk, LatestMetrics({})),
             (configs[row.pk].min_engines, configs[row.pk].max_engines),
         )
         for row in rows
@@ -152,7 +151,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "scaler": scaler,
         "config": config,
         "conditions": condition_rows,
-        "figures": latest_metrics({service.pk: config}, now).get(service.pk, {}),
+        "figures": latest_metrics({service.pk: config}, now).get(service.pk),
         "is_silent": scaler.enabled
         and not ended
         and all(row["state"] == "unknown" for row in condition_rows),

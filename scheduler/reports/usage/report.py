@@ -66,7 +66,8 @@ class UsageRequest:
 class UsageRow:
     """Usage in the period that begins at `at`.
 
-    `cost` is None if the price is unknown for any part of the usage.
+    `cost` is None if the price is unknown for any part of it. `known_cost` is the cost of the other parts,
+    and `unpriced` names the pools without a price.
     """
 
     at: datetime | None
@@ -75,6 +76,8 @@ class UsageRow:
     cpu_hours: float
     memory_gib_hours: float
     cost: Decimal | None
+    known_cost: Decimal = Decimal(0)
+    unpriced: frozenset[str] = frozenset()
 
 
 USAGE = """
@@ -117,32 +120,40 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
     request = replace(request, since=floor_to_hour(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
-    for at, *names, pool, until, gpu, cpu, memory in _query_rows(actor, request, now):
-        entry = sums.setdefault((at, *names), [0.0, 0.0, 0.0, Decimal(0)])
+    for at, *names, pool, pool_name, until, gpu, cpu, memory in _query_rows(actor, request, now):
+        entry = sums.setdefault((at, *names), [0.0, 0.0, 0.0, Decimal(0), frozenset()])
         hours = float(gpu) / MILLI / HOUR
         entry[0] += hours
         entry[1] += float(cpu) / MILLI / HOUR
         entry[2] += float(memory) / MIB / HOUR
-        entry[3] = _add_cost(entry[3], hours, _price_at(pool, until, prices))
-    result = [
-        UsageRow(at, dict(zip(request.group_by, names, strict=True)), gpu, cpu, memory, _round_cost(cost))
-        for (at, *names), (gpu, cpu, memory, cost) in sums.items()
-    ]
+        price = _price_at(pool, until, prices)
+        entry[3] += (price or Decimal(0)) * Decimal(hours)
+        if price is None and hours:
+            entry[4] |= {pool_name}
+    result = []
+    for (at, *names), (gpu, cpu, memory, cost, unpriced) in sums.items():
+        known = cost.quantize(CENT)
+        shown = dict(zip(request.group_by, names, strict=True))
+        result.append(
+            UsageRow(at, shown, gpu, cpu, memory, None if unpriced else known, known, frozenset(unpriced))
+        )
     return sorted(result, key=lambda used: (used.at or now, -used.gpu_hours, *used.names.values()))
 
 
 def total(rows: Iterable[UsageRow]) -> UsageRow:
     """Return the sum of all rows. Its cost is None if the cost of any row is None."""
     rows = list(rows)
-    costs = [row.cost for row in rows]
-    priced = [cost for cost in costs if cost is not None]
+    known = sum((row.known_cost for row in rows), Decimal(0))
+    unpriced = frozenset().union(*(row.unpriced for row in rows))
     return UsageRow(
         at=None,
         names={},
         gpu_hours=sum(row.gpu_hours for row in rows),
         cpu_hours=sum(row.cpu_hours for row in rows),
         memory_gib_hours=sum(row.memory_gib_hours for row in rows),
-        cost=sum(priced, Decimal(0)) if len(priced) == len(costs) else None,
+        cost=None if unpriced else known,
+        known_cost=known,
+        unpriced=unpriced,
     )
 
 
@@ -166,11 +177,11 @@ def _query_rows(actor: Actor, request: UsageRequest, now: datetime) -> Sequence[
         conditions.append("(project_id = ANY(%(projects)s) OR department_id = ANY(%(departments)s))")
         values["projects"] = list(visible_projects(actor).values_list("pk", flat=True))
         values["departments"] = list(fully_visible_departments(actor).values_list("pk", flat=True))
-    shown = ", ".join([piece, *names, "pool_id", "priced_until"])
+    shown = ", ".join([piece, *names, "pool_id", "pool_name", "priced_until"])
     query = f"SELECT {shown}, sum(gpu), sum(cpu), sum(memory) FROM ({USAGE}) AS held{PRICE_JOIN}"  # noqa: S608
     if conditions:
         query += f" WHERE {' AND '.join(conditions)}"
-    keys = ", ".join(str(number + 1) for number in range(len(names) + 3))
+    keys = ", ".join(str(number + 1) for number in range(len(names) + 4))
     with connection.cursor() as cursor:
         cursor.execute(f"{query} GROUP BY {keys}", values)
         return cursor.fetchall()
@@ -192,16 +203,6 @@ def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | 
         now = current_price(pool) if pool is not None else None
         cache[pool_id, until] = now if past is None else past.price_per_gpu_hour
     return cache[pool_id, until]
-
-
-def _add_cost(cost: Decimal | None, hours: float, price: Decimal | None) -> Decimal | None:
-    if cost is None or (price is None and hours):
-        return None
-    return cost + (price or Decimal(0)) * Decimal(hours)
-
-
-def _round_cost(cost: Decimal | None) -> Decimal | None:
-    return None if cost is None else cost.quantize(CENT)
 
 
 MAX_PERIODS: Mapping[Step | None, timedelta] = {

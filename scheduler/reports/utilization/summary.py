@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
@@ -86,10 +86,15 @@ def running_allocations() -> QuerySet[Allocation]:
     return Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES)
 
 
-def summarize_pods(allocations: QuerySet[Allocation], now: datetime) -> list[PodSummary]:
-    """Return the utilization of pods, ordered by run, rank and role."""
+def summarize_pods(
+    allocations: QuerySet[Allocation], now: datetime, max_age: timedelta = MAX_MEASUREMENT_AGE
+) -> list[PodSummary]:
+    """Return the utilization of pods, ordered by run, rank and role.
+
+    Measurements older than `max_age` are ignored.
+    """
     rows = allocations.order_by("pod__run", "pod__rank", "pod__role", "pod__index", "pod_id")
-    return [_pod_utilization(row, now) for row in rows.values_list(*COLUMNS)]
+    return [_pod_utilization(row, now - max_age) for row in rows.values_list(*COLUMNS)]
 
 
 def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
@@ -104,9 +109,11 @@ def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
     return Utilization(at=max(read, default=None), **values)
 
 
-def devices_by_node(nodes: Sequence[Node], now: datetime) -> dict[int, tuple[Device, ...]]:
+def devices_by_node(
+    nodes: Sequence[Node], now: datetime, max_age: timedelta = MAX_MEASUREMENT_AGE
+) -> dict[int, tuple[Device, ...]]:
     """Return the measured GPUs by node. Nodes without measurements are omitted."""
-    rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - MAX_MEASUREMENT_AGE)
+    rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - max_age)
     return {row.node_id: _measured_devices(range(len(row.devices)), row.devices) for row in rows}
 
 
@@ -116,9 +123,9 @@ def hosting_nodes(pools: Iterable[NodePool]) -> QuerySet[Node, tuple[int, int]]:
     return rows.values_list("pool_id", "gpus")
 
 
-def _pod_utilization(row: Sequence[Any], now: datetime) -> PodSummary:
+def _pod_utilization(row: Sequence[Any], since: datetime) -> PodSummary:
     values = dict(zip(COLUMNS, row, strict=True))
-    fresh = values["pod__use__at"] is not None and values["pod__use__at"] >= now - MAX_MEASUREMENT_AGE
+    fresh = values["pod__use__at"] is not None and values["pod__use__at"] >= since
     read: Sequence[DeviceMeasurement] = values["pod__use__devices"] if fresh else ()
     devices = _measured_devices(values["devices"], read, shared=values["gpu_milli"] < MILLI)
     measured = [device.busy_milli for device in devices if device.busy_milli is not None]

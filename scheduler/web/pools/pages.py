@@ -129,7 +129,6 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "idle_rule": read_rule(pool.idle_rule),
         "volumes": visible_volumes(request.actor, pool),
         "state": selectors.pool_state(pool, now),
-        "has_errors": any(finding.severity == Severity.ERROR for finding in findings),
         "capacity": pool_capacity([pool]),
         "course": build_capacity_chart(pool, now, request.GET.get("span", "")),
         "spans": SPANS,

@@ -26,11 +26,12 @@ from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for, submittable_projects
 
 SAVE, EDIT = "save", "edit"
-Row = tuple[Template, bool, bool]
+Row = tuple[Template, bool, bool, str]  # template, usable, editable, and what its roles request
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
     Column("description", "Description", lambda row: row[0].description),
+    Column("requests", "Requests", lambda row: row[3]),
     Column("changed", "Changed", lambda row: row[0].changed_at, order="changed_at"),
     Column("by", "Changed by", lambda row: row[0].changed_by, in_file=True),
 )
@@ -44,6 +45,27 @@ class SaveForm(Form):
     description = forms.CharField(label="Description", max_length=service.MAX_DESCRIPTION, required=False)
     document = forms.CharField(widget=forms.HiddenInput, strip=False)
     then = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+def describe_request(text: str) -> str:
+    """Return what the roles of a template request, such as "2 GPUs" or "4 replicas of 2 GPUs"."""
+    roles = (open_draft(text).data or {}).get("roles")
+    if not isinstance(roles, list):
+        return ""
+    return ", ".join(filter(None, (_describe_role(role) for role in roles if isinstance(role, dict))))
+
+
+def _describe_role(role: dict[str, Any]) -> str:
+    least = role.get("min", role.get("replicas", 1))
+    most = role.get("max", least)
+    replicas = "" if most == least == 1 else f"{least} replicas of "
+    if most != least:
+        replicas = f"{least} to {most} replicas of "
+    for key, noun in (("gpu", "GPU"), ("cpu", "CPU")):
+        amount = role.get(key)
+        if isinstance(amount, int | float) and amount:
+            return f"{replicas}{amount:g} {noun}{'' if amount == 1 else 's'}"
+    return ""
 
 
 @dataclass
@@ -221,7 +243,7 @@ def _with_permissions(request: Request, rows: list[Template], mine: set[str]) ->
             runs[row.project_id] = may(request.actor, Action.OPERATE, row.project)
         usable = row.project.name in mine
         made = usable and row.made_by_id is not None and row.made_by_id == request.user.pk
-        yield row, usable, runs[row.project_id] or made
+        yield row, usable, runs[row.project_id] or made, describe_request(row.text)
 
 
 def _projects(request: Request) -> list[tuple[str, str]]:

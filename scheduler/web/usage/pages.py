@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
@@ -144,7 +143,7 @@ def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
         "gpu_hours": lambda line: line.used.gpu_hours,
         "cpu_hours": lambda line: line.used.cpu_hours,
         "memory": lambda line: line.used.memory_gib_hours,
-        "cost": lambda line: line.used.cost or Decimal(0),
+        "cost": lambda line: line.used.known_cost,
         "use": lambda line: (line.use and line.use.percent) or 0.0,
         "idle": lambda line: line.use.idle if line.use else 0.0,
     }

@@ -2,8 +2,8 @@
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
@@ -19,11 +19,13 @@ from berth.server.web.pages import Request, signed_in
 from pools.models import Node
 from pools.selectors import nodes
 from projects.access import visible_nodes
-from projects.idle_gpus import idle_since
+from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.models import Workload
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
 from scheduler.web.utilization.charts import SPANS, Chart, utilization_over_time
+
+LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
 
 
 @signed_in
@@ -46,7 +48,9 @@ def node(request: Request, name: str) -> HttpResponse:
 
 
 def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
-    pods = summary.summarize_pods(summary.running_allocations().filter(pod__workload=workload), now)
+    pods = summary.summarize_pods(
+        summary.running_allocations().filter(pod__workload=workload), now, LAST_KNOWN
+    )
     use = summary.sum_utilization(pod.use for pod in pods)
     end = workload.ended_at or now
     return {
@@ -55,7 +59,9 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
         "pods_used": pods,
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "has_measured_devices": _has_measurements(device for pod in pods for device in pod.devices),
-        "course": utilization_over_time(Q(pod__workload=workload), use, span=span, end=end, now=now),
+        "course": utilization_over_time(
+            Q(pod__workload=workload), _current(use, now), span=span, end=end, now=now
+        ),
         "spans": SPANS,
         "address": reverse("workload-utilization", args=[workload.pk]),
         "live": workload.ended_at is None,
@@ -70,15 +76,18 @@ class StripFigure:
     used: str
     allocated: str
     chart: Chart | None
+    old_since: datetime | None  # time of the measurement if it is no longer current
 
 
 def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
-    """Return the figures above the log of a running workload, or no figures if there are no measurements."""
-    pods = summary.summarize_pods(summary.running_allocations().filter(pod__workload=workload), now)
+    """Return the figures above the log of a running workload, or none if nothing is measured."""
+    pods = summary.summarize_pods(
+        summary.running_allocations().filter(pod__workload=workload), now, LAST_KNOWN
+    )
     use = summary.sum_utilization(pod.use for pod in pods)
     if not use.measured:
         return []
-    course = utilization_over_time(Q(pod__workload=workload), use, span="1h", end=now, now=now)
+    course = utilization_over_time(Q(pod__workload=workload), _current(use, now), span="1h", end=now, now=now)
     charts = {chart.key: chart for chart in course.charts}
     cpu = "" if use.cpu_milli is None else thousandths(use.cpu_milli)
     figures = [
@@ -93,7 +102,22 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
             ("gpu-memory", "GPU memory", _memory(use.gpu_memory_mib), of_memory),
             *figures,
         ]
-    return [StripFigure(title, used, allocated, charts.get(key)) for key, title, used, allocated in figures]
+    old_since = None if _is_current(use, now) else use.at
+    return [
+        StripFigure(title, used, allocated, charts.get(key), old_since)
+        for key, title, used, allocated in figures
+    ]
+
+
+def _is_current(use: summary.Utilization, now: datetime) -> bool:
+    return use.at is not None and use.at >= now - MAX_MEASUREMENT_AGE
+
+
+def _current(use: summary.Utilization, now: datetime) -> summary.Utilization:
+    """Return the usage without measurements that are no longer current."""
+    if _is_current(use, now):
+        return use
+    return replace(use, gpu_milli=None, gpu_memory_mib=None, cpu_milli=None, memory_mib=None)
 
 
 def _memory(mib: int | None) -> str:
@@ -101,18 +125,15 @@ def _memory(mib: int | None) -> str:
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Return the node's total utilization.
-
-    Any user may see the total, because it contains no workload names.
-    """
-    pods = summary.summarize_pods(summary.running_allocations().filter(node=node), now)
+    """Return the node's total utilization. Any user may see it, because it contains no workload names."""
+    pods = summary.summarize_pods(summary.running_allocations().filter(node=node), now, LAST_KNOWN)
     use = summary.sum_utilization(pod.use for pod in pods)
     return {
         "begun": True,
         "use": use,
-        "devices": summary.devices_by_node([node], now).get(node.pk, ()),
+        "devices": summary.devices_by_node([node], now, LAST_KNOWN).get(node.pk, ()),
         "node": node,
-        "course": utilization_over_time(Q(pod__node=node), use, span=span, end=now, now=now),
+        "course": utilization_over_time(Q(pod__node=node), _current(use, now), span=span, end=now, now=now),
         "spans": SPANS,
         "address": reverse("node-utilization", args=[node.name]),
         "live": True,

@@ -82,7 +82,7 @@ def test_arrays_in_a_list_require_only_one_additional_query(cast: Cast, sign_in:
 def test_array_page_shows_task_counts_and_a_paginated_task_list(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
-    page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
+    page = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="all")
     for words in (
         "Array of 120 tasks, at most 50 running at a time",
         "sweep-0",
@@ -90,9 +90,18 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
         "wait for earlier",
     ):
         assert words in page
-    assert "sweep-50" not in page and "Next" in page
+    assert "sweep-50<" not in page and "Next" in page
+    assert page.count('title="sweep-') == 120 and 'title="sweep-2: failed"' in page
     failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="ended")
     assert "sweep-2<" in failed and "sweep-3<" not in failed
+
+
+def test_array_page_lists_tasks_that_run_failed_or_are_queued(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)
+    page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
+    assert [n for n in range(9) if f"sweep-{n}<" in page] == [1, 2, 3, 4, 5]
+    Workload.objects.filter(array=sweep).update(held=False, phase="completed", ended_at=make.ago(minutes=1))
+    assert "sweep-0<" in text(sign_in("erin"), f"/arrays/{sweep.pk}"), "all tasks if none is current"
 
 
 def test_array_page_offers_actions_only_to_permitted_users(sweep: WorkloadArray, sign_in: SignIn) -> None:

@@ -8,6 +8,7 @@ from django.test import Client
 from projects.models import Audit, Template, Workload
 from projects.services.workloads.templates import set_template
 from scheduler.web.submit.form.draft import PREFIX
+from scheduler.web.submit.templates import describe_request
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -45,6 +46,19 @@ def test_submission_starts_from_a_template(nightly_template: Template, dave: Cli
     sending = {"document": answer.context["text"], "step": "submit"}
     assert dave.post("/submit", sending, headers=HTMX).status_code == 204
     assert Workload.objects.get().name == "nightly"
+
+
+@pytest.mark.parametrize(
+    ("roles", "shown"),
+    [
+        ("[{name: a, gpu: 2}]", "2 GPUs"),
+        ("[{name: a, replicas: 4, gpu: 1}, {name: b, cpu: 8}]", "4 replicas of 1 GPU, 8 CPUs"),
+        ("[{name: a, min: 1, max: 3, gpu: 0.5}]", "1 to 3 replicas of 0.5 GPUs"),
+        ("none", ""),
+    ],
+)
+def test_template_list_shows_what_the_roles_request(roles: str, shown: str) -> None:
+    assert describe_request(f"command: x\nroles: {roles}\n") == shown
 
 
 def test_template_list_offers_actions_by_role(nightly_template: Template, sign_in: SignIn) -> None:

@@ -84,6 +84,17 @@ CHAPTERS = (
 )
 
 
+# Paths of objects whose list has another path.
+LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
+
+
+def list_entry(path: str) -> NavigationEntry | None:
+    """Return the page with the list to which the page at `path` belongs, or None if there is none."""
+    first = path.strip("/").partition("/")[0]
+    start = LISTS.get(first, f"/{first}")
+    return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)
+
+
 def help_chapter(path: str) -> str:
     """Return the chapter of the documentation about a page, relative to the documentation's root."""
     return next(

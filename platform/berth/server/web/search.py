@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TypeVar
+from typing import Any
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Case, Q, QuerySet, When
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -29,7 +29,6 @@ from projects.actor import Actor
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 from projects.service_selectors import services
 
-Row = TypeVar("Row", bound=Model)
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
 MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
@@ -46,8 +45,19 @@ class HitGroup:
 def search(request: Request) -> HttpResponse:
     words = request.GET.get("q", "").replace("\0", "")[:MAX_LENGTH].split()[:MAX_WORDS]
     all_groups = find_groups(with_roles(request.actor), words, request.htmx.current_url)
-    groups = [group for group in all_groups if group.hits]
+    groups = _exact_first([group for group in all_groups if group.hits], words)
     return render(request, "web/search.html", {"groups": groups, "words": words})
+
+
+def _exact_first(groups: list[HitGroup], words: list[str]) -> list[HitGroup]:
+    """Return the groups, starting with those that contain an object with exactly the name searched for."""
+    name = " ".join(words).lower()
+
+    def has_exact(group: HitGroup) -> bool:
+        is_object = group.title not in ("Actions", "Pages")
+        return is_object and any(hit.title.lower() == name for hit in group.hits)
+
+    return sorted(groups, key=lambda group: not has_exact(group))
 
 
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
@@ -70,7 +80,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         "Workloads",
         [
             Hit(row.name, reverse("workload", args=[row.pk]), "workloads", f"{row.project.name}, {row.phase}")
-            for row in found_workloads.order_by("-submitted_at")[:MAX_OF_A_KIND]
+            for row in found_workloads.order_by("is_other", "-submitted_at")[:MAX_OF_A_KIND]
         ],
     )
     yield HitGroup(
@@ -90,7 +100,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
                 row.workload.project.name,
             )
             for row in _matches(services(actor), words, "workload__name", "workload__project__name").order_by(
-                "-created_at"
+                "is_other", "-created_at"
             )[:MAX_OF_A_KIND]
         ],
     )
@@ -112,7 +122,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         "Node pools",
         [
             Hit(row.name, reverse("node-pool", args=[row.name]), "pools")
-            for row in _matches(visible_pools(actor), words, "name").order_by("name")[:MAX_OF_A_KIND]
+            for row in _matches(visible_pools(actor), words, "name")[:MAX_OF_A_KIND]
         ],
     )
     yield HitGroup(
@@ -128,8 +138,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
             Hit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name)
             for row in _matches(visible_nodes(actor), words, "name", "pool__name")
             .exclude(state=NodeState.ENDED)
-            .select_related("pool")
-            .order_by("name")[:MAX_OF_A_KIND]
+            .select_related("pool")[:MAX_OF_A_KIND]
         ],
     )
     yield HitGroup(
@@ -170,8 +179,13 @@ def _workload_list_url(project: str) -> str:
     return f"{reverse('workloads')}?{urlencode({'project': project})}"
 
 
-def _matches(rows: QuerySet[Row], words: Iterable[str], *columns: str) -> QuerySet[Row]:
-    """Return the rows in which each word occurs in one of the columns."""
+def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:
+    """Return the rows in which each word occurs in one of the columns.
+
+    `is_other` is 0 for rows whose first column is exactly what was searched for, and 1 for others.
+    """
+    words = [*words]
     for word in words:
         rows = rows.filter(reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns)))
-    return rows
+    exact = When(**{f"{columns[0]}__iexact": " ".join(words)}, then=0)
+    return rows.annotate(is_other=Case(exact, default=1)).order_by("is_other", columns[0])

@@ -144,7 +144,9 @@ def test_usage_of_a_deleted_project_is_still_reported(stage: Stage) -> None:
 def test_cost_uses_the_pools_price_and_is_unknown_without_a_price(stage: Stage) -> None:
     start_workload(stage, roles=TWO)
     stage.clock.advance(3600)
-    assert total(usage_rows(stage)).cost is None
+    unpriced = total(usage_rows(stage))
+    assert (unpriced.cost, unpriced.known_cost) == (None, Decimal(0))
+    assert unpriced.unpriced == {stage.cast.pool.name}
     stage.cast.pool.price_per_gpu_hour = Decimal("1.50")
     stage.cast.pool.save()
     assert total(usage_rows(stage)).cost == Decimal("3.00")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -13,17 +13,21 @@ from django.utils.safestring import SafeString
 from django_q.models import Failure, OrmQ
 
 from berth.core.words import format_gpu_time
-from berth.server.web.admin_site.base import is_platform_admin
+from berth.server.web.admin_site.base import actor, is_platform_admin
 from berth.server.web.numbers import milliseconds
 from berth.server.web.zones import reader_zone
 from pools.models import Node, NodePool
-from projects.models import Audit, Delivery
+from projects.actor import Actor
+from projects.models import Audit, Delivery, Phase, Workload
+from projects.selectors import workload_count
+from projects.web.activity.entries import describe_entries
 from scheduler.models import Cycle, Eviction
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.health import health_document
 
 DAY = timedelta(days=1)
 MAX_ROWS = 6  # rows per table
+PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 Card = dict[str, Any]
 
 
@@ -38,7 +42,7 @@ def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any
                 _evictions_card(now),
                 _background_tasks_card(now),
             ],
-            "tables": [_evictions_table(), _cycles_table(), _changes_table()],
+            "tables": [_evictions_table(), _cycles_table(), _changes_table(actor(request))],
         }
     return context
 
@@ -54,7 +58,8 @@ def _scheduling_card(now: datetime) -> Card:
     broken = [invariant["name"] for invariant in state["invariants"] if not invariant["ok"]]
     alive = leader is not None and leader["alive"]
     notes = state["last_cycle"]["notes"] if state["last_cycle"] else []
-    lines = [f"{state['pending']:,} pending"]
+    pending = Workload.objects.order_by().aggregate(n=workload_count(Q(phase__in=PENDING_PHASES)))["n"]
+    lines = [f"{pending:,} pending"]
     lines += [f"violated: {name}" for name in broken]
     lines += [f"{len(notes)} invalid rows skipped"] if notes else []
     headline = f"Leader {leader['holder']}" if alive else "No leader"
@@ -129,23 +134,14 @@ def _cycles_table() -> Card:
     return _table("Latest cycles with decisions", headings, rows, "scheduler_cycle")
 
 
-def _changes_table() -> Card:
-    changes = Audit.objects.order_by("-pk")[:MAX_ROWS]
+def _changes_table(actor: Actor) -> Card:
+    """Return the latest changes in the words of the activity page."""
+    changes = list(Audit.objects.order_by("-pk")[:MAX_ROWS])
     rows = [
-        (
-            _link(row, row.object_name),
-            _describe_change(row),
-            row.actor,
-            _time(row.at),
-        )
-        for row in changes
+        (_link(entry.row, f"{entry.verb} {entry.name}{entry.tail}"), entry.row.actor, _time(entry.row.at))
+        for entry in describe_entries(actor, changes)
     ]
-    return _table("Latest changes", ("Object", "Change", "User", "Time"), rows, "projects_audit")
-
-
-def _describe_change(row: Audit) -> str:
-    action = row.action.replace("_", " ")
-    return action if row.object_type in action else f"{action} {row.object_type}"
+    return _table("Latest changes", ("Change", "User", "Time"), rows, "projects_audit")
 
 
 def _table(title: str, headings: Iterable[str], rows: Iterable[Iterable[object]], model: str) -> Card:

@@ -19,9 +19,10 @@ from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels
 from berth.server.web.lists.tables import Column, Listing
-from berth.server.web.navigation import help_chapter, navigation_groups
+from berth.server.web.navigation import NavigationEntry, help_chapter, list_entry, navigation_groups
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
+from projects.engine.cron_words import describe_cron
 from projects.web.services.conditions import use_condition_titles
 from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
@@ -41,6 +42,7 @@ register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", summarize)
 register.filter("brief_reason", brief_reason)
+register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
@@ -139,6 +141,12 @@ def _moment(text: str) -> SafeString:
 @register.simple_tag
 def currency() -> str:
     return str(settings.BERTH_CURRENCY)
+
+
+@register.simple_tag
+def section_of(path: str) -> NavigationEntry | None:
+    """Return the page with the list to which the page at `path` belongs."""
+    return list_entry(path)
 
 
 @register.simple_tag

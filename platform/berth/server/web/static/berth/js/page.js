@@ -46,6 +46,33 @@
     if (open) document.querySelector(".nav-link")?.focus();
   }
 
+  /** Fold the fields of a filter form behind a button, which narrow screens show. */
+  function foldFilters() {
+    for (const form of document.querySelectorAll("form.filters")) {
+      const fields = [...form.querySelectorAll(":scope > .field:not(.search)")];
+      if (fields.length < 2) continue;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "button filters-button";
+      const label = () => {
+        const active = fields.filter((field) => [...field.querySelectorAll("select, input")].some((input) => input.type === "checkbox" ? input.checked : input.value)).length;
+        button.textContent = active ? `Filters (${active})` : "Filters";
+      };
+      button.addEventListener("click", () => {
+        form.classList.toggle("folded");
+        button.setAttribute("aria-expanded", String(!form.classList.contains("folded")));
+      });
+      form.addEventListener("change", label);
+      button.setAttribute("aria-expanded", "false");
+      const search = form.querySelector(":scope > .search");
+      if (search) search.after(button);
+      else form.prepend(button);
+      form.classList.add("folded");
+      label();
+    }
+  }
+  foldFilters();
+
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
