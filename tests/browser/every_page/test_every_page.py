@@ -158,7 +158,8 @@ def test_api_documentation_works_under_its_content_security_policy(opened: Open)
         policy = answer.headers["content-security-policy"]
         assert "unsafe" not in policy
         assert "script-src 'self';" in policy
-        page.locator('[data-path="/api/v1/audit"]').click()
+        # The page renders only the operations near its visible part, so the first one is used.
+        page.locator('.opblock-get [data-path="/api/v1/arrays"]').click()
         page.get_by_role("button", name="Try it out").click()
         page.get_by_role("button", name="Execute").click()
         page.locator(".live-responses-table .response-col_status", has_text="200").wait_for()
