@@ -58,6 +58,7 @@ def apply_stop_rule(array: WorkloadArray, now: datetime) -> int:
         tasks = _lock_running(locked)
         stops = {each.index: each for each in preview_stops(locked)}
         stopped = [(task, stops[task.array_index]) for task in tasks if task.array_index in stops]
+        stopped.sort(key=lambda pair: pair[1].index)
         if not stopped:
             return 0
         move_all([_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
