@@ -132,10 +132,12 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
             entry[4] |= {pool_name}
     result = []
     for (at, *names), (gpu, cpu, memory, cost, unpriced) in sums.items():
-        known = cost.quantize(CENT)
+        known_cost = cost.quantize(CENT)
         shown = dict(zip(request.group_by, names, strict=True))
         result.append(
-            UsageRow(at, shown, gpu, cpu, memory, None if unpriced else known, known, frozenset(unpriced))
+            UsageRow(
+                at, shown, gpu, cpu, memory, None if unpriced else known_cost, known_cost, frozenset(unpriced)
+            )
         )
     return sorted(result, key=lambda used: (used.at or now, -used.gpu_hours, *used.names.values()))
 
@@ -143,7 +145,7 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
 def total(rows: Iterable[UsageRow]) -> UsageRow:
     """Return the sum of all rows. Its cost is None if the cost of any row is None."""
     rows = list(rows)
-    known = sum((row.known_cost for row in rows), Decimal(0))
+    known_cost = sum((row.known_cost for row in rows), Decimal(0))
     unpriced = frozenset().union(*(row.unpriced for row in rows))
     return UsageRow(
         at=None,
@@ -151,8 +153,8 @@ def total(rows: Iterable[UsageRow]) -> UsageRow:
         gpu_hours=sum(row.gpu_hours for row in rows),
         cpu_hours=sum(row.cpu_hours for row in rows),
         memory_gib_hours=sum(row.memory_gib_hours for row in rows),
-        cost=None if unpriced else known,
-        known_cost=known,
+        cost=None if unpriced else known_cost,
+        known_cost=known_cost,
         unpriced=unpriced,
     )
 

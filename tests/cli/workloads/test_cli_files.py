@@ -28,9 +28,9 @@ def test_failed_pods_and_their_files_are_listed(terminal: Terminal) -> None:
     }  # fmt: skip
 
 
-def test_files_are_shown_downloaded_and_deleted(terminal: Terminal, tmp_path: Path) -> None:
+def test_files_are_printed_downloaded_and_deleted(terminal: Terminal, tmp_path: Path) -> None:
     server = StubServer(*FOUND, httpx.Response(200, content=b"core\n"))
-    assert terminal.run("files", "show", "train", "pod/a", server=server).stdout == "core\n"
+    assert terminal.run("files", "cat", "train", "pod/a", server=server).stdout == "core\n"
     server = StubServer(*FOUND, archive((tarfile.TarInfo("tmp/a"), b"new")))
     result = terminal.run("files", "download", "train", "tmp", "--to", str(tmp_path), server=server)
     assert (result.stdout, (tmp_path / "tmp/a").read_text()) == (f"1 file written to {tmp_path}\n", "new")

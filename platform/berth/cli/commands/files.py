@@ -8,7 +8,7 @@ import typer
 from berth.cli.arguments import WorkloadArgument, open_client
 from berth.cli.commands.outputs import format_size
 from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list
+from berth.cli.output import Column, Output, OutputOption, WatchOption
 from berth.cli.text import format_time, safe
 from berth.core.words import format_count
 
@@ -50,7 +50,7 @@ def list_pods(
 @app.command("list")
 def list_files(
     workload: WorkloadArgument, path: PathArgument = None, pod: PodOption = None, run: RunOption = None,
-    output: OutputOption = Output.TABLE,
+    watch: WatchOption = False, output: OutputOption = Output.TABLE,
 ) -> None:  # fmt: skip
     """List the files of a failed pod.
 
@@ -66,12 +66,14 @@ def list_files(
     ]
     with open_client() as client:
         owner = client.workloads.find(workload)
-        files = list(client.files.list(owner.id, path=path, pod=pod, run=run))
-        show_list(files, columns, output, f"The failed pod of {owner.handle} has no files.")
+        print_listing(
+            lambda: list(client.files.list(owner.id, path=path, pod=pod, run=run)),
+            lambda: columns, output, f"The failed pod of {owner.handle} has no files.", watch=watch,
+        )  # fmt: skip
 
 
-@app.command("show")
-def show(
+@app.command("cat")
+def cat(
     workload: WorkloadArgument,
     path: Annotated[str, typer.Argument(metavar="PATH", help="File.")],
     pod: PodOption = None,
@@ -80,7 +82,7 @@ def show(
     """Print a file of a failed pod.
 
     \b
-    berth files show train pod/core.txt
+    berth files cat train pod/core.txt
     """
     with open_client() as client:
         owner = client.workloads.find(workload)
