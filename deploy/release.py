@@ -132,7 +132,7 @@ def _build_component(entry: str) -> dict[str, Any]:
     if not hashes:
         raise ReleaseError(f"{LOCK.name} has no hash for {name}. Run `make lock`.")
     purl = f"pkg:pypi/{name}@{version}"
-    # The lock file has hashes for the files of all platforms, so they are not hashes of the component itself.
+    # The lock file has one hash for each platform's file, so none of them is the component's own hash.
     files = {"type": "distribution", "url": purl, "hashes": hashes}
     return {
         "type": "library",

@@ -32,7 +32,7 @@ class JoinToken(models.Model):
 class Machine(models.Model):
     """Machine that joined a pool, with its measured capacity.
 
-    A machine is free if none of its uses is open.
+    A machine is free if no node uses it.
     """
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")

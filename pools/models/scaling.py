@@ -10,7 +10,7 @@ class ScalingKind(models.TextChoices):
     AUTOSCALE = "autoscale"  # the autoscaler or a user changed the desired number of nodes
     PROVISION = "provision"  # the provider returned instances
     SURPLUS = "surplus"  # the provider returned more instances than are still desired
-    ADOPTED = "adopted"  # an instance was found although the response to its order was lost
+    ADOPTED = "adopted"  # an instance exists although the response to the request for it was lost
     JOINED = "joined"  # the machine has called the join endpoint
     READY = "ready"
     CORDON = "cordon"

@@ -118,7 +118,7 @@ class ProviderErrorKind(StrEnum):
     QUOTA = "quota"  # a limit of the account was reached
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"
-    SETTINGS = "settings"  # the settings refer to an object that does not exist or does not fit
+    SETTINGS = "settings"  # the settings refer to an object that is missing or incompatible
     TIMEOUT = "timeout"  # no response arrived: the call may have succeeded
     BROKEN = "broken"  # any other failure; the message comes from the provider
 

@@ -178,7 +178,7 @@ class LocalRuntime:
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._starting_report(pod_id, pod)
-        # A pod that has an order but no shim is unknown. `start` resumes such a pod.
+        # A pod with a stored order but no shim is reported as unknown. `start` resumes it.
         return self._exit_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
 
     def _exit_report(self, pod: PodDir) -> PodReport | None:

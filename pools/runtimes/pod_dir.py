@@ -61,7 +61,7 @@ class PodDir:
         return Secrets(str(self.path / "secrets"))
 
     def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
-        """Return the parent and the name of each directory that an ended pod has used."""
+        """Return the parent and the name of each directory that the pod used, once it has ended."""
         if not self.has("exit"):
             raise FilesGone("the pod's files no longer exist")
         own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}

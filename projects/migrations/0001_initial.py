@@ -2462,7 +2462,9 @@ class Migration(InitialMigration):
                 ),
                 (
                     "noun",
-                    models.CharField(help_text="Name of the channel's use in the audit log.", max_length=20),
+                    models.CharField(
+                        help_text="Kind of channel in the audit log, for example shell.", max_length=20
+                    ),
                 ),
                 ("details", models.JSONField(help_text="Details in the audit log.")),
                 ("opened_at", models.DateTimeField()),

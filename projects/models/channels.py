@@ -11,7 +11,7 @@ class OpenChannel(models.Model):
 
     pod = models.ForeignKey(Pod, on_delete=models.CASCADE, related_name="channels")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    noun = models.CharField(max_length=20, help_text="Name of the channel's use in the audit log.")
+    noun = models.CharField(max_length=20, help_text="Kind of channel in the audit log, for example shell.")
     details = models.JSONField(help_text="Details in the audit log.")
     opened_at = models.DateTimeField()
     seen_at = models.DateTimeField(help_text="Time at which a web process last recorded that it is open.")

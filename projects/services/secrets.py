@@ -89,7 +89,7 @@ def set_personal_secret(
 def delete_personal_secret(*, actor: Actor, secret: UserSecret) -> None:
     """Delete a secret of the user. Raises Forbidden if it belongs to someone else."""
     if actor.user is None or actor.user.pk != secret.user_id:
-        raise Forbidden("Only its owner may delete a personal secret.")
+        raise Forbidden("Only the owner of a personal secret may delete it.")
     with transaction.atomic():
         audit.write_entry(actor, "delete_secret", secret, before=secret_summary(secret))
         secret.delete()

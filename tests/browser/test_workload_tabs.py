@@ -46,7 +46,7 @@ def test_tabs_work_by_keyboard_and_without_scripts(opened: Open, scene: Scene) -
         page.keyboard.press("Enter")
         expect(page).to_have_url(f"/workloads/{workload.pk}/timeline")
         expect(tabs.locator("[aria-current=page]")).to_have_text("Timeline")
-        expect(page.get_by_role("heading", name="Evictions as victim")).to_be_visible()
+        expect(page.get_by_role("heading", name="Evictions of this workload")).to_be_visible()
 
 
 def test_header_of_every_tab_shows_state_changes(opened: Open, scene: Scene) -> None:

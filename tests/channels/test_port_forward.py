@@ -78,7 +78,7 @@ def test_several_connections_transfer_data_in_both_directions(site: Site, progra
     assert opened[0] == ("dave", "open forward", {"pod": "worker-0", "run": 1, "port": port})
 
 
-def test_end_from_the_program_is_passed_on_while_the_client_still_sends(
+def test_eof_from_the_program_is_forwarded_while_the_client_is_sending(
     site: Site, program: socket.socket
 ) -> None:
     _, (port,) = forward(site, f"0:{program.getsockname()[1]}")

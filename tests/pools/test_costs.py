@@ -61,7 +61,7 @@ def test_past_hours_keep_their_price(priced_pool: NodePool) -> None:
     assert costs.month.cost == Decimal("35.00")
 
 
-def test_unpriced_period_makes_the_cost_unknown_only_if_used(priced_pool: NodePool) -> None:
+def test_cost_is_unknown_only_if_an_unpriced_period_has_usage(priced_pool: NodePool) -> None:
     store_past_price(priced_pool, None, until=ago(40))
     assert pool_costs(priced_pool, NOW).month.cost == Decimal("25.00")
     store_past_price(priced_pool, None, until=ago(24))

@@ -100,9 +100,7 @@ def test_decision_filters_search_only_the_latest_cycles_of_a_period(
     assert "2 pods on node-1" in page(client, f"/decisions?kind=start&until={before}")
 
 
-def test_tenants_see_decisions_about_their_projects_without_other_names(
-    cast: Cast, sign_in: SignIn, reclaim: Eviction
-) -> None:
+def test_decisions_hide_the_names_of_other_tenants(cast: Cast, sign_in: SignIn, reclaim: Eviction) -> None:
     for path in ("/decisions", f"/decisions/{reclaim.cycle}"):
         text = page(sign_in("erin"), path)
         assert "workload of project ads" in text and "train" in text, path

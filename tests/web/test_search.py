@@ -51,7 +51,7 @@ def test_search_results_include_pages_objects_and_projects(
     assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
 
 
-def test_object_with_exactly_the_searched_name_comes_first(cast: Cast, sign_in: SignIn) -> None:
+def test_exact_name_match_is_listed_first(cast: Cast, sign_in: SignIn) -> None:
     exact = make.workload(cast.vision, "probe", submitted_at=make.ago(hours=9))
     for number in range(9):
         make.workload(cast.vision, f"probe-{number}")

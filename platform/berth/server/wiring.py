@@ -140,7 +140,7 @@ def aws(settings_json: str) -> AwsProvider:
 
 
 def slurm_commands(pool: NodePool) -> Commands:
-    """Return the machine on which to run Slurm's programs: the pool's login node, or this machine."""
+    """Return the machine that runs Slurm commands: the pool's login node, or this machine."""
     login = slurm_settings(pool.provider_settings).login
     if login is None:
         return LocalCommands()

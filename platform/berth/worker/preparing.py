@@ -93,8 +93,8 @@ def _check(image: Image, pool: str) -> None:
         )
     if missing := [name for name in image.secrets if not os.environ.get(name)]:
         raise PreparationFailed(
-            f"a plugin of the session needs the secret {missing[0]}. Declare the plugin in pool {pool}, "
-            "which then stores the secret, or set the variable in the session's `secrets`."
+            f"a plugin of the session needs the secret {missing[0]}. Add {missing[0]} to the session's "
+            f"`secrets`, or declare the plugin in pool {pool}, which then stores the secret."
         )
 
 

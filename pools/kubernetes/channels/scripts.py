@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 READY, DONE = b"ready", b"done"
 
-# `read` and `case` are built into the shell, which skips the NUL characters between variables.
+# The script needs only the built-ins `read` and `case`. The shell skips the NUL characters between variables.
 _SIGNAL = """
 signal() {
   sent=1

@@ -139,7 +139,7 @@ class LogCopies:
 
     @contextmanager
     def _locked(self, pod_id: str) -> Iterator[int]:
-        """Lock the copy, because several processes may read logs."""
+        """Lock the log's copy, which several processes may extend."""
         fd = os.open(self.path(pod_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)

@@ -14,7 +14,10 @@ from pools.providers.aws.settings import AwsSettings
 
 
 def price_per_gpu_hour(settings: AwsSettings) -> Decimal | None:
-    """Return the highest price of the pool's types, or None if a type or the region is not listed."""
+    """Return the highest hourly price per GPU among the pool's instance types.
+
+    Return None if a type or the region is not listed.
+    """
     table = prices()
     if settings.region != table["region"] or settings.purchase != "on_demand":
         return None

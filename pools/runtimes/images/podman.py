@@ -42,7 +42,7 @@ class Podman:
     ) -> None:
         self.store, self._directory, self._interrupts = store, directory, interrupts
         self.temporary = f"{directory}/podman"
-        # The runtime kills leftover processes that carry the pod's variable.
+        # The runtime kills leftover processes that have BERTH_POD_DIR of the pod.
         own = [f"BERTH_POD_DIR={directory}/work", f"TMPDIR={self.temporary}"]
         self._environment = store.environment([*variables, *own])
         self._libc = ctypes.CDLL(None)

@@ -63,7 +63,7 @@ class ImageStore:
         write_record(f"{self.digests}/{digest}", config)
 
     def touch(self, digest: str) -> None:
-        """Record that the image is used now."""
+        """Update the time when the image was last used."""
         try:
             os.utime(f"{self.digests}/{digest}")
         except FileNotFoundError:

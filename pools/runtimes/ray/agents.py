@@ -114,7 +114,10 @@ class NodeAgent:
         if status == httpx.codes.CONFLICT:
             raise ChannelRefused(reason)
         if reason == "unknown request: channel":
-            raise ChannelRefused(f"the agent of the node at {self._base} is too old. It is upgraded soon")
+            raise ChannelRefused(
+                f"the agent on the node at {self._base} is outdated and will be upgraded. "
+                "Try again in a few minutes"
+            )
         raise RuntimeFailure(f"the node at {self._base} responded with {status}: {reason}")
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:

@@ -136,7 +136,10 @@ def _version_1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return the files of one limit and their values. Swap is disabled if the kernel accounts for swap."""
+    """Return the cgroup files that set a limit, with their values.
+
+    Swap is disabled if the kernel accounts for swap.
+    """
     if limit == 0:
         return []
     if resource == PROCESSES:

@@ -70,7 +70,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
 
 
 def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> float:
-    """Return the engine-hours for a number of inference engines that changes at these times."""
+    """Return the engine-hours used by a service whose engine count changes at these times."""
     following = [*times[1:], end]
     return (
         sum(count * (until - at) for at, until, count in zip(times, following, engines, strict=True)) / 3600

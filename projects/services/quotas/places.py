@@ -25,7 +25,7 @@ def overlap_problem(
 
 
 def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[PoolOrGroup]) -> Problem:
-    """Return a problem that lists the owner's other quotas for the same pools."""
+    """Return a validation error that lists the owner's other quotas for the same pools."""
     return Problem(
         path,
         f"overlaps with {owner.name}'s quota in {' and '.join(other.described for other in others)}",

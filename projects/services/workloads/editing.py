@@ -52,7 +52,7 @@ EDITED_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class DocumentChange:
-    """Changed value in the document, such as `roles[0].gpu`. None means that the value is not set."""
+    """Changed field of a document, such as `roles[0].gpu`. None means that the field is not set."""
 
     path: str
     before: Any

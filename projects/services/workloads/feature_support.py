@@ -26,7 +26,7 @@ class RequiredFeature:
 def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
     """Return the pools whose runtimes have all required features. `rows` contains all pools.
 
-    Raises Invalid if there is none, or if the document lists a pool without a feature.
+    Raises Invalid if no pool qualifies, or if the document lists a pool that lacks a required feature.
     """
     _check_kept_time(spec)
     accepting = list(pools)

@@ -135,7 +135,7 @@ def prepare(
     """
     where = "metadata.namespace" if is_manifest(document) else "project"
     project = resolve_project(view, spec, project, where)
-    view.require_submit(project)
+    view.require_submit_permission(project)
     check_array_use(spec, is_array=is_array)
     check_runnable(spec)
     services.check_service(spec)

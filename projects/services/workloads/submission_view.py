@@ -137,7 +137,7 @@ class SubmissionView:
         project = self._projects[name]
         return project if project is not None and can_see(self.actor, project) else None
 
-    def require_submit(self, project: Project) -> None:
+    def require_submit_permission(self, project: Project) -> None:
         """Raise NotFound or Forbidden unless the user may submit workloads to the project."""
         if project.pk not in self._submittable:
             require(self.actor, Action.SUBMIT, project)

@@ -89,7 +89,7 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of rows that match the other filters.
 
-    An array counts as one row in each state that at least one of its tasks has.
+    An array counts once for each state that any of its tasks is in.
     """
     counts = {word: workload_count(Q(phase__in=phases)) for word, (_, phases) in STATES.items()}
     by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)

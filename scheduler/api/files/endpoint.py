@@ -67,7 +67,7 @@ class WorkloadFiles(ApiView):
         items = [KeptFileResponse(path=each.path, size=each.size) for each in later[: query.limit]]
         return Response({"items": items, "next": items[-1].path if len(later) > query.limit else None})
 
-    @operation("Delete the files of failed pods before their time", query=PodQuery, status=204)
+    @operation("Delete the files of failed pods before they expire", query=PodQuery, status=204)
     def delete(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, PodQuery)
         workload = selectors.find_workload(self.actor, workload_id)

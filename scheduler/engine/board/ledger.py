@@ -21,7 +21,7 @@ class RelativeUsage(NamedTuple):
     """Decayed usage of a queue, divided by its weighted share of the total sibling usage."""
 
     used: float
-    mean: float  # mean over all siblings: 1, or less if much capacity was idle
+    mean: float  # mean over all siblings: 1, or less if a lot of capacity was idle
     at_reset: float  # value at the end of the calendar window, when the usage history is reset
 
 
@@ -30,7 +30,7 @@ class QueueKey(NamedTuple):
 
     over_quota: bool
     rank: int  # negated, so that higher ranks sort first
-    exceeds_share: bool  # whether the workload would exceed the share, which a starved queue may do once
+    exceeds_share: bool  # whether the queue would exceed its share; a starved queue may do so once
     relative_usage: float  # decayed usage relative to the weighted share, if history counts
     over_share: bool
     dominant_share: float  # dominant share including the next workload

@@ -97,7 +97,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _may_hold_nodes(board, gang)
     if is_holder:
-        cycle.backfill_hold = cycle.find_hold = None  # victims may move to nodes that are held for the gang
+        cycle.backfill_hold = cycle.find_hold = None  # victims may move to the gang's reserved nodes
     with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         refusal = _try_arrangements(trial, policy, arrangements(gang))

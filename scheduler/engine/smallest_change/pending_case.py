@@ -46,7 +46,7 @@ class PendingCase:
 
     @property
     def is_blocked(self) -> bool:
-        """Return whether the workload may not start yet, regardless of its queues and nodes."""
+        """Return whether something other than queues and nodes keeps the workload from starting."""
         return bool(self.reasons & HELD_BACK)
 
     @property

@@ -117,6 +117,6 @@ class SpecCache:
 
 
 def _documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
-    """Yield each workload's ID, number of edits, document name, and the text of all other keys."""
+    """Yield each workload's ID, edit count, document name, and the rest of its document as text."""
     for pk, edits, name, text in prepared.fetch_all(DOCUMENTS, [ids]) if ids else ():
         yield pk, edits, name and json.loads(name), text

@@ -44,7 +44,7 @@ class Explanation:
     ordering: list[str]
     expected_start: datetime | None
     expected_start_reason: str
-    burst: str  # sentence about the pool set by `burst_after`, empty if all pools are used
+    burst: str  # sentence about the pool that `burst_after` delays, or empty
     idle: str  # warning about idle GPUs, or the rules that apply
     blockers: list[dict[str, Any]]
     queue: dict[str, Any]

@@ -19,7 +19,7 @@ def quotas_by_queue() -> dict[Key, Quota]:
     """Return the quota of each queue in each pool. A group's quota is listed for all pools of the group."""
     rows = list(QUOTAS())
     members = pools_by_group() if any(row.group_id is not None for row in rows) else {}
-    return {(pool, owner_of(row)): row for row in rows for pool in pools_of(row, members)}
+    return {(pool, owner_of(row)): row for row in rows for pool in quota_pools(row, members)}
 
 
 def pools_by_group() -> dict[int, list[int]]:
@@ -32,7 +32,7 @@ def pools_by_group() -> dict[int, list[int]]:
     return members
 
 
-def pools_of(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[int]:
+def quota_pools(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[int]:
     """Return the IDs of the pools to which a quota applies."""
     if row.group_id is not None:
         return members.get(row.group_id, ())

@@ -61,7 +61,7 @@ def _preview(pod_files: KeptFiles, files: tuple[PodFile, ...], path: str) -> Pre
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Delete the files of all failed pods of the workload before their time."""
+    """Delete the files of the workload's failed pods before they expire."""
     workload = find_workload(request.actor, workload_id)
     request.require(Action.OPERATE, workload)
     back = reverse("workload-outputs", args=[workload.pk])

@@ -95,7 +95,7 @@ def create_pool(admin: Terminal, runtime: str) -> None:
         admin.berth("quota", "set", *owner, "--pool", POOL, "--gpu", str(GPUS))
 
 
-def test_random_kills_neither_lose_nor_duplicate_nor_leak_work(story: Story) -> None:
+def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
     strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.traffic.step)
     story.traffic.finish(story.admin.client(), story.describe)
     story.traffic.check()

@@ -160,7 +160,7 @@ def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
     return slurm.run("sbatch", *options, "--wrap", "sleep infinity").strip()
 
 
-def test_random_kills_neither_lose_nor_duplicate_nor_leak_work(story: Story) -> None:
+def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
     strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
     story.finish_traffic()
     # Files of killed submissions and jobs are deleted an hour later by the next job.

@@ -112,7 +112,7 @@ def create_pool(running: SshInstallation, admin: Terminal) -> None:
     set_quotas(admin)
 
 
-def test_random_kills_neither_lose_nor_duplicate_nor_leak_work(story: Story) -> None:
+def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
     theirs = [start_foreign_process(host) for host in story.running.hosts]
     strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
 

@@ -40,7 +40,7 @@ def stage(k8s: FakeKubernetesStage) -> Stage:
 
 
 @pytest.mark.parametrize("has_address", sample([True, False], 1))
-def test_gang_starts_completely_although_its_first_pod_ends_immediately(
+def test_whole_gang_starts_even_if_its_first_pod_exits_immediately(
     stage: Stage, k8s: FakeKubernetesStage, has_address: bool
 ) -> None:
     k8s.cluster.short, k8s.cluster.short_has_address = {"train-1-worker-0"}, has_address

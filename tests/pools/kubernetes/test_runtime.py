@@ -91,7 +91,7 @@ def refuse_pods(stage: FakeKubernetesStage, message: str) -> None:
     stage.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", message)
 
 
-def test_pod_pending_for_cluster_quota_reports_the_used_amount(stage: FakeKubernetesStage) -> None:
+def test_pod_blocked_by_cluster_quota_reports_quota_usage(stage: FakeKubernetesStage) -> None:
     refuse_pods(stage, QUOTA.format(requested="requests.nvidia.com/gpu=1"))
     with pytest.raises(StartRefused) as raised:
         stage.runtime.start(stage.long("p-1"))

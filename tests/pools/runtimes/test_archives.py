@@ -168,7 +168,7 @@ def test_malicious_archive_is_refused_and_writes_nothing_outside(
     assert not [path for path in target.iterdir() if path.name.startswith(".berth")]
 
 
-def test_name_in_the_archive_does_not_matter_if_the_receiver_has_set_it(tmp_path: Path) -> None:
+def test_name_set_by_the_receiver_overrides_the_name_in_the_archive(tmp_path: Path) -> None:
     unpack(member(".bashrc", content=b"x") + bytes(1024), tmp_path, "out.pt")
     assert [path.name for path in tmp_path.iterdir()] == ["out.pt"]
 

@@ -37,7 +37,7 @@ DryRunOption = Annotated[
 def cancel(
     workloads: Targets,
     worst: Annotated[
-        int | None, typer.Option(min=1, help="Cancel only this many of an array's live tasks, the worst.")
+        int | None, typer.Option(min=1, help="Number of live array tasks to cancel, worst first.")
     ] = None,
     metric: Annotated[str | None, typer.Option(help="Metric of --worst, for example loss.")] = None,
     goal: Annotated[Goal, typer.Option(help="Best value of the metric: the lowest or the highest.")] = (

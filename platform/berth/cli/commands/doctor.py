@@ -19,7 +19,7 @@ PoolArgument = Annotated[
 def doctor(
     pool: PoolArgument = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (same as -o json).")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the problems of a node pool, or check what Berth can do on this machine, with remedies.

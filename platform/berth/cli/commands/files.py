@@ -113,7 +113,7 @@ def download(
 
 @app.command("delete")
 def delete(workload: WorkloadArgument, pod: PodOption = None, run: RunOption = None) -> None:
-    """Delete the files of failed pods before their time: of one pod, one run, or the whole workload.
+    """Delete the files of failed pods before they expire: those of a pod, of a run, or of all runs.
 
     \b
     berth files delete train

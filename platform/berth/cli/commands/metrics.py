@@ -170,7 +170,7 @@ def _stops_view(client: "Client", array: "ArrayDetail") -> View:
         Column("OTHERS", lambda stop: str(stop.tasks), right=True),
     ]
     has_rule = bool(array.spec.get("array", {}).get("stop"))
-    empty = "would stop no task now" if has_rule else "is not set"
+    empty = "would not stop any task now" if has_rule else "is not set"
     return View(
         lambda: client.arrays.stops(array.id), columns, f"The stop rule of {array.handle} {empty}.",
         lambda rows: "",

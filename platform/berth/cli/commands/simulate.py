@@ -35,7 +35,7 @@ def simulate(
         str | None,
         typer.Option(metavar="A,B", help="Comma-separated actions to run, for example allocate,reclaim."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (same as -o json).")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Simulate scheduling cycles on a cluster described in a file, without a server.
@@ -92,7 +92,7 @@ def trace(
             "by default, they start over.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (same as -o json).")] = False,
     output: OutputOption = Output.TABLE,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for SVG plots.")] = None,
 ) -> None:

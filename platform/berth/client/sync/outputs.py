@@ -111,6 +111,6 @@ class Files(Archives):
         return self._unpack(f"workloads/{workload_id}/files/download", params, directory)
 
     def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
-        """Delete the files of failed pods before their time: of one pod, one run, or the whole workload."""
+        """Delete the files of failed pods before they expire: those of a pod, of a run, or of all runs."""
         params = {"pod": pod, "run": run}
         self._transport.execute("DELETE", f"workloads/{workload_id}/files", params=params)

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from berth.core.amounts import MILLI
 
-# An exact number, which JSON contains as a string.
+# An exact number, serialized as a JSON string.
 DecimalText = Annotated[Decimal, WithJsonSchema({"type": "string", "format": "decimal"})]
 
 

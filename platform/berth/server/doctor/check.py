@@ -8,7 +8,7 @@ from berth.core.backports import StrEnum
 
 class Status(StrEnum):
     OK = "ok"
-    LIMITED = "limited"  # Berth runs, with the limitation that the check names
+    LIMITED = "limited"  # Berth works, but with the limitation that the check describes
     MISSING = "missing"  # Berth, or all of its pods, would fail to start
 
 

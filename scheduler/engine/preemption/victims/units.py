@@ -32,7 +32,7 @@ class Victim:
         0,
         0,
         0,
-    )  # extra replicas of an entire gang, which are evicted first
+    )  # a gang's replicas above its minimum, which are evicted first
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
     at: int = 0  # time at which lost work was counted
