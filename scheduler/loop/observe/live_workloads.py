@@ -61,7 +61,9 @@ class LiveWorkloads:
     never_met: frozenset[uuid.UUID] = frozenset()  # workloads with a dependency that can no longer be met
     _workload_rows: Mirror[WorkloadRow] = field(default_factory=lambda: Mirror(WORKLOADS))
     _pod_rows: Mirror[PodRow] = field(default_factory=lambda: Mirror(PODS))
-    _changed_pods: set[uuid.UUID] = field(default_factory=set)  # changed since the last observation
+    # changed since the pods were last grouped
+    _changed_workloads: set[uuid.UUID] = field(default_factory=set)
+    _changed_pods: set[uuid.UUID] = field(default_factory=set)
     # all mirrored pods by their IDs, by workload
     _grouped_pods: dict[uuid.UUID, dict[uuid.UUID, PodRow]] = field(default_factory=dict)
     _owners: dict[uuid.UUID, uuid.UUID] = field(default_factory=dict)  # workload of each grouped pod
@@ -79,10 +81,10 @@ class LiveWorkloads:
         """Read the changed rows and rebuild the affected workloads."""
         before = self._shared
         self._shared = None  # after a failure, the next observation rebuilds everything
-        changed = self._workload_rows.read()
+        self._changed_workloads |= self._workload_rows.read()
         self.read_pods()
         rows = self._workload_rows.rows
-        due = changed | self._unsettled | self._group_pods(changed, around.nodes)
+        due = self._unsettled | self._group_pods(around.nodes)
         shared = (
             around.queues.projects, around.queues.project_names, around.policies.settings,
             around.volumes.settings,
@@ -136,12 +138,9 @@ class LiveWorkloads:
         self._changed_pods |= self._pod_rows.read()
         return self._pod_rows.rows.values()
 
-    def _group_pods(self, changed: Iterable[uuid.UUID], nodes: Mapping[int, str]) -> set[uuid.UUID]:
-        """Update the pods of each workload. Return the IDs of affected workloads.
-
-        `changed` are the workloads with changed rows.
-        """
-        affected = set()
+    def _group_pods(self, nodes: Mapping[int, str]) -> set[uuid.UUID]:
+        """Update the pods of each workload. Return the IDs of workloads with changed rows or pods."""
+        affected = {*self._changed_workloads}
         for pk in self._changed_pods:
             pod, owner = self._pod_rows.rows.get(pk), self._ungroup(pk)
             if owner is not None:
@@ -150,12 +149,13 @@ class LiveWorkloads:
                 affected.add(pod.workload_id)
                 self._owners[pk] = pod.workload_id
                 self._grouped_pods.setdefault(pod.workload_id, {})[pk] = pod
-        self._changed_pods.clear()
         if nodes != self._nodes:
             affected |= self._grouped_pods.keys()
         self._nodes = nodes
-        for workload in affected.union(changed):
+        for workload in affected:
             self._select_pods(workload)
+        self._changed_workloads.clear()
+        self._changed_pods.clear()
         return affected
 
     def _select_pods(self, workload: uuid.UUID) -> None:
@@ -165,17 +165,23 @@ class LiveWorkloads:
             if pod.state != PodState.SUCCEEDED:
                 if row is not None and pod.node_id in self._nodes:
                     selected.append(pod)
-            elif row is None or row.phase not in PHASES_WITH_PODS:
+            elif self._has_stopped_running(workload, pod.run):
                 self._ungroup(pod.pk)
                 del self._pod_rows.rows[pod.pk]
-            elif pod.run == row.run:
+            elif row is not None and pod.run == row.run:
                 selected.append(pod)
         if selected:
-            self._pods[workload] = sorted(
-                selected, key=lambda pod: (pod.role, pod.index, pod.created_at, pod.pk)
-            )
+            selected.sort(key=lambda pod: (pod.role, pod.index, pod.created_at, pod.pk))
+            self._pods[workload] = selected
         else:
             self._pods.pop(workload, None)
+
+    def _has_stopped_running(self, workload: uuid.UUID, run: int) -> bool:
+        """Return whether a run has ended. The row of a workload may be older than those of its pods."""
+        row = self._workload_rows.rows.get(workload)
+        if row is None:
+            return workload in self._changed_workloads
+        return row.phase not in PHASES_WITH_PODS and run <= row.run
 
     def _ungroup(self, pod: uuid.UUID) -> uuid.UUID | None:
         """Remove a pod from its group. Return its workload."""

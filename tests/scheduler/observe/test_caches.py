@@ -25,6 +25,7 @@ from scheduler.loop import decide as deciding
 from scheduler.loop import tick
 from scheduler.loop.observe import specs
 from scheduler.loop.observe import view as observe
+from scheduler.loop.observe.live_workloads import LiveWorkloads
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.models import Allocation
 from tests.scheduler.stage import Stage
@@ -199,3 +200,21 @@ def test_changes_read_in_a_failed_observation_are_not_lost(
     view = observe.observe(now, SpecCache(), cache)
     assert view.workloads.keys() == {"vision/new"}
     assert view == observe.observe(now, SpecCache())
+
+
+def test_workload_that_ended_before_a_failed_read_of_pods_leaves_the_view(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.submit("train")
+    stage.tick()
+    Pod.objects.update(state="succeeded", ended_at=stage.clock.now())
+    now, cache = stage.clock.now(), observe.ObservationCache()
+    assert observe.observe(now, SpecCache(), cache).pods
+    Workload.objects.update(phase=Phase.COMPLETED, ended_at=now)
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveWorkloads, "read_pods", lambda live: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            observe.observe(now, SpecCache(), cache)
+    view = observe.observe(now, SpecCache(), cache)
+    assert view == observe.observe(now, SpecCache())
+    assert not view.pods
